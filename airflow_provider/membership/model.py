@@ -1,0 +1,181 @@
+"""The values that members of a group exchange, and the errors they raise.
+
+Everything here is immutable. Names are Kafka's (``generation_id``, ``member_id``) or those of the table of words in
+``docs/architecture.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, NewType
+
+WorkerId = NewType("WorkerId", str)
+"""A worker's name: its group instance id (KIP-345), stable over retries, deferrals and restarts."""
+
+MemberId = NewType("MemberId", str)
+"""What the coordinator calls a member; another one each time a worker joins without one."""
+
+GenerationId = NewType("GenerationId", int)
+"""The coordinator's count of rebalances; it starts again when the coordinator forgets the group."""
+
+Epoch = NewType("Epoch", int)
+"""The number of an assignment. Grows with every completed rebalance, for ever."""
+
+ConfigOffset = NewType("ConfigOffset", int)
+"""How much of the jobs topic has been read: the offset after the last record read."""
+
+UNKNOWN_MEMBER_ID: Final = MemberId("")
+NO_GENERATION: Final = GenerationId(-1)
+PLANNER_INDEX: Final = -1
+PROTOCOL_TYPE: Final = "connect"
+
+
+class TaskId(NamedTuple):
+    """One unit of assignment: a task of a job, or (index -1) the job's planner.
+
+    A named tuple and not a dataclass, because the assignor hashes hundreds of thousands of them a round.
+    """
+
+    job: str
+    index: int
+
+    @property
+    def is_planner(self) -> bool:
+        return self.index == PLANNER_INDEX
+
+    def __str__(self) -> str:
+        return f"{self.job}:planner" if self.is_planner else f"{self.job}:{self.index}"
+
+
+Tasks = frozenset[TaskId]
+NO_TASKS: Final[Tasks] = frozenset()
+
+
+def planner_of(job: str) -> TaskId:
+    """The planner of ``job``, as a unit of assignment."""
+    return TaskId(job, PLANNER_INDEX)
+
+
+class SubProtocol(str, Enum):
+    """A version of Connect's embedded protocol, by the name under which a member offers it."""
+
+    DEFAULT = "default"
+    """v0, eager: everybody stops everything before joining."""
+    COMPATIBLE = "compatible"
+    """v1, incremental cooperative (KIP-415)."""
+    SESSIONED = "sessioned"
+    """v2, as v1 on the wire (KIP-507)."""
+
+    @property
+    def version(self) -> int:
+        return _VERSIONS[self]
+
+    @property
+    def cooperative(self) -> bool:
+        return self is not SubProtocol.DEFAULT
+
+
+_VERSIONS: Final = {SubProtocol.DEFAULT: 0, SubProtocol.COMPATIBLE: 1, SubProtocol.SESSIONED: 2}
+
+
+class ConnectProtocol(str, Enum):
+    """The setting ``connect.protocol``: which versions of the embedded protocol a worker offers."""
+
+    EAGER = "eager"
+    COMPATIBLE = "compatible"
+    SESSIONED = "sessioned"
+
+    @property
+    def offered(self) -> tuple[SubProtocol, ...]:
+        """The offered versions, the preferred one first."""
+        return _OFFERED[self]
+
+
+_OFFERED: Final = {
+    ConnectProtocol.EAGER: (SubProtocol.DEFAULT,),
+    ConnectProtocol.COMPATIBLE: (SubProtocol.COMPATIBLE, SubProtocol.DEFAULT),
+    ConnectProtocol.SESSIONED: (SubProtocol.SESSIONED, SubProtocol.COMPATIBLE, SubProtocol.DEFAULT),
+}
+
+
+class AssignmentError(IntEnum):
+    """The error field of an assignment (Connect's ``ConnectProtocol.Assignment``)."""
+
+    NONE = 0
+    CONFIG_MISMATCH = 1
+    """The leader could not read the jobs topic as far as some member already has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a leader tells one member, as it stands on the wire.
+
+    In v0 ``assigned`` is all that the member shall run. In v1 and v2 it is what to start in addition, and ``revoked``
+    what to stop. The same shape, nested in a member's metadata, tells the leader what the member owns.
+    """
+
+    version: int
+    error: int = AssignmentError.NONE
+    leader: str = ""
+    leader_url: str = ""
+    config_offset: ConfigOffset = ConfigOffset(-1)  # noqa: RUF009 - a NewType call makes no object
+    assigned: Tasks = NO_TASKS
+    revoked: Tasks = NO_TASKS
+    delay_ms: int = 0
+    """Rejoin after so many milliseconds; 0: no need to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """A member's metadata in a JoinGroup request, as it stands on the wire."""
+
+    version: int
+    url: str
+    config_offset: ConfigOffset
+    assignment: Assignment | None = None
+    """What the member owns; always None in v0, where a member has stopped everything before it joins."""
+
+    @property
+    def owned(self) -> Tasks:
+        return self.assignment.assigned if self.assignment else NO_TASKS
+
+
+class ProtocolError(Exception):
+    """The group protocol was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own caller asked for something that the protocol does not allow now: a bug on this side."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """A peer (coordinator, leader, member) sent something that it must not send."""
+
+
+class MalformedEmbeddedError(RemoteProtocolError):
+    """Bytes that are no metadata or assignment of Connect's embedded protocol."""
+
+
+def tasks_to_json(tasks: Iterable[TaskId]) -> list[list[str | int]]:
+    """Tasks as sorted ``[job, index]`` pairs: the one form they have in every JSON document of this package."""
+    return [[job, index] for job, index in sorted(tasks)]
+
+
+def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
+    """The inverse of :func:`tasks_to_json`.
+
+    :raises ValueError: for anything that is not a ``[job, index]`` pair
+    """
+    return frozenset(_task_from_json(pair) for pair in pairs)
+
+
+def _task_from_json(pair: Iterable[str | int]) -> TaskId:
+    try:
+        job, index = pair
+    except (TypeError, ValueError):
+        job = index = None
+    if not isinstance(job, str) or not isinstance(index, int) or isinstance(index, bool) or index < PLANNER_INDEX:
+        raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")
+    return TaskId(job, index)
