@@ -176,6 +176,11 @@ def _task_from_json(pair: Iterable[str | int]) -> TaskId:
         job, index = pair
     except (TypeError, ValueError):
         job = index = None
-    if not isinstance(job, str) or not isinstance(index, int) or isinstance(index, bool) or index < PLANNER_INDEX:
+    if (
+        not isinstance(job, str)
+        or not isinstance(index, int)
+        or isinstance(index, bool)
+        or index < PLANNER_INDEX
+    ):
         raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")
     return TaskId(job, index)

@@ -1,0 +1,164 @@
+"""What goes into a round of assignment and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from airflow_provider.membership.model import (
+    NO_GENERATION,
+    NO_TASKS,
+    GenerationId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+    tasks_to_json,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a leader knows when it assigns.
+
+    :param now_ms: wall clock in milliseconds: a deadline must hold on another host
+    :param generation: the generation that this rebalance makes
+    :param last_completed: the last generation that the leader itself completed, -1 if none
+    :param configured: the planners and tasks that should be running
+    :param owned: every member and what it says it owns
+    :param revocation_rank: what to revoke first, the lowest rank first; 0 where not given
+    """
+
+    now_ms: int
+    generation: GenerationId
+    last_completed: GenerationId
+    configured: Tasks
+    owned: Mapping[WorkerId, Tasks]
+    revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a leader carries from one round to the next (the fields of Java's IncrementalCooperativeAssignor).
+
+    :param generation: the generation of the last round computed
+    :param assignment: what was assigned by then, by worker; lost tasks stay with the worker that had them
+    :param revoked: what that round revoked
+    :param members: who took part
+    :param candidates: workers that were empty while a delay ran, so may be the ones who came back
+    :param deadline_ms: wall clock at which the running delay is over; 0: none runs
+    :param revoked_in_previous: whether that round revoked to balance
+    :param successive_revocations: how many rounds in a row wanted to, for the backoff
+    """
+
+    generation: GenerationId = NO_GENERATION
+    assignment: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    revoked: Tasks = NO_TASKS
+    members: frozenset[WorkerId] = frozenset()
+    candidates: tuple[WorkerId, ...] = ()
+    deadline_ms: int = 0
+    revoked_in_previous: bool = False
+    successive_revocations: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
+            "revoked": tasks_to_json(self.revoked),
+            "members": sorted(self.members),
+            "candidates": list(self.candidates),
+            "deadline_ms": self.deadline_ms,
+            "revoked_in_previous": self.revoked_in_previous,
+            "successive_revocations": self.successive_revocations,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Memory:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(
+            generation=GenerationId(int(data["generation"])),
+            assignment={
+                WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()
+            },
+            revoked=tasks_from_json(data["revoked"]),
+            members=frozenset(WorkerId(worker) for worker in data["members"]),
+            candidates=tuple(WorkerId(worker) for worker in data["candidates"]),
+            deadline_ms=int(data["deadline_ms"]),
+            revoked_in_previous=bool(data["revoked_in_previous"]),
+            successive_revocations=int(data["successive_revocations"]),
+        )
+
+
+class MoveReason(str, Enum):
+    """Why a task starts or stops somewhere."""
+
+    NEW = "new"
+    """Configured and owned by nobody before."""
+    LOST = "lost"
+    """Its worker went away and did not come back in time."""
+    RETURNED = "returned"
+    """Given back to a worker that came back within the delay."""
+    BALANCE = "balance"
+    """Revoked from a worker that has more than its share."""
+    DUPLICATE = "duplicate"
+    """Two workers owned it: both stop it, one gets it in the next round."""
+    DELETED = "deleted"
+    """No longer configured."""
+    EAGER = "eager"
+    """The group speaks the eager protocol: everything is dealt out again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One task's change of place. No ``source``: it ran nowhere; no ``target``: it stops."""
+
+    task: TaskId
+    source: WorkerId | None
+    target: WorkerId | None
+    reason: MoveReason
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": [self.task.job, self.task.index],
+            "source": self.source,
+            "target": self.target,
+            "reason": self.reason.value,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Move:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        (task,) = tasks_from_json([data["task"]])
+        source, target = data["source"], data["target"]
+        return cls(
+            task=task,
+            source=None if source is None else WorkerId(source),
+            target=None if target is None else WorkerId(target),
+            reason=MoveReason(data["reason"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a round decides; every mapping has an entry for every member.
+
+    :param assigned: what each member starts
+    :param revoked: what each member stops
+    :param target: what each member has after this round: owned, less revoked, with assigned
+    :param delay_ms: rejoin after so long; 0: no need to
+    """
+
+    assigned: Mapping[WorkerId, Tasks]
+    revoked: Mapping[WorkerId, Tasks]
+    target: Mapping[WorkerId, Tasks]
+    delay_ms: int
+    memory: Memory
+    moves: tuple[Move, ...]

@@ -1,0 +1,137 @@
+"""The ``group`` record: one completed rebalance, as its leader writes it to the status topic.
+
+It is the group's memory. A static member that comes back reads from it what it owns, a new leader takes over what the
+old one knew, sensors and people see who runs what and why.
+
+The coordinator counts generations from 1 again once it has forgotten a group; an epoch counts on. A rebalance is
+identified by its generation together with its leader's member id: the coordinator never gives the same member id twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.membership.assignors.model import Memory, Move
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+    tasks_to_json,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """One completed rebalance.
+
+    :param assignment: the full assignment by worker after this round: what each keeps and what it starts
+    :param revoked: what each worker must stop before the next round
+    :param members: each worker's member id in this generation
+    :param moves: what changed its place, and why
+    :param delay_ms: the scheduled delay that the members were told
+    :param at_ms: wall clock of the leader, milliseconds since 1970
+    :param memory: what the leader carries to the next round
+    """
+
+    epoch: Epoch
+    generation: GenerationId
+    leader: WorkerId
+    leader_member: MemberId
+    protocol: SubProtocol
+    config_offset: ConfigOffset
+    members: Mapping[WorkerId, MemberId]
+    assignment: Mapping[WorkerId, Tasks]
+    revoked: Mapping[WorkerId, Tasks]
+    moves: tuple[Move, ...]
+    delay_ms: int
+    reason: str
+    at_ms: int
+    memory: Memory
+
+    def is_round(self, generation: GenerationId, leader_member: str) -> bool:
+        """Whether this record is of the rebalance with that generation and that leader."""
+        return self.generation == generation and self.leader_member == leader_member
+
+    def owned_by(self, worker: WorkerId) -> Tasks:
+        return self.assignment.get(worker, NO_TASKS)
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the scheduled delay is over (wall clock, ms since 1970); 0 when none runs."""
+        return self.memory.deadline_ms
+
+    @property
+    def revokes(self) -> bool:
+        return any(self.revoked.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "leader": self.leader,
+            "leader_member": self.leader_member,
+            "protocol": self.protocol.value,
+            "config_offset": self.config_offset,
+            "members": dict(self.members),
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
+            "revoked": {worker: tasks_to_json(tasks) for worker, tasks in self.revoked.items() if tasks},
+            "moves": [move.to_json() for move in self.moves],
+            "delay_ms": self.delay_ms,
+            "deadline_ms": self.deadline_ms,
+            "reason": self.reason,
+            "at_ms": self.at_ms,
+            "memory": self.memory.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> GroupRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming what is missing or wrong
+        """
+        try:
+            return cls(
+                epoch=Epoch(int(data["epoch"])),
+                generation=GenerationId(int(data["generation"])),
+                leader=WorkerId(data["leader"]),
+                leader_member=MemberId(data["leader_member"]),
+                protocol=SubProtocol(data["protocol"]),
+                config_offset=ConfigOffset(int(data["config_offset"])),
+                members={WorkerId(worker): MemberId(member) for worker, member in data["members"].items()},
+                assignment={
+                    WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()
+                },
+                revoked={
+                    WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["revoked"].items()
+                },
+                moves=tuple(Move.from_json(move) for move in data["moves"]),
+                delay_ms=int(data["delay_ms"]),
+                reason=str(data["reason"]),
+                at_ms=int(data["at_ms"]),
+                memory=Memory.from_json(data["memory"]),
+            )
+        except (KeyError, TypeError, AttributeError) as wrong:
+            raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
+
+
+def epoch_of(generation: GenerationId, leader_member: str, last: GroupRecord | None) -> Epoch:
+    """The epoch of the rebalance with that generation, given the last record known, of this rebalance or before it.
+
+    A generation that is not above the last record's, in a round that isn't the record's own, is of a new count: the
+    coordinator had forgotten the group.
+    """
+    if last is None:
+        return Epoch(generation)
+    if last.is_round(generation, leader_member):
+        return last.epoch
+    if generation > last.generation:
+        return Epoch(last.epoch + generation - last.generation)
+    return Epoch(last.epoch + generation)

@@ -1,0 +1,56 @@
+"""What a worker is told before it joins a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.membership.model import ConnectProtocol, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """The settings of one membership. Defaults are Kafka Connect's, all times in milliseconds.
+
+    :param group_id: the group to join
+    :param worker: the group instance id (KIP-345), by which the worker is known everywhere
+    :param url: where people can look at this worker
+    :param protocol: which versions of the embedded protocol to offer (``connect.protocol``)
+    :param session_timeout_ms: the coordinator removes a member that is silent for so long
+    :param heartbeat_interval_ms: time between heartbeats in a stable group
+    :param fast_heartbeat_ms: time to the first heartbeat after a rebalance; from there each interval is half as long
+        again as the one before, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of at once
+    :param rebalance_timeout_ms: the coordinator waits so long for members to join a rebalance
+    :param lease_margin_ms: tasks are told to stop so long before the lease ends
+    :param retry_backoff_ms: first wait after a failed request; doubles with each further one
+    :param retry_backoff_max_ms: longest wait after a failed request
+    """
+
+    group_id: str
+    worker: WorkerId
+    url: str = ""
+    protocol: ConnectProtocol = ConnectProtocol.SESSIONED
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    fast_heartbeat_ms: int = 50
+    rebalance_timeout_ms: int = 60_000
+    lease_margin_ms: int = 2_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        if not self.group_id:
+            raise ValueError("group_id is empty: name the group that the worker shall join")
+        if not self.worker:
+            raise ValueError(
+                "worker is empty: give the worker a group instance id that stays the same over restarts"
+            )
+        if not 0 < self.fast_heartbeat_ms <= self.heartbeat_interval_ms:
+            raise ValueError(
+                f"fast_heartbeat_ms={self.fast_heartbeat_ms} must be positive and at most"
+                f" heartbeat_interval_ms={self.heartbeat_interval_ms}"
+            )
+        if self.heartbeat_interval_ms + self.lease_margin_ms >= self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms} plus lease_margin_ms={self.lease_margin_ms} must be"
+                f" less than session_timeout_ms={self.session_timeout_ms}: otherwise every heartbeat comes too late"
+            )
