@@ -39,7 +39,7 @@ class TaskId(NamedTuple):
     """
 
     job: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a task for
 
     @property
     def is_planner(self) -> bool:
@@ -120,7 +120,7 @@ class Assignment:
     error: int = AssignmentError.NONE
     leader: str = ""
     leader_url: str = ""
-    config_offset: ConfigOffset = ConfigOffset(-1)  # noqa: RUF009 - a NewType call makes no object
+    config_offset: ConfigOffset = ConfigOffset(-1)
     assigned: Tasks = NO_TASKS
     revoked: Tasks = NO_TASKS
     delay_ms: int = 0
@@ -172,15 +172,7 @@ def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
 
 
 def _task_from_json(pair: Iterable[str | int]) -> TaskId:
-    try:
-        job, index = pair
-    except (TypeError, ValueError):
-        job = index = None
-    if (
-        not isinstance(job, str)
-        or not isinstance(index, int)
-        or isinstance(index, bool)
-        or index < PLANNER_INDEX
-    ):
-        raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")
-    return TaskId(job, index)
+    match pair:
+        case [str(job), int(index)] if index >= PLANNER_INDEX and not isinstance(index, bool):
+            return TaskId(job, index)
+    raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")

@@ -106,12 +106,8 @@ class GroupRecord:
                 protocol=SubProtocol(data["protocol"]),
                 config_offset=ConfigOffset(int(data["config_offset"])),
                 members={WorkerId(worker): MemberId(member) for worker, member in data["members"].items()},
-                assignment={
-                    WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()
-                },
-                revoked={
-                    WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["revoked"].items()
-                },
+                assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
+                revoked={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["revoked"].items()},
                 moves=tuple(Move.from_json(move) for move in data["moves"]),
                 delay_ms=int(data["delay_ms"]),
                 reason=str(data["reason"]),

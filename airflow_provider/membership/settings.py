@@ -41,9 +41,7 @@ class MemberSettings:
         if not self.group_id:
             raise ValueError("group_id is empty: name the group that the worker shall join")
         if not self.worker:
-            raise ValueError(
-                "worker is empty: give the worker a group instance id that stays the same over restarts"
-            )
+            raise ValueError("worker is empty: give the worker a group instance id that stays the same over restarts")
         if not 0 < self.fast_heartbeat_ms <= self.heartbeat_interval_ms:
             raise ValueError(
                 f"fast_heartbeat_ms={self.fast_heartbeat_ms} must be positive and at most"

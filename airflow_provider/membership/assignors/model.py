@@ -82,9 +82,7 @@ class Memory:
         """
         return cls(
             generation=GenerationId(int(data["generation"])),
-            assignment={
-                WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()
-            },
+            assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
             revoked=tasks_from_json(data["revoked"]),
             members=frozenset(WorkerId(worker) for worker in data["members"]),
             candidates=tuple(WorkerId(worker) for worker in data["candidates"]),
