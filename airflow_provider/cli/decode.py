@@ -1,0 +1,93 @@
+"""``cospark decode``: what is in bytes of Connect's embedded protocol, for whoever has a packet dump or a debug log."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final
+
+from airflow_provider.membership.embedded import decode_assignment, decode_metadata
+from airflow_provider.membership.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
+
+_STDIN: Final = "-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Reads one hex string a line and writes one JSON object a line. A line that can't be decoded gives"
+        ' {"error": "..."}, and the exit status is 1 in the end.'
+    )
+    parser.add_argument("kind", choices=list(_DECODERS), help="metadata: of a JoinGroup; assignment: of a SyncGroup")
+    parser.add_argument("file", metavar="FILE", help=f"where the hex strings are; {_STDIN} is standard input")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Decode every line of ``args.file``, each before the next is read.
+
+    :returns: 0 if every line could be decoded, 1 if not, 2 if the file can't be opened
+    """
+    decode = _DECODERS[args.kind]
+    try:
+        opened = _open(args.file)
+    except OSError as wrong:
+        print(f"cospark decode: can't read {args.file}: {wrong.strerror}", file=sys.stderr)
+        return 2
+    status = 0
+    with opened as lines:
+        for line in lines:
+            if not line.strip():
+                continue
+            try:
+                answer = decode(_from_hex(line))
+            except MalformedEmbeddedError as wrong:
+                answer = {"error": str(wrong)}
+                status = 1
+            print(json.dumps(answer), flush=True)
+    return status
+
+
+def metadata_to_json(state: WorkerState) -> dict[str, Any]:
+    return {
+        "version": state.version,
+        "url": state.url,
+        "config_offset": state.config_offset,
+        "assignment": None if state.assignment is None else assignment_to_json(state.assignment),
+    }
+
+
+def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
+    return {
+        "version": assignment.version,
+        "error": assignment.error,
+        "leader": assignment.leader,
+        "leader_url": assignment.leader_url,
+        "config_offset": assignment.config_offset,
+        "assigned": tasks_to_json(assignment.assigned),
+        "revoked": tasks_to_json(assignment.revoked),
+        "delay": assignment.delay_ms,
+    }
+
+
+def _open(name: str) -> AbstractContextManager[BinaryIO]:
+    """Bytes and not text, so that a line with garbage in it spoils no other."""
+    return nullcontext(sys.stdin.buffer) if name == _STDIN else Path(name).open("rb")
+
+
+def _from_hex(line: bytes) -> bytes:
+    try:
+        return bytes.fromhex(line.decode("ascii"))
+    except ValueError as wrong:
+        raise MalformedEmbeddedError(f"not a hex string: {wrong}") from None
+
+
+_DECODERS: Final[Mapping[str, Callable[[bytes], dict[str, Any]]]] = MappingProxyType(
+    {
+        "metadata": lambda data: metadata_to_json(decode_metadata(data)),
+        "assignment": lambda data: assignment_to_json(decode_assignment(data)),
+    }
+)

@@ -1,0 +1,82 @@
+"""The entry point of ``cospark``: which subcommands there are, and nothing of what they do.
+
+A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> exit status``. It is imported when it is
+called and not before: ``cospark decode`` must not pay for a Kafka client or for Airflow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, cast
+
+
+class Command(NamedTuple):
+    module: str
+    help: str
+
+
+class CommandModule(Protocol):
+    """What a module named in :data:`COMMANDS` offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
+    {
+        "decode": Command("airflow_provider.cli.decode", "show what is in bytes of the embedded protocol"),
+    }
+)
+
+_INTERRUPTED: Final = 130
+_OUTPUT_CLOSED: Final = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    :param argv: the arguments after the program's name; by default those of this process
+    :returns: the exit status: 0 done, 1 done but with failures, 2 not understood or not possible; as a shell has it,
+        130 when interrupted and 141 when whoever read the output went away
+    """
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    called = arguments[0] if arguments else None
+    parser = _parser(called)
+    args = parser.parse_args(arguments)
+    try:
+        status = _load(COMMANDS[args.command]).run(args)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more when it ends: give it something that takes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _OUTPUT_CLOSED
+    return status
+
+
+def _parser(called: str | None) -> argparse.ArgumentParser:
+    """A parser that knows all subcommands by name, and the arguments of the one that is called."""
+    parser = argparse.ArgumentParser(
+        prog="cospark", description="Groups of workers that share Spark tasks, seen and steered from a terminal."
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=command.help, description=command.help)
+        if name == called:
+            _load(command).add_arguments(subparser)
+    return parser
+
+
+def _load(command: Command) -> CommandModule:
+    return cast("CommandModule", importlib.import_module(command.module))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
