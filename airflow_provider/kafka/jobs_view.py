@@ -1,0 +1,99 @@
+"""What the records of a jobs topic add up to. Pure: records go in one by one, snapshots come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.kafka.records import (
+    ControlRecord,
+    JobDefinition,
+    Key,
+    KeyKind,
+    PlanRecord,
+    TaskWork,
+    UnreadableRecordError,
+)
+from airflow_provider.kafka.topic_view import TopicView, Unreadable, ignore_unreadable, keep
+from airflow_provider.membership.model import ConfigOffset, TaskId, WorkerId
+
+_START: Final = ConfigOffset(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSnapshot:
+    """The jobs topic as read up to an offset; never changes.
+
+    :param offset: the offset after the last record read: the config offset of KIP-415
+    :param jobs: the definitions by the job's name
+    :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
+    :param unreadable: how many records could not be read
+    """
+
+    offset: ConfigOffset = _START
+    jobs: Mapping[str, JobDefinition] = field(default_factory=dict)
+    plans: Mapping[str, PlanRecord] = field(default_factory=dict)
+    controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
+    unreadable: int = 0
+
+    def plan_of(self, job: str) -> PlanRecord | None:
+        """The plan of the job's present definition and run, if it has been made."""
+        definition, plan = self.jobs.get(job), self.plans.get(job)
+        return plan if definition and plan and plan.is_of(definition) else None
+
+    def work_of(self, task: TaskId) -> TaskWork | None:
+        """What a worker that is assigned ``task`` must run; None if the task is no longer configured."""
+        definition = self.jobs.get(task.job)
+        if definition is None:
+            return None
+        if task.is_planner:
+            return TaskWork(
+                task=task, definition=definition, config=definition.config, fingerprint=definition.fingerprint
+            )
+        plan = self.plan_of(task.job)
+        if plan is None or task.index >= len(plan.configs):
+            return None
+        return TaskWork(
+            task=task,
+            definition=definition,
+            config=plan.configs[task.index],
+            fingerprint=plan.fingerprints[task.index],
+        )
+
+
+class JobsView(TopicView[JobsSnapshot]):
+    """Builds a :class:`JobsSnapshot` from the records of a jobs topic."""
+
+    def __init__(self, on_unreadable: Callable[[Unreadable], None] = ignore_unreadable) -> None:
+        super().__init__(on_unreadable)
+        self._jobs: dict[str, JobDefinition] = {}
+        self._plans: dict[str, PlanRecord] = {}
+        self._controls: dict[WorkerId, ControlRecord] = {}
+
+    def _put(self, key: Key, value: bytes | None) -> None:
+        match key.kind:
+            case KeyKind.JOB:
+                keep(self._jobs, key.name, value, JobDefinition.from_json, lambda job: job.name)
+            case KeyKind.PLAN:
+                keep(self._plans, key.name, value, PlanRecord.from_json, lambda plan: plan.job)
+            case KeyKind.CONTROL:
+                worker = WorkerId(key.name)
+                keep(self._controls, worker, value, ControlRecord.from_json, lambda wish: wish.worker)
+            case _:
+                raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
+
+    def _clear(self) -> None:
+        self._jobs.clear()
+        self._plans.clear()
+        self._controls.clear()
+
+    def _take_snapshot(self) -> JobsSnapshot:
+        return JobsSnapshot(
+            offset=ConfigOffset(self.offset),
+            jobs=MappingProxyType(dict(self._jobs)),
+            plans=MappingProxyType(dict(self._plans)),
+            controls=MappingProxyType(dict(self._controls)),
+            unreadable=self._unreadable,
+        )

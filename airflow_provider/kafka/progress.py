@@ -1,0 +1,180 @@
+"""What jobs and statuses together say: what should run, how far it is, what a leader may do about it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerStatus,
+)
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.membership.record import GroupRecord
+
+Statuses = Mapping[TaskId, TaskStatus]
+
+
+def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
+    """The planners and tasks that should be running: what an assignor deals out.
+
+    A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
+    failed for good. A task as long as it has neither finished nor failed for good in the present run.
+    """
+    return frozenset(_unfinished(jobs, statuses))
+
+
+def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
+    for name, definition in jobs.jobs.items():
+        plan = jobs.plan_of(name)
+        planner = _status_of(planner_of(name), definition, definition.fingerprint, statuses)
+        failed = planner is not None and planner.state is TaskState.FAILED
+        if not failed and (plan is None or definition.replan_interval_ms is not None):
+            yield planner_of(name)
+        if plan is not None:
+            for task, status in _tasks_of(definition, plan, statuses):
+                if status is None or not status.state.final:
+                    yield task
+
+
+def _tasks_of(
+    definition: JobDefinition, plan: PlanRecord, statuses: Statuses
+) -> Iterator[tuple[TaskId, TaskStatus | None]]:
+    for index, fingerprint in enumerate(plan.fingerprints):
+        task = TaskId(definition.name, index)
+        yield task, _status_of(task, definition, fingerprint, statuses)
+
+
+def _status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuses: Statuses) -> TaskStatus | None:
+    """The status, if it is about the present run of the present work."""
+    status = statuses.get(task)
+    return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
+
+
+class JobState(str, Enum):
+    """How far a job's present run is."""
+
+    PLANNING = "planning"
+    """Has no plan yet."""
+    RUNNING = "running"
+    """Has a plan, and something left to run; for an unbounded job, as long as nothing fails."""
+    FINISHED = "finished"
+    """Bounded, and every task finished."""
+    FAILED = "failed"
+    """The planner or a task failed for good. Its other tasks may still run: see ``complete``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """How far a job's present run is.
+
+    :param complete: nothing is left to run
+    :param planned: how many tasks its plan has, None before there is one
+    :param counts: how many tasks are in each state; states without tasks are left out
+    :param errors: why tasks (and the planner) failed last, of those that failed for good or wait for another attempt
+    """
+
+    job: str
+    run_key: str
+    state: JobState
+    complete: bool
+    planned: int | None
+    counts: Mapping[TaskState, int]
+    errors: Mapping[TaskId, TaskFailure]
+
+    @property
+    def running_everywhere(self) -> bool:
+        """Whether every task that still has to run does run; never true of a job with nothing left to run."""
+        running = self.counts.get(TaskState.RUNNING, 0)
+        finished = self.counts.get(TaskState.FINISHED, 0)
+        return self.planned is not None and running > 0 and running + finished == self.planned
+
+
+def job_progress(job: str, jobs: JobsSnapshot, statuses: Statuses) -> JobProgress | None:
+    """How far the present run of ``job`` is; None if there is no such job."""
+    definition = jobs.jobs.get(job)
+    if definition is None:
+        return None
+    plan = jobs.plan_of(job)
+    planner = _status_of(planner_of(job), definition, definition.fingerprint, statuses)
+    counts: Counter[TaskState] = Counter()
+    errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
+    for task, status in _tasks_of(definition, plan, statuses) if plan else ():
+        counts[status.state if status else TaskState.UNASSIGNED] += 1
+        if status and status.error and status.state is not TaskState.FINISHED:
+            errors[task] = status.error
+    one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
+    complete = not configured(one_job, statuses)
+    failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
+    return JobProgress(
+        job=job,
+        run_key=definition.run_key,
+        state=_job_state(failed=failed, planned=plan is not None, complete=complete),
+        complete=complete,
+        planned=len(plan.configs) if plan else None,
+        counts={state: counts[state] for state in TaskState if counts[state]},
+        errors=errors,
+    )
+
+
+def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
+    if failed:
+        return JobState.FAILED
+    if not planned:
+        return JobState.PLANNING
+    return JobState.FINISHED if complete else JobState.RUNNING
+
+
+def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left."""
+    return (
+        bool(jobs.jobs)
+        and all(definition.bounded for definition in jobs.jobs.values())
+        and not configured(jobs, statuses)
+    )
+
+
+def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
+    """Whether the assignment of the record is what runs, and is meant to stay.
+
+    That is: it revokes nothing, no delay runs, and each of its members has reported that it applied that epoch.
+    """
+    if record is None or record.revokes or record.delay_ms or record.deadline_ms:
+        return False
+    return all(
+        worker in workers and workers[worker].state.applied and workers[worker].epoch >= record.epoch
+        for worker in record.members
+    )
+
+
+def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
+    """What costs least to stop: pending 0 (left out), streaming 1 (goes on from its checkpoint), running batch 2."""
+    return {
+        task: 1 if status.kind is TaskKind.STREAMING else 2
+        for task, status in statuses.items()
+        if status.state is TaskState.RUNNING
+    }
+
+
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether a rebalance would put a worker to work that has nothing left, while another still has pending tasks."""
+    if status.group is None:
+        return False
+    unfinished = configured(jobs, status.tasks)
+    left = {worker: status.group.owned_by(worker) & unfinished for worker in status.group.members}
+    waiting = any(len(tasks) > 1 and any(_is_pending(task, status.tasks) for task in tasks) for tasks in left.values())
+    return waiting and not all(left.values())
+
+
+def _is_pending(task: TaskId, statuses: Statuses) -> bool:
+    status = statuses.get(task)
+    return status is not None and status.state is TaskState.PENDING

@@ -1,0 +1,61 @@
+"""The records of a group's three topics: ``<group>.jobs``, ``<group>.status``, ``<group>.events``.
+
+Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs_view`` and ``status_view``.
+"""
+
+from airflow_provider.kafka.records.checks import JobError
+from airflow_provider.kafka.records.envelope import UnreadableRecordError, decode, encode
+from airflow_provider.kafka.records.events import Event, RebalanceEvent, TaskEvent, event_from_json
+from airflow_provider.kafka.records.jobs import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    PlanRecord,
+    TaskKind,
+    TaskWork,
+)
+from airflow_provider.kafka.records.keys import (
+    GROUP_KEY,
+    Key,
+    KeyKind,
+    Topics,
+    control_key,
+    job_key,
+    parse_key,
+    plan_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.kafka.records.status import TaskFailure, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+
+__all__ = [
+    "GROUP_KEY",
+    "ControlAction",
+    "ControlRecord",
+    "Event",
+    "JobDefinition",
+    "JobError",
+    "Key",
+    "KeyKind",
+    "PlanRecord",
+    "RebalanceEvent",
+    "TaskEvent",
+    "TaskFailure",
+    "TaskKind",
+    "TaskState",
+    "TaskStatus",
+    "TaskWork",
+    "Topics",
+    "UnreadableRecordError",
+    "WorkerPhase",
+    "WorkerStatus",
+    "control_key",
+    "decode",
+    "encode",
+    "event_from_json",
+    "job_key",
+    "parse_key",
+    "plan_key",
+    "task_key",
+    "worker_key",
+]

@@ -1,0 +1,260 @@
+"""The records of the jobs topic: what is to run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from airflow_provider.kafka.records.checks import JobError, check_job_name, is_entry_point, json_object
+from airflow_provider.kafka.records.envelope import dump, want, want_or_none
+from airflow_provider.membership.model import TaskId, WorkerId
+
+
+class TaskKind(str, Enum):
+    """Whether a task comes to an end by itself."""
+
+    BATCH = "batch"
+    """Bounded: ends with a result."""
+    STREAMING = "streaming"
+    """Unbounded: runs until it is stopped, and goes on from its checkpoint wherever it is started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefinition:
+    """A job as it was submitted.
+
+    :param name: letters, digits, ``.``, ``_`` and ``-``, at most 200, because it becomes part of Kafka keys and of
+        paths
+    :param entry_point: ``package.module:Class`` (or a decorated function), importable on the workers
+    :param config: any JSON object, handed to the job's ``plan``
+    :param max_tasks: the most tasks a plan may have
+    :param run_key: names one run of the job; the same definition under a new key runs again
+    :param kind: what its tasks are expected to be
+    :param retries: how often a failed task is run again
+    :param retry_delay_ms: how long to wait before that
+    :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
+    :param submitted_at_ms: wall clock, milliseconds since 1970
+    :param submitted_by: who submitted it, for people
+    :param fingerprint: a hash of what is to run. Not part of it: the run key, the retry policy, who submitted it, when
+    :raises JobError: for what can't be accepted
+    """
+
+    name: str
+    entry_point: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    max_tasks: int = 1
+    run_key: str = ""
+    kind: TaskKind = TaskKind.BATCH
+    retries: int = 0
+    retry_delay_ms: int = 0
+    replan_interval_ms: int | None = None
+    submitted_at_ms: int = 0
+    submitted_by: str = ""
+    fingerprint: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_job_name(self.name)
+        if not is_entry_point(self.entry_point):
+            raise JobError(
+                self.name, "entry_point", f"{self.entry_point!r} must have the shape 'package.module:ClassOrFunction'"
+            )
+        object.__setattr__(self, "config", json_object(self.name, "config", self.config))
+        self._check_number("max_tasks", self.max_tasks, 1)
+        self._check_number("retries", self.retries, 0)
+        self._check_number("retry_delay_ms", self.retry_delay_ms, 0)
+        if self.replan_interval_ms is not None:
+            self._check_number("replan_interval_ms", self.replan_interval_ms, 1)
+        if not isinstance(self.run_key, str):
+            raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
+        object.__setattr__(
+            self, "fingerprint", _hash([self.name, self.entry_point, self.config, self.max_tasks, self.kind.value])
+        )
+
+    def _check_number(self, name: str, value: object, least: int) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise JobError(self.name, name, f"{value!r} must be a whole number, at least {least}")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a run of this job comes to an end."""
+        return self.kind is TaskKind.BATCH and self.replan_interval_ms is None
+
+    def same_as(self, other: JobDefinition) -> bool:
+        """Whether submitting this instead of ``other`` would change nothing."""
+        return self._asked() == other._asked()
+
+    def _asked(self) -> dict[str, Any]:
+        asked = self.to_json()
+        del asked["submitted_at_ms"], asked["submitted_by"]
+        return asked
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "entry_point": self.entry_point,
+            "config": dict(self.config),
+            "max_tasks": self.max_tasks,
+            "run_key": self.run_key,
+            "kind": self.kind.value,
+            "retries": self.retries,
+            "retry_delay_ms": self.retry_delay_ms,
+            "replan_interval_ms": self.replan_interval_ms,
+            "submitted_at_ms": self.submitted_at_ms,
+            "submitted_by": self.submitted_by,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobDefinition:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            name=want(data, "name", str),
+            entry_point=want(data, "entry_point", str),
+            config=want(data, "config", dict),
+            max_tasks=want(data, "max_tasks", int),
+            run_key=want(data, "run_key", str),
+            kind=TaskKind(want(data, "kind", str)),
+            retries=want(data, "retries", int),
+            retry_delay_ms=want(data, "retry_delay_ms", int),
+            replan_interval_ms=want_or_none(data, "replan_interval_ms", int),
+            submitted_at_ms=want(data, "submitted_at_ms", int),
+            submitted_by=want(data, "submitted_by", str),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """The tasks of a job's run: one config each. Made with :meth:`of`, which checks it against the definition.
+
+    :param run_key: of the definition that was planned
+    :param definition: the fingerprint of that definition
+    :param planned_by: the worker whose planner made it
+    :param at_ms: wall clock, milliseconds since 1970
+    :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
+        stays the same over a new plan needs no restart
+    """
+
+    job: str
+    run_key: str
+    definition: str
+    configs: tuple[Mapping[str, Any], ...]
+    planned_by: WorkerId
+    at_ms: int
+    fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprints", tuple(_hash([self.definition, config]) for config in self.configs))
+
+    @classmethod
+    def of(
+        cls, definition: JobDefinition, configs: Iterable[Mapping[str, Any]], *, planned_by: WorkerId, at_ms: int
+    ) -> PlanRecord:
+        """What a planner returned, checked.
+
+        :raises JobError: if it has more than ``max_tasks`` tasks, or a config that isn't a JSON object
+        """
+        if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
+            raise JobError(definition.name, "plan", f"must return a list of objects, not {type(configs).__name__}")
+        checked = tuple(json_object(definition.name, f"plan()[{i}]", config) for i, config in enumerate(configs))
+        if len(checked) > definition.max_tasks:
+            raise JobError(
+                definition.name,
+                "plan",
+                f"returned {len(checked)} tasks, but max_tasks is {definition.max_tasks}:"
+                " put more work into each task or submit the job with a higher max_tasks",
+            )
+        return cls(
+            job=definition.name,
+            run_key=definition.run_key,
+            definition=definition.fingerprint,
+            configs=checked,
+            planned_by=planned_by,
+            at_ms=at_ms,
+        )
+
+    def is_of(self, definition: JobDefinition) -> bool:
+        """Whether this plans that definition in its present run."""
+        return self.run_key == definition.run_key and self.definition == definition.fingerprint
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "run_key": self.run_key,
+            "definition": self.definition,
+            "configs": [dict(config) for config in self.configs],
+            "planned_by": self.planned_by,
+            "at_ms": self.at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PlanRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        job = check_job_name(want(data, "job", str))
+        configs = want(data, "configs", list)
+        return cls(
+            job=job,
+            run_key=want(data, "run_key", str),
+            definition=want(data, "definition", str),
+            configs=tuple(json_object(job, f"configs[{i}]", config) for i, config in enumerate(configs)),
+            planned_by=WorkerId(want(data, "planned_by", str)),
+            at_ms=want(data, "at_ms", int),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWork:
+    """What a worker runs for a task (or planner) that it was assigned.
+
+    :param config: the task's own config; for a planner the job's
+    :param fingerprint: a hash of what is to run; what runs under another one must be started again
+    """
+
+    task: TaskId
+    definition: JobDefinition
+    config: Mapping[str, Any]
+    fingerprint: str
+
+
+class ControlAction(str, Enum):
+    """What an operator of the group may ask of a worker."""
+
+    DRAIN = "drain"
+    """Leave the group, when what runs has finished."""
+    STOP = "stop"
+    """Stop what runs and leave the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """A wish to one worker; ``at_ms`` is wall clock, milliseconds since 1970."""
+
+    worker: WorkerId
+    action: ControlAction
+    at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"worker": self.worker, "action": self.action.value, "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ControlRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            worker=WorkerId(want(data, "worker", str)),
+            action=ControlAction(want(data, "action", str)),
+            at_ms=want(data, "at_ms", int),
+        )
+
+
+def _hash(data: Any) -> str:
+    return hashlib.sha256(dump(data).encode()).hexdigest()[:16]

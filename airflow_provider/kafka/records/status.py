@@ -1,0 +1,224 @@
+"""The records of the status topic: what runs, where. The group's own record is :mod:`..membership.record`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from airflow_provider.kafka.records.checks import check_job_name
+from airflow_provider.kafka.records.envelope import want, want_or_none
+from airflow_provider.kafka.records.jobs import TaskKind
+from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, tasks_from_json, tasks_to_json
+
+_TRACEBACK_TAIL: Final = 4_000
+_MESSAGE_LENGTH: Final = 500
+
+
+class TaskState(str, Enum):
+    """Where a task is on its way. Written by the worker that owns it."""
+
+    UNASSIGNED = "unassigned"
+    """Configured, but no worker has reported it for this run yet. Never written: it is what no record means."""
+    PENDING = "pending"
+    """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one)."""
+    RUNNING = "running"
+    """Started on the worker, or on the Spark side if it has a handle."""
+    FINISHED = "finished"
+    """Came to its end by itself. Not assigned again in this run."""
+    FAILED = "failed"
+    """Failed for good: its retries are used up. Not assigned again in this run."""
+    STOPPED = "stopped"
+    """Stopped by its worker, because it moves, the worker leaves or the lease ended. Will be assigned again."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the task needs no worker any more in this run."""
+        return self in (TaskState.FINISHED, TaskState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """Why a task failed.
+
+    :param message: one short line
+    :param traceback: its end, which is where the cause is
+    """
+
+    message: str
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, message: str, traceback: str = "") -> TaskFailure:
+        """Shortened to what a status record may carry: 500 characters and the last 4,000 of the traceback."""
+        short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
+        return cls(message=short, traceback=traceback[-_TRACEBACK_TAIL:])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"message": self.message, "traceback": self.traceback}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskFailure:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(message=want(data, "message", str), traceback=want(data, "traceback", str))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """The last word about a task or planner.
+
+    :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
+    :param run_key: of the job's run that this is about
+    :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
+    :param attempt: 1 for the first try
+    :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
+    :param finished_at_ms: the same, when the attempt ended in whatever way
+    :param error: of the last attempt that failed
+    :param result: what a finished task returned, any JSON value
+    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
+    """
+
+    task: TaskId
+    state: TaskState
+    epoch: Epoch
+    worker: WorkerId
+    run_key: str = ""
+    kind: TaskKind = TaskKind.BATCH
+    fingerprint: str = ""
+    attempt: int = 1
+    started_at_ms: int | None = None
+    finished_at_ms: int | None = None
+    error: TaskFailure | None = None
+    result: Any = None
+    handle: Any = None
+
+    def is_of(self, run_key: str, fingerprint: str) -> bool:
+        """Whether this is about that run of exactly that work."""
+        return self.run_key == run_key and self.fingerprint in ("", fingerprint)
+
+    def is_stale(self, known: TaskStatus) -> bool:
+        """Whether this, read after ``known``, must not replace it: an older assignment, or an older attempt in it."""
+        if self.epoch != known.epoch:
+            return self.epoch < known.epoch
+        return known.is_of(self.run_key, self.fingerprint) and self.attempt < known.attempt
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": [self.task.job, self.task.index],
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "worker": self.worker,
+            "run_key": self.run_key,
+            "kind": self.kind.value,
+            "fingerprint": self.fingerprint,
+            "attempt": self.attempt,
+            "started_at_ms": self.started_at_ms,
+            "finished_at_ms": self.finished_at_ms,
+            "error": self.error.to_json() if self.error else None,
+            "result": self.result,
+            "handle": self.handle,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskStatus:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        (task,) = tasks_from_json([want(data, "task", list)])
+        check_job_name(task.job)
+        error = want_or_none(data, "error", dict)
+        return cls(
+            task=task,
+            state=TaskState(want(data, "state", str)),
+            epoch=Epoch(want(data, "epoch", int)),
+            worker=WorkerId(want(data, "worker", str)),
+            run_key=want(data, "run_key", str),
+            kind=TaskKind(want(data, "kind", str)),
+            fingerprint=want(data, "fingerprint", str),
+            attempt=want(data, "attempt", int),
+            started_at_ms=want_or_none(data, "started_at_ms", int),
+            finished_at_ms=want_or_none(data, "finished_at_ms", int),
+            error=TaskFailure.from_json(error) if error else None,
+            result=data.get("result"),
+            handle=data.get("handle"),
+        )
+
+
+class WorkerPhase(str, Enum):
+    """What a worker is doing."""
+
+    JOINING = "joining"
+    """Started, has no assignment yet."""
+    STABLE = "stable"
+    """Applied the assignment of ``epoch``, in its task process."""
+    DEFERRED = "deferred"
+    """Applied the assignment of ``epoch``; its membership is held by the triggerer."""
+    STOPPING = "stopping"
+    """Stops what it runs and will leave."""
+    LEFT = "left"
+    """Left the group."""
+
+    @property
+    def applied(self) -> bool:
+        """Whether the epoch in the record is one that the worker has applied."""
+        return self in (WorkerPhase.STABLE, WorkerPhase.DEFERRED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """The last word of a worker about itself.
+
+    :param epoch: of the last assignment it applied; as long as it has applied none, that of the newest group record it
+        has read (0 without one), so that its words are not taken for old ones
+    :param slots: how many tasks it runs at once
+    :param owned: what it is assigned
+    :param running: what of it runs now
+    :param at_ms: wall clock, milliseconds since 1970
+    """
+
+    worker: WorkerId
+    state: WorkerPhase
+    epoch: Epoch
+    slots: int
+    url: str = ""
+    owned: Tasks = frozenset()
+    running: Tasks = frozenset()
+    at_ms: int = 0
+
+    def is_stale(self, known: WorkerStatus) -> bool:
+        """Whether this, read after ``known``, must not replace it."""
+        return self.epoch < known.epoch
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "worker": self.worker,
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "slots": self.slots,
+            "url": self.url,
+            "owned": tasks_to_json(self.owned),
+            "running": tasks_to_json(self.running),
+            "at_ms": self.at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerStatus:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            worker=WorkerId(want(data, "worker", str)),
+            state=WorkerPhase(want(data, "state", str)),
+            epoch=Epoch(want(data, "epoch", int)),
+            slots=want(data, "slots", int),
+            url=want(data, "url", str),
+            owned=tasks_from_json(want(data, "owned", list)),
+            running=tasks_from_json(want(data, "running", list)),
+            at_ms=want(data, "at_ms", int),
+        )

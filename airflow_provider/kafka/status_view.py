@@ -1,0 +1,144 @@
+"""What the records of a status topic add up to: what runs, where.
+
+Several workers write to the topic, and one of them may have been asleep: a record with an older epoch than the one
+known never wins. The topic itself knows nothing of that: compaction keeps the last record of a key, even if it is a
+stale one. So a stale record is not only ignored here, the record that it was written over is held in
+:attr:`StatusSnapshot.overwritten` until it has been written again, which is the leader's duty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from airflow_provider.kafka.records import (
+    GROUP_KEY,
+    Key,
+    KeyKind,
+    TaskStatus,
+    UnreadableRecordError,
+    WorkerStatus,
+    decode,
+    task_key,
+    worker_key,
+)
+from airflow_provider.kafka.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+StatusRecord = GroupRecord | WorkerStatus | TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSnapshot:
+    """The status topic as read up to an offset; never changes.
+
+    :param offset: the offset after the last record read
+    :param group: the last completed rebalance, None before the first
+    :param overwritten: by key, the records that win although a stale one was written after them
+    :param unreadable: how many records could not be read
+    """
+
+    offset: int = 0
+    group: GroupRecord | None = None
+    workers: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
+    tasks: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
+    unreadable: int = 0
+
+
+def ignore_stale(_key: str, _winner: StatusRecord) -> None:
+    """Holding it in the snapshot is enough."""
+
+
+class StatusView(TopicView[StatusSnapshot]):
+    """Builds a :class:`StatusSnapshot` from the records of a status topic.
+
+    :param on_stale: is told the key and the record that wins, when a stale record has been ignored
+    """
+
+    def __init__(
+        self,
+        on_unreadable: Callable[[Unreadable], None] = ignore_unreadable,
+        on_stale: Callable[[str, StatusRecord], None] = ignore_stale,
+    ) -> None:
+        super().__init__(on_unreadable)
+        self._on_stale = on_stale
+        self._group: GroupRecord | None = None
+        self._workers: dict[WorkerId, WorkerStatus] = {}
+        self._tasks: dict[TaskId, TaskStatus] = {}
+        self._overwritten: dict[str, StatusRecord] = {}
+
+    def _put(self, key: Key, value: bytes | None) -> None:
+        match key.kind:
+            case KeyKind.GROUP:
+                self._put_group(value)
+            case KeyKind.WORKER:
+                self._put_worker(WorkerId(key.name), value)
+            case KeyKind.TASK:
+                self._put_task(key.task, value)
+            case _:
+                raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
+
+    def _put_group(self, value: bytes | None) -> None:
+        new = None if value is None else GroupRecord.from_json(decode(value))
+        known = self._group
+        if new and known and _is_stale_round(new, known):
+            self._reject(GROUP_KEY, known)
+            return
+        self._group = new
+        self._overwritten.pop(GROUP_KEY, None)
+
+    def _put_worker(self, worker: WorkerId, value: bytes | None) -> None:
+        key = worker_key(worker)
+        if value is None:
+            self._workers.pop(worker, None)
+        else:
+            new = read_value(value, WorkerStatus.from_json, lambda status: status.worker, worker)
+            known = self._workers.get(worker)
+            if known and new.is_stale(known):
+                self._reject(key, known)
+                return
+            self._workers[worker] = new
+        self._overwritten.pop(key, None)
+
+    def _put_task(self, task: TaskId, value: bytes | None) -> None:
+        key = task_key(task)
+        if value is None:
+            self._tasks.pop(task, None)
+        else:
+            new = read_value(value, TaskStatus.from_json, lambda status: status.task, task)
+            known = self._tasks.get(task)
+            if known and new.is_stale(known):
+                self._reject(key, known)
+                return
+            self._tasks[task] = new
+        self._overwritten.pop(key, None)
+
+    def _reject(self, key: str, winner: StatusRecord) -> None:
+        self._overwritten[key] = winner
+        self._on_stale(key, winner)
+
+    def _clear(self) -> None:
+        self._group = None
+        self._workers.clear()
+        self._tasks.clear()
+        self._overwritten.clear()
+
+    def _take_snapshot(self) -> StatusSnapshot:
+        return StatusSnapshot(
+            offset=self.offset,
+            group=self._group,
+            workers=MappingProxyType(dict(self._workers)),
+            tasks=MappingProxyType(dict(self._tasks)),
+            overwritten=MappingProxyType(dict(self._overwritten)),
+            unreadable=self._unreadable,
+        )
+
+
+def _is_stale_round(new: GroupRecord, known: GroupRecord) -> bool:
+    """An epoch belongs to the round that wrote it first; that round may write again."""
+    if new.epoch != known.epoch:
+        return new.epoch < known.epoch
+    return not new.is_round(known.generation, known.leader_member)

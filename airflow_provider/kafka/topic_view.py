@@ -1,0 +1,124 @@
+"""How records of a compacted topic become a value. Pure: records go in one by one, snapshots come out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_provider.kafka.records import Key, UnreadableRecordError, decode, parse_key
+
+S = TypeVar("S")
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A record that was skipped, where it lies, and why."""
+
+    key: bytes | None
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the record at offset {self.offset} with key {self.key!r} can't be read and is skipped: {self.reason}"
+
+
+def ignore_unreadable(_record: Unreadable) -> None:
+    """Counting it in the snapshot is enough."""
+
+
+class TopicView(ABC, Generic[S]):
+    """What a topic adds up to. Not safe for threads: whoever owns a view takes care of that.
+
+    :param on_unreadable: is told of each record that can't be read, before it is skipped
+    """
+
+    def __init__(self, on_unreadable: Callable[[Unreadable], None] = ignore_unreadable) -> None:
+        self._on_unreadable = on_unreadable
+        self._unreadable = 0
+        self._offset = 0
+        self._snapshot: S | None = None
+
+    @property
+    def offset(self) -> int:
+        """The offset after the last record read."""
+        return self._offset
+
+    def apply(self, key: bytes | None, value: bytes | None, offset: int) -> int:
+        """Take in one record; ``value`` None deletes what the key names.
+
+        An offset that comes again means that the topic was deleted and made anew: what it held is gone.
+
+        :returns: the offset to read next
+        """
+        if offset < self._offset:
+            self._clear()
+            self._unreadable = self._offset = 0
+        try:
+            self._put(parse_key(key), value)
+        except ValueError as wrong:
+            self._unreadable += 1
+            self._on_unreadable(Unreadable(key=key, offset=offset, reason=str(wrong)))
+        self._snapshot = None
+        return self.advance(offset + 1)
+
+    def advance(self, offset: int) -> int:
+        """The topic has been read up to ``offset``, though maybe no record stands right before it: compaction took it.
+
+        :returns: the offset to read next
+        """
+        if offset > self._offset:
+            self._offset = offset
+            self._snapshot = None
+        return self._offset
+
+    def snapshot(self) -> S:
+        """What has been read so far; never changes. Copied only if there was a change since the last one."""
+        if self._snapshot is None:
+            self._snapshot = self._take_snapshot()
+        return self._snapshot
+
+    @abstractmethod
+    def _put(self, key: Key, value: bytes | None) -> None:
+        """Take in one record.
+
+        :raises ValueError: if it can't be read
+        """
+
+    @abstractmethod
+    def _clear(self) -> None:
+        """Forget every record."""
+
+    @abstractmethod
+    def _take_snapshot(self) -> S: ...
+
+
+def read_value(value: bytes, from_json: Callable[[dict[str, object]], R], name_of: Callable[[R], K], name: K) -> R:
+    """The record in ``value``, which must name the same thing as its key does.
+
+    :raises ValueError: if it can't be read or names something else
+    """
+    record = from_json(decode(value))
+    if name_of(record) != name:
+        raise UnreadableRecordError(f"the key names {name!r}, the value {name_of(record)!r}")
+    return record
+
+
+def keep(
+    known: dict[K, R],
+    name: K,
+    value: bytes | None,
+    from_json: Callable[[dict[str, object]], R],
+    name_of: Callable[[R], K],
+) -> None:
+    """Put the record in ``value`` under its name, or delete what is there if the value is None.
+
+    :raises ValueError: if the record can't be read or names something else
+    """
+    if value is None:
+        known.pop(name, None)
+    else:
+        known[name] = read_value(value, from_json, name_of, name)
