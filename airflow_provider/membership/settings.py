@@ -49,6 +49,6 @@ class MemberSettings:
             )
         if self.heartbeat_interval_ms + self.lease_margin_ms >= self.session_timeout_ms:
             raise ValueError(
-                f"heartbeat_interval_ms={self.heartbeat_interval_ms} plus lease_margin_ms={self.lease_margin_ms} must be"
-                f" less than session_timeout_ms={self.session_timeout_ms}: otherwise every heartbeat comes too late"
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms} plus lease_margin_ms={self.lease_margin_ms} must"
+                f" be less than session_timeout_ms={self.session_timeout_ms}: otherwise every heartbeat comes too late"
             )

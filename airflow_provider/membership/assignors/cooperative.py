@@ -1,0 +1,65 @@
+"""The incremental cooperative assignment of KIP-415: one round, as a function of what is owned and remembered.
+
+Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in the order in which a round goes:
+
+1. The leader has read the jobs topic as far as any member. This is seen to before a round starts, not here.
+2. When the last round computed is not the last round completed, what is remembered as assigned is not trusted.
+3. When something revoked in the last round is still owned, what is owned now is taken as what was assigned.
+4. Deleted is what was assigned and is not configured any more; lost is what was assigned, still is configured, and
+   nobody owns; created is configured and neither assigned nor owned. What two members own both stop.
+5. Lost work waits for its worker, at most the maximum delay (module ``lost``).
+6. While nothing waits, a worker with more than its share gives up the surplus (module ``balance``). If the round
+   before did so too, it doesn't yet, and a delay starts that grows with each such round.
+7. What is created, and lost work whose time is over, goes to the workers that have the least (module ``spread``).
+8. A leader without memory takes nothing for lost, so it delays nothing.
+
+Numbers of tasks and of planners per worker, and delays, come out in each round as Connect's do. Where this is better,
+on purpose:
+
+``only-lost-work-waits``
+    A delay for a missing worker starts only when something is lost. Connect also starts one when a worker that had
+    nothing leaves after a round that revoked, and keeps the group from balancing for minutes.
+``memory-is-a-value``
+    A leader's memory can be handed to its successor, so a running delay goes on and the loss of the leader is treated
+    as that of any worker. Connect's new leader starts from nothing.
+``jobs-are-spread``
+    Among workers with equally many tasks the one with the fewest of the same job gets the next one; revoked is what is
+    cheapest to stop, then what is most clustered. Connect looks at numbers only (KAFKA-17049).
+``own-tasks-first``
+    A worker that comes back within the delay gets its own tasks back, where Connect deals out the lost work in any
+    order among those who came.
+``held-back-not-stopped``
+    A worker that came back may be due more lost work than its share. Then lost work is held back until the next round
+    rather than a running task stopped, and it does not wait a second delay there. It stands in ``revoked``, as in
+    Connect, though nobody runs it: that makes the worker rejoin, and so the next round happens at once.
+``removed-is-stopped``
+    Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
+    leader change or a failed sync, until yet another rebalance.
+``same-input-same-result``
+    Ties go by load and name, never by the order of a hash table.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.membership.assignors.lost import judge
+from airflow_provider.membership.assignors.model import Memory, Outcome, Round
+from airflow_provider.membership.model import Tasks, WorkerId
+
+_BACKOFF_MULTIPLIER = 40
+"""Of Connect's ``consecutiveRevokingRebalancesBackoff``, which starts at 1 ms."""
+
+Shares = dict[WorkerId, Tasks]
+
+
+def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # noqa: A002  # it is KIP-415's word
+    """Compute one round.
+
+    :param memory: what the leader's last round returned, or an empty one for a leader that knows nothing
+    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0 turns delays off
+    :raises ValueError: for a round without members
+    """
+    if not round.owned:
+        raise ValueError("a round of assignment needs at least one member")
+    changes = _compare(round, memory)
+    kept = {worker: round.owned[worker] - changes.stopped for worker in sorted(round.owned)}
+    verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=max_delay_ms)

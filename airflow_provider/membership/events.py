@@ -1,0 +1,366 @@
+"""What a member hears (events) and what it wants done (commands).
+
+Every event carries ``now_ms``, the caller's monotonic clock. A command that sends a request carries ``seq``; whoever
+answers it gives the same number back, so that a late answer to an older request is told from the one waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    Tasks,
+    WorkerId,
+)
+from airflow_provider.membership.record import GroupRecord
+
+
+class GroupError(IntEnum):
+    """The error codes with which a coordinator answers group requests (Kafka's ``Errors``)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    REQUEST_TIMED_OUT = 7
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    GROUP_AUTHORIZATION_FAILED = 30
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    UNRELEASED_INSTANCE_ID = 111
+
+
+class StopReason(str, Enum):
+    """Why a member tells its worker to stop tasks."""
+
+    REVOKED = "revoked"
+    """The leader gives them to somebody else."""
+    EAGER = "eager"
+    """The eager protocol: whoever joins has stopped everything."""
+    LEASE_OVER = "lease over"
+    """No heartbeat was answered for so long that the group may give them to others."""
+    EXPELLED = "expelled"
+    """The coordinator does not know this member any more."""
+    FENCED = "fenced"
+    """Another process joined under this worker's name."""
+    LEAVING = "leaving"
+    """This worker leaves the group for good."""
+    FAILED = "failed"
+    """The membership cannot go on."""
+
+
+class Predecessor(str, Enum):
+    """What is known, when a worker starts, of the process that had its name before."""
+
+    GONE = "gone"
+    """There was none, or it has ended: nothing of it can still run."""
+    UNKNOWN = "unknown"
+    """It may still run tasks until its lease is over."""
+
+
+class Request(str, Enum):
+    """The requests that a member sends."""
+
+    FIND_COORDINATOR = "FindCoordinator"
+    JOIN = "JoinGroup"
+    SYNC = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    LEAVE = "LeaveGroup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedMember:
+    """A member as the coordinator tells the leader of it."""
+
+    member_id: MemberId
+    instance_id: str | None
+    metadata: bytes
+
+
+# ---- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something happened at ``now_ms`` (monotonic milliseconds)."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """The worker's process is up and has read the jobs topic up to ``config_offset``."""
+
+    config_offset: ConfigOffset
+    predecessor: Predecessor = Predecessor.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(Event):
+    """The membership goes on in another process; its state was saved in the one before."""
+
+    config_offset: ConfigOffset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorFound(Event):
+    """The broker ``node`` coordinates the group."""
+
+    seq: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed(Event):
+    """A request got no answer: connection refused or broken, or a timeout."""
+
+    seq: int
+    request: Request
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRejected(Event):
+    """The coordinator answered with an error; ``member_id`` is the one it gives with MEMBER_ID_REQUIRED."""
+
+    seq: int
+    request: Request
+    error: GroupError
+    member_id: MemberId = MemberId("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined(Event):
+    """The rebalance has all its members: the coordinator named the generation and its leader."""
+
+    seq: int
+    generation: GenerationId
+    protocol: SubProtocol
+    leader: MemberId
+    member_id: MemberId
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentComputed(Event):
+    """This member leads, and the assignment that it was asked to perform is ready.
+
+    ``record`` is None where the leader could not assign (CONFIG_MISMATCH).
+    """
+
+    seq: int
+    assignments: Mapping[MemberId, bytes]
+    record: GroupRecord | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced(Event):
+    """The coordinator handed out this member's assignment, as the leader encoded it."""
+
+    seq: int
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswered(Event):
+    """A heartbeat that was sent at ``sent_at_ms`` as that member in that generation was answered."""
+
+    sent_at_ms: int
+    member_id: MemberId
+    generation: GenerationId
+    error: GroupError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRead(Event):
+    """The status topic holds a newer ``group`` record."""
+
+    record: GroupRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigAdvanced(Event):
+    """The jobs topic has been read up to ``config_offset``."""
+
+    config_offset: ConfigOffset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceWanted(Event):
+    """What is configured, or who has room, differs from what the leader last assigned."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksStopped(Event):
+    """Tasks that were told to stop have stopped."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksFinished(Event):
+    """Tasks came to their own end, and the status topic says so."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired(Event):
+    """The time asked for by :class:`ArmTimer` has come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveRequested(Event):
+    """The worker shall leave the group for good."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left(Event):
+    """The coordinator took this member out of the group."""
+
+    seq: int
+
+
+# ---- commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Something that the member's driver shall do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCoordinator(Command):
+    """Ask any broker which one coordinates the group."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendJoin(Command):
+    """Send JoinGroup; answered only when all members have joined or the rebalance timeout is over."""
+
+    seq: int
+    node: int
+    member_id: MemberId
+    protocols: tuple[tuple[str, bytes], ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformAssignment(Command):
+    """This member leads: compute everybody's assignment and answer with :class:`AssignmentComputed`."""
+
+    seq: int
+    generation: GenerationId
+    protocol: SubProtocol
+    leader: MemberId
+    last_completed: GenerationId
+    members: tuple[JoinedMember, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendSync(Command):
+    """Send SyncGroup; only the leader's carries assignments."""
+
+    seq: int
+    node: int
+    member_id: MemberId
+    generation: GenerationId
+    protocol: SubProtocol
+    assignments: Mapping[MemberId, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendHeartbeat(Command):
+    """Send Heartbeat."""
+
+    seq: int
+    node: int
+    member_id: MemberId
+    generation: GenerationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendLeave(Command):
+    """Send LeaveGroup, by instance id and, if known, member id."""
+
+    seq: int
+    node: int
+    member_id: MemberId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTasks(Command):
+    """Run these; they are this worker's from ``epoch`` on."""
+
+    tasks: Tasks
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTasks(Command):
+    """Stop these, started or not, and answer with :class:`TasksStopped` when they have stopped."""
+
+    tasks: Tasks
+    reason: StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmTimer(Command):
+    """Feed :class:`TimerFired` at ``at_ms`` (monotonic); replaces the time asked for before."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishGroup(Command):
+    """Write the ``group`` record: this member led, and its assignment has reached the coordinator."""
+
+    record: GroupRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishAssignment(Command):
+    """Say in the worker's own record what it has by now, in which epoch."""
+
+    epoch: Epoch
+    generation: GenerationId
+    worker: WorkerId
+    owned: Tasks
+    revoking: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail(Command):
+    """The membership has ended against the worker's will."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warn(Command):
+    """Something that people should read about, but that the member copes with."""
+
+    message: str

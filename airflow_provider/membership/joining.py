@@ -1,0 +1,330 @@
+"""How a member gets into a rebalance and out of it with an assignment."""
+
+from __future__ import annotations
+
+from airflow_provider.membership.embedded import decode_assignment
+from airflow_provider.membership.events import (
+    AssignmentComputed,
+    CoordinatorFound,
+    GroupError,
+    Joined,
+    PerformAssignment,
+    Predecessor,
+    PublishGroup,
+    RecordRead,
+    Request,
+    RequestFailed,
+    RequestRejected,
+    Resumed,
+    SendSync,
+    Started,
+    StopReason,
+    Synced,
+    Warn,
+)
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    UNKNOWN_MEMBER_ID,
+    Assignment,
+    AssignmentError,
+    MalformedEmbeddedError,
+)
+from airflow_provider.membership.record import epoch_of
+from airflow_provider.membership.state import Phase
+from airflow_provider.membership.turn import Turn
+
+_COORDINATOR_ERRORS = frozenset(
+    {
+        GroupError.COORDINATOR_LOAD_IN_PROGRESS,
+        GroupError.COORDINATOR_NOT_AVAILABLE,
+        GroupError.NOT_COORDINATOR,
+        GroupError.REQUEST_TIMED_OUT,
+        GroupError.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+_HINTS = {
+    GroupError.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
+    GroupError.INCONSISTENT_GROUP_PROTOCOL: "the group's members share no embedded protocol with this worker, or it is"
+    " no group of this kind: compare their connect.protocol settings",
+    GroupError.INVALID_SESSION_TIMEOUT: "the broker limits it by group.min.session.timeout.ms and"
+    " group.max.session.timeout.ms",
+    GroupError.GROUP_MAX_SIZE_REACHED: "the broker limits it by group.max.size",
+    GroupError.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
+}
+
+
+def on_started(turn: Turn, event: Started) -> None:
+    turn.set(
+        phase=Phase.UNJOINED,
+        config_offset=event.config_offset,
+        predecessor=event.predecessor,
+        rejoin_reason="a worker starts",
+    )
+    turn.find_coordinator()
+
+
+def on_resumed(turn: Turn, event: Resumed) -> None:
+    """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease."""
+    state = turn.state
+    known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
+    turn.set(
+        phase=Phase.STABLE if known and state.generation >= 0 else Phase.UNJOINED,
+        config_offset=event.config_offset,
+        held=state.owned,
+        rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
+    )
+    turn.heartbeat_fast()
+    turn.find_coordinator()
+    turn.start_held()
+
+
+def on_coordinator_found(turn: Turn, event: CoordinatorFound) -> None:
+    if event.seq != turn.state.awaiting:
+        return
+    turn.set(awaiting=None, coordinator=event.node)
+    if turn.state.phase is Phase.STABLE:
+        turn.send_heartbeat()
+    turn.join_when_ready()
+
+
+def on_request_failed(turn: Turn, event: RequestFailed) -> None:
+    """No answer: look for the coordinator again. Heartbeats that fail while a join is under way say nothing new."""
+    state = turn.state
+    if event.request is Request.HEARTBEAT:
+        if state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
+            turn.retry_later()
+        return
+    if event.seq != state.awaiting:
+        return
+    turn.retry_later()
+    _fall_back(turn)
+
+
+def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
+    state = turn.state
+    if event.seq != state.awaiting:
+        return
+    error = event.error
+    if error is GroupError.MEMBER_ID_REQUIRED:
+        turn.set(member_id=event.member_id)
+        turn.send_join(state.join_reason)
+    elif error is GroupError.UNKNOWN_MEMBER_ID:
+        turn.expelled("the coordinator did not know the member")
+    elif error is GroupError.FENCED_INSTANCE_ID:
+        fenced(turn)
+    elif error in (GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION) and event.request is Request.SYNC:
+        turn.send_join("another rebalance has begun")
+    elif error in _COORDINATOR_ERRORS or error in (GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION):
+        turn.retry_later()
+        _fall_back(turn)
+    else:
+        refused(turn, event.request, error)
+
+
+def _fall_back(turn: Turn) -> None:
+    """The rebalance in which this member took part is lost to it; it joins again when it finds the coordinator."""
+    state = turn.state
+    if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
+        turn.set(phase=Phase.UNJOINED, rejoin_reason=state.join_reason, unpublished=None)
+
+
+def fenced(turn: Turn) -> None:
+    settings = turn.state.settings
+    turn.end(
+        Phase.FENCED,
+        StopReason.FENCED,
+        f"another process joined group {settings.group_id!r} as {settings.worker!r}: two must not share that name",
+    )
+
+
+def refused(turn: Turn, request: Request, error: GroupError) -> None:
+    settings = turn.state.settings
+    hint = _HINTS.get(error, "the broker's log may tell more")
+    turn.end(
+        Phase.FAILED,
+        StopReason.FAILED,
+        f"{request.value} of {settings.worker!r} in group {settings.group_id!r} was refused: {error.name} ({hint})",
+    )
+
+
+def on_joined(turn: Turn, event: Joined) -> None:
+    """The generation is known. Its leader computes the assignment, unless the coordinator tells it to skip that
+    (KIP-814: a static leader came back to a stable group); everybody asks for theirs.
+    """
+    if event.seq != turn.state.awaiting:
+        return
+    turn.set(
+        phase=Phase.COMPLETING_REBALANCE,
+        attempts=0,
+        member_id=event.member_id,
+        generation=event.generation,
+        leader=event.leader,
+        protocol=event.protocol,
+    )
+    if turn.state.predecessor is Predecessor.UNKNOWN:
+        # From now on the coordinator fences the process that had this name: its lease ends within a session.
+        turn.set(predecessor=Predecessor.GONE, hold_until=turn.now + turn.state.settings.session_timeout_ms)
+    turn.renew_lease(turn.state.join_sent_at)
+    turn.heartbeat_fast()
+    seq = turn.next_seq()
+    turn.set(awaiting=seq)
+    state = turn.state
+    assert state.coordinator is not None
+    if state.is_leader and not event.skip_assignment:
+        turn.do(
+            PerformAssignment(
+                seq=seq,
+                generation=event.generation,
+                protocol=event.protocol,
+                leader=event.member_id,
+                last_completed=state.last_completed,
+                members=event.members,
+                reason=state.join_reason,
+            )
+        )
+        return
+    turn.do(
+        SendSync(
+            seq=seq,
+            node=state.coordinator,
+            member_id=event.member_id,
+            generation=event.generation,
+            protocol=event.protocol,
+        )
+    )
+
+
+def on_assignment_computed(turn: Turn, event: AssignmentComputed) -> None:
+    state = turn.state
+    if event.seq != state.awaiting:
+        return
+    assert state.coordinator is not None
+    assert state.protocol is not None
+    turn.set(unpublished=event.record)
+    turn.do(
+        SendSync(
+            seq=event.seq,
+            node=state.coordinator,
+            member_id=state.member_id,
+            generation=state.generation,
+            protocol=state.protocol,
+            assignments=event.assignments,
+        )
+    )
+
+
+def on_synced(turn: Turn, event: Synced) -> None:
+    if event.seq != turn.state.awaiting:
+        return
+    try:
+        assignment = decode_assignment(event.assignment)
+    except MalformedEmbeddedError as malformed:
+        turn.do(Warn(message=f"the leader {turn.state.leader!r} sent no assignment: {malformed}; joining again"))
+        turn.retry_later()
+        _fall_back(turn)
+        return
+    turn.set(phase=Phase.STABLE, awaiting=None)
+    turn.heartbeat_fast()
+    state = turn.state
+    if state.unpublished is not None:
+        turn.set(record=state.unpublished, unpublished=None)
+        assert turn.state.record is not None
+        turn.do(PublishGroup(record=turn.state.record))
+    if assignment.error != AssignmentError.NONE:
+        _adopt_nothing(turn, assignment)
+    elif not state.returning or assignment.version == 0:
+        _adopt_difference(turn, assignment)
+    else:
+        turn.set(unadopted=assignment, record_by=turn.now + state.settings.session_timeout_ms // 2)
+        adopt_record(turn)
+
+
+def _adopt_nothing(turn: Turn, assignment: Assignment) -> None:
+    """The leader could not assign. Whoever is behind reads on and then joins again; for the others there is nothing
+    to do but to go on, so that the group does not spin.
+    """
+    state = turn.state
+    turn.set(needed_offset=assignment.config_offset)
+    if assignment.error != AssignmentError.CONFIG_MISMATCH:
+        turn.do(Warn(message=f"the leader {assignment.leader!r} sent the unknown error {assignment.error}"))
+    if state.config_offset < assignment.config_offset:
+        turn.set(rejoin_at=None)
+    elif state.is_leader:
+        turn.want_join("the leader has read the jobs topic further by now")
+
+
+def _complete(turn: Turn, assignment: Assignment) -> None:
+    """This round is known to be the group's last one; from here on this member is in it."""
+    state = turn.state
+    turn.set(
+        epoch=epoch_of(state.generation, assignment.leader, state.record),
+        last_completed=state.generation,
+        last_leader=assignment.leader,
+        needed_offset=assignment.config_offset,
+        returning=False,
+        unadopted=None,
+        record_by=None,
+    )
+
+
+def _adopt_difference(turn: Turn, assignment: Assignment) -> None:
+    """Apply what the leader computed from what this member reported when it joined."""
+    state = turn.state
+    if (state.generation, assignment.leader) == (state.last_completed, state.last_leader):
+        turn.start_held()
+        return
+    downgraded = assignment.version == 0 and state.last_completed >= 0 and bool(state.owned)
+    _complete(turn, assignment)
+    if assignment.version == 0:
+        turn.stop(state.owned if downgraded else state.owned - assignment.assigned, StopReason.EAGER)
+    else:
+        turn.stop(assignment.revoked, StopReason.REVOKED)
+    turn.hold(assignment.assigned - state.owned)
+    _after_adoption(turn, assignment, rejoin=bool(assignment.revoked) or downgraded)
+
+
+def adopt_record(turn: Turn) -> None:
+    """A static member that came back to a stable group is answered with the bytes of the last round, which say what
+    changed then and not what this member has. The group record of that same round does.
+    """
+    state = turn.state
+    assignment, record = state.unadopted, state.record
+    if assignment is None or record is None or not record.is_round(state.generation, assignment.leader):
+        return
+    _complete(turn, assignment)
+    owned = record.owned_by(state.settings.worker)
+    turn.stop(state.owned - owned, StopReason.REVOKED)
+    turn.hold(owned - state.owned)
+    revoked = record.revoked.get(state.settings.worker, NO_TASKS)
+    _after_adoption(turn, assignment, rejoin=bool(revoked))
+
+
+def _after_adoption(turn: Turn, assignment: Assignment, *, rejoin: bool) -> None:
+    """Who had to give something up joins again at once, the others when the scheduled delay is over (KIP-415)."""
+    if assignment.delay_ms > 0:
+        turn.set(rejoin_at=turn.now + assignment.delay_ms)
+    turn.publish_assignment()
+    if rejoin:
+        turn.set(rejoin_reason=turn.state.rejoin_reason or "revoked tasks have stopped")
+    turn.join_when_ready()
+
+
+def on_record_read(turn: Turn, event: RecordRead) -> None:
+    state = turn.state
+    if state.record is not None and event.record.epoch < state.record.epoch:
+        return
+    turn.set(record=event.record)
+    adopt_record(turn)
+    state = turn.state
+    in_round = event.record.is_round(state.last_completed, state.last_leader)
+    if in_round and state.epoch != event.record.epoch:
+        turn.set(epoch=event.record.epoch)
+        turn.publish_assignment()
+    turn.join_when_ready()
+
+
+def without_record(turn: Turn) -> None:
+    """No record of this round came: make the coordinator rebalance by joining with what is really running here."""
+    turn.set(returning=False, unadopted=None, record_by=None)
+    turn.want_join("no record tells what this worker owned")

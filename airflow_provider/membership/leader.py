@@ -1,0 +1,179 @@
+"""What a leader does between JoinGroup and SyncGroup: from everybody's metadata to everybody's assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider.membership.assignors import cooperative, eager
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.embedded import decode_metadata, encode_assignment
+from airflow_provider.membership.events import JoinedMember
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    Assignment,
+    AssignmentError,
+    ConfigOffset,
+    GenerationId,
+    MalformedEmbeddedError,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+    WorkerState,
+)
+from airflow_provider.membership.record import GroupRecord, epoch_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A round that this member leads, with all it needs to know.
+
+    :param last_completed: the last generation that this member completed itself, -1 if none
+    :param config_offset: how far this member has read the jobs topic; ``configured`` is of that offset
+    :param last_record: the newest group record, read to the end of the status topic
+    :param revocation_rank: what to revoke first when something must be, the lowest rank first
+    :param now_ms: wall clock, milliseconds since 1970
+    """
+
+    generation: GenerationId
+    protocol: SubProtocol
+    leader: MemberId
+    last_completed: GenerationId
+    members: tuple[JoinedMember, ...]
+    configured: Tasks
+    config_offset: ConfigOffset
+    last_record: GroupRecord | None
+    max_delay_ms: int
+    now_ms: int
+    reason: str
+    revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The assignment as bytes for SyncGroup, the record to write once the coordinator has it (None: could not assign),
+    and the workers whose metadata nobody can read: they get nothing.
+    """
+
+    assignments: Mapping[MemberId, bytes]
+    record: GroupRecord | None
+    unreadable: tuple[WorkerId, ...] = ()
+
+
+def lead(call: Call) -> Verdict:
+    """Assign for the whole group."""
+    names = {_name(member): member.member_id for member in call.members}
+    states: dict[WorkerId, WorkerState] = {}
+    for member in call.members:
+        try:
+            states[_name(member)] = decode_metadata(member.metadata)
+        except MalformedEmbeddedError:
+            continue
+    unreadable = tuple(sorted(names.keys() - states.keys()))
+    leader = next(name for name, member_id in names.items() if member_id == call.leader)
+    header = Assignment(
+        version=call.protocol.version,
+        leader=call.leader,
+        leader_url=states[leader].url if leader in states else "",
+        config_offset=call.config_offset,
+    )
+    furthest = max((state.config_offset for state in states.values()), default=call.config_offset)
+    if call.config_offset < furthest:
+        mismatch = replace(header, error=AssignmentError.CONFIG_MISMATCH, config_offset=furthest)
+        behind = encode_assignment(mismatch)
+        return Verdict(assignments=dict.fromkeys(names.values(), behind), record=None, unreadable=unreadable)
+
+    outcome = _decide(call, states)
+    assignments = {
+        member_id: encode_assignment(
+            replace(
+                header,
+                assigned=outcome.assigned.get(name, NO_TASKS),
+                revoked=outcome.revoked.get(name, NO_TASKS),
+                delay_ms=outcome.delay_ms,
+            )
+        )
+        for name, member_id in names.items()
+    }
+    record = GroupRecord(
+        epoch=epoch_of(call.generation, call.leader, call.last_record),
+        generation=call.generation,
+        leader=leader,
+        leader_member=call.leader,
+        protocol=call.protocol,
+        config_offset=call.config_offset,
+        members=names,
+        assignment=outcome.target,
+        revoked=outcome.revoked,
+        moves=outcome.moves,
+        delay_ms=outcome.delay_ms,
+        reason=call.reason,
+        at_ms=call.now_ms,
+        memory=outcome.memory,
+    )
+    return Verdict(assignments=assignments, record=record, unreadable=unreadable)
+
+
+def _name(member: JoinedMember) -> WorkerId:
+    """A static member's instance id; a dynamic one (a Java Connect worker) has only its member id."""
+    return WorkerId(member.instance_id or member.member_id)
+
+
+def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
+    if call.protocol is SubProtocol.DEFAULT:
+        return _decide_eagerly(call, frozenset(states))
+    last, last_completed = _memory(call)
+    return cooperative.assign(
+        Round(
+            now_ms=call.now_ms,
+            generation=call.generation,
+            last_completed=last_completed,
+            configured=call.configured,
+            owned={name: state.owned for name, state in states.items()},
+            revocation_rank=call.revocation_rank,
+        ),
+        last,
+        max_delay_ms=call.max_delay_ms,
+    )
+
+
+def _memory(call: Call) -> tuple[Memory, GenerationId]:
+    """The memory of whoever led before, if its round was the last one that the group completed.
+
+    That is known when this member completed that round too, or when no generation lies between that round and this
+    one. Otherwise the assignor is told of another last generation and behaves as KIP-415 says a new leader must.
+    """
+    record = call.last_record
+    if record is None:
+        return Memory(), call.last_completed
+    if record.generation in (call.last_completed, call.generation - 1):
+        return record.memory, record.memory.generation
+    return record.memory, call.last_completed
+
+
+def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
+    """Deal everything out, but in the first round after a cooperative one nothing: the members joined it with their
+    tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
+    """
+    last = call.last_record
+    downgrade = last is not None and last.protocol.cooperative and any(last.assignment.values())
+    target: Mapping[WorkerId, Tasks] = (
+        dict.fromkeys(members, NO_TASKS) if downgrade else eager.assign(members, call.configured)
+    )
+    before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}
+    moves = tuple(
+        Move(task=task, source=before.get(task), target=worker, reason=MoveReason.EAGER)
+        for worker, tasks in sorted(target.items())
+        for task in sorted(tasks)
+        if before.get(task) != worker
+    )
+    return Outcome(
+        assigned=target,
+        revoked=dict.fromkeys(members, NO_TASKS),
+        target=target,
+        delay_ms=0,
+        memory=Memory(generation=call.generation, assignment=target, members=members),
+        moves=moves,
+    )

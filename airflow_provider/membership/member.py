@@ -1,0 +1,239 @@
+"""The member of a group, as a state machine without I/O: events in, commands out.
+
+Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup) with
+Connect's embedded protocol on top (KIP-415) is decided in this package. :func:`handle` takes the state and an event,
+and gives the next state and the commands to carry out. It reads no clock and starts no task; whoever drives it
+(``kafka/group.py``, or a simulation) does, and feeds the results back as events.
+
+Theory of operation
+===================
+
+A round. A member finds its coordinator and sends JoinGroup with what it owns, and keeps running it (*preparing
+rebalance*). The coordinator answers all members at once with the new generation and names a leader (*completing
+rebalance*). The leader computes everybody's assignment and sends it with its SyncGroup; the others send an empty one;
+all are answered with their own assignment (*stable*).
+
+An assignment of the cooperative protocols is a difference: what to start and what to stop. The member starts the one
+and stops the other. If it had to stop anything it joins again as soon as that has stopped, and the group assigns the
+released tasks in that second round. If the assignment has a delay, everybody joins again when it is over. The others
+hear of a rebalance by their heartbeats, which therefore come fast for a while after each round.
+
+In the eager protocol (v0) an assignment is the whole, and a member stops everything before it joins.
+
+What is not started at once. A task is *held* while this member has not read the jobs topic as far as the leader had;
+while it can't be sure that its lease is valid; and, when it took over the name of a process that may still run, until
+that one's lease must be over.
+
+The lease. Nobody else is given this member's tasks before a session has passed since the last heartbeat that was
+answered (or, in a rebalance that it does not join, before the rebalance timeout has). Shortly before that, it stops
+them all by itself.
+
+Static members (KIP-345). A member that joins without a member id may be coming back to a stable group. The coordinator
+then answers without a rebalance and with the bytes of the last round; the group record of that round tells what the
+member owns (:func:`~.joining.adopt_record`). Without such a record it joins again with what it really has. A leader
+that comes back is told to skip the assignment (KIP-814) and does the same.
+
+Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name;
+*failed* because the coordinator refuses for a reason that trying again does not mend. A member that the coordinator no
+longer knows is not at its end: it stops everything and joins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.membership import joining, staying
+from airflow_provider.membership.events import (
+    AssignmentComputed,
+    Command,
+    ConfigAdvanced,
+    CoordinatorFound,
+    Event,
+    HeartbeatAnswered,
+    Joined,
+    LeaveRequested,
+    Left,
+    RebalanceWanted,
+    RecordRead,
+    RequestFailed,
+    RequestRejected,
+    Resumed,
+    Started,
+    Synced,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
+from airflow_provider.membership.model import LocalProtocolError
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.membership.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an event does in a phase: its handler, and the phases in which that may end."""
+
+    handler: Callable[[Turn, Any], None]
+    leads_to: frozenset[Phase]
+
+
+def _to(handler: Callable[[Turn, Any], None], *phases: Phase) -> Rule:
+    return Rule(handler, frozenset(phases))
+
+
+def _late(_turn: Turn, _event: Event) -> None:
+    """An answer that nobody waits for any more, or news that this phase has no use for."""
+
+
+def _note_config(turn: Turn, event: ConfigAdvanced) -> None:
+    turn.set(config_offset=max(turn.state.config_offset, event.config_offset))
+
+
+_INITIAL = Phase.INITIAL
+_UNJOINED = Phase.UNJOINED
+_PREPARING = Phase.PREPARING_REBALANCE
+_COMPLETING = Phase.COMPLETING_REBALANCE
+_STABLE = Phase.STABLE
+_LEAVING = Phase.LEAVING
+_LEFT = Phase.LEFT
+_FENCED = Phase.FENCED
+_FAILED = Phase.FAILED
+
+_ENDED: Mapping[type[Event], Callable[[Turn, Any], None]] = {
+    TasksStopped: staying.on_tasks_ended_late,
+    TasksFinished: staying.on_tasks_ended_late,
+    CoordinatorFound: _late,
+    RequestFailed: _late,
+    RequestRejected: _late,
+    Joined: _late,
+    AssignmentComputed: _late,
+    Synced: _late,
+    HeartbeatAnswered: _late,
+    RecordRead: _late,
+    ConfigAdvanced: _late,
+    RebalanceWanted: _late,
+    TimerFired: _late,
+    LeaveRequested: _late,
+    Left: _late,
+}
+
+
+def _ended(phase: Phase) -> Mapping[type[Event], Rule]:
+    return {event: _to(handler, phase) for event, handler in _ENDED.items()}
+
+
+TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
+    _INITIAL: {
+        Started: _to(joining.on_started, _UNJOINED),
+        Resumed: _to(joining.on_resumed, _UNJOINED, _STABLE),
+    },
+    _UNJOINED: {
+        CoordinatorFound: _to(joining.on_coordinator_found, _UNJOINED, _PREPARING),
+        RequestFailed: _to(joining.on_request_failed, _UNJOINED),
+        RequestRejected: _to(joining.on_request_rejected, _UNJOINED, _FAILED),
+        Joined: _to(_late, _UNJOINED),
+        AssignmentComputed: _to(_late, _UNJOINED),
+        Synced: _to(_late, _UNJOINED),
+        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _UNJOINED, _PREPARING, _FENCED, _FAILED),
+        RecordRead: _to(joining.on_record_read, _UNJOINED, _PREPARING),
+        ConfigAdvanced: _to(_note_config, _UNJOINED),
+        RebalanceWanted: _to(_late, _UNJOINED),
+        TasksStopped: _to(staying.on_tasks_ended, _UNJOINED, _PREPARING),
+        TasksFinished: _to(staying.on_tasks_ended, _UNJOINED, _PREPARING),
+        TimerFired: _to(staying.on_timer, _UNJOINED),
+        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
+        Left: _to(_late, _UNJOINED),
+    },
+    _PREPARING: {
+        CoordinatorFound: _to(_late, _PREPARING),
+        RequestFailed: _to(joining.on_request_failed, _PREPARING, _UNJOINED),
+        RequestRejected: _to(joining.on_request_rejected, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        Joined: _to(joining.on_joined, _PREPARING, _COMPLETING),
+        AssignmentComputed: _to(_late, _PREPARING),
+        Synced: _to(_late, _PREPARING),
+        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        RecordRead: _to(joining.on_record_read, _PREPARING),
+        ConfigAdvanced: _to(_note_config, _PREPARING),
+        RebalanceWanted: _to(_late, _PREPARING),
+        TasksStopped: _to(staying.on_tasks_ended, _PREPARING),
+        TasksFinished: _to(staying.on_tasks_ended, _PREPARING),
+        TimerFired: _to(staying.on_timer, _PREPARING),
+        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
+        Left: _to(_late, _PREPARING),
+    },
+    _COMPLETING: {
+        CoordinatorFound: _to(_late, _COMPLETING),
+        RequestFailed: _to(joining.on_request_failed, _COMPLETING, _UNJOINED),
+        RequestRejected: _to(joining.on_request_rejected, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        Joined: _to(_late, _COMPLETING),
+        AssignmentComputed: _to(joining.on_assignment_computed, _COMPLETING),
+        Synced: _to(joining.on_synced, _COMPLETING, _STABLE, _PREPARING, _UNJOINED),
+        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _COMPLETING, _UNJOINED, _FENCED, _FAILED),
+        RecordRead: _to(joining.on_record_read, _COMPLETING),
+        ConfigAdvanced: _to(_note_config, _COMPLETING),
+        RebalanceWanted: _to(_late, _COMPLETING),
+        TasksStopped: _to(staying.on_tasks_ended, _COMPLETING),
+        TasksFinished: _to(staying.on_tasks_ended, _COMPLETING),
+        TimerFired: _to(staying.on_timer, _COMPLETING),
+        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
+        Left: _to(_late, _COMPLETING),
+    },
+    _STABLE: {
+        CoordinatorFound: _to(joining.on_coordinator_found, _STABLE, _PREPARING),
+        RequestFailed: _to(joining.on_request_failed, _STABLE),
+        RequestRejected: _to(joining.on_request_rejected, _STABLE, _FAILED),
+        Joined: _to(_late, _STABLE),
+        AssignmentComputed: _to(_late, _STABLE),
+        Synced: _to(_late, _STABLE),
+        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        RecordRead: _to(joining.on_record_read, _STABLE, _PREPARING),
+        ConfigAdvanced: _to(staying.on_config_advanced, _STABLE, _PREPARING),
+        RebalanceWanted: _to(staying.on_rebalance_wanted, _STABLE, _PREPARING),
+        TasksStopped: _to(staying.on_tasks_ended, _STABLE, _PREPARING),
+        TasksFinished: _to(staying.on_tasks_ended, _STABLE, _PREPARING),
+        TimerFired: _to(staying.on_timer, _STABLE, _PREPARING),
+        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
+        Left: _to(_late, _STABLE),
+    },
+    _LEAVING: {
+        CoordinatorFound: _to(staying.on_coordinator_found_while_leaving, _LEAVING),
+        RequestFailed: _to(joining.on_request_failed, _LEAVING),
+        RequestRejected: _to(staying.on_rejected_while_leaving, _LEAVING, _LEFT),
+        Joined: _to(_late, _LEAVING),
+        AssignmentComputed: _to(_late, _LEAVING),
+        Synced: _to(_late, _LEAVING),
+        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
+        RecordRead: _to(_late, _LEAVING),
+        ConfigAdvanced: _to(_late, _LEAVING),
+        RebalanceWanted: _to(_late, _LEAVING),
+        TasksStopped: _to(staying.on_task_ended_while_leaving, _LEAVING),
+        TasksFinished: _to(staying.on_task_ended_while_leaving, _LEAVING),
+        TimerFired: _to(staying.on_timer_while_leaving, _LEAVING, _LEFT),
+        LeaveRequested: _to(_late, _LEAVING),
+        Left: _to(staying.on_left, _LEAVING, _LEFT),
+    },
+    _LEFT: _ended(_LEFT),
+    _FENCED: _ended(_FENCED),
+    _FAILED: _ended(_FAILED),
+}
+
+
+def handle(state: MemberState, event: Event) -> tuple[MemberState, list[Command]]:
+    """Take in one event.
+
+    :return: the next state, and the commands to carry out in their order
+    :raises LocalProtocolError: for an event that cannot happen in this phase: the driver's mistake
+    """
+    rule = TRANSITIONS[state.phase].get(type(event))
+    if rule is None:
+        raise LocalProtocolError(f"{type(event).__name__} while {state.phase.value}: {event}")
+    turn = Turn(state, event.now_ms)
+    rule.handler(turn, event)
+    if turn.state.phase not in rule.leads_to:
+        raise LocalProtocolError(
+            f"{type(event).__name__} while {state.phase.value} led to {turn.state.phase.value}, which its rule excludes"
+        )
+    turn.arm()
+    return turn.state, turn.commands

@@ -1,0 +1,218 @@
+"""How a member stays in its group: heartbeats, the lease, timers, its tasks' ends; and how it leaves."""
+
+from __future__ import annotations
+
+from airflow_provider.membership.events import (
+    ConfigAdvanced,
+    CoordinatorFound,
+    GroupError,
+    HeartbeatAnswered,
+    LeaveRequested,
+    Left,
+    RebalanceWanted,
+    Request,
+    RequestRejected,
+    StopReason,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
+from airflow_provider.membership.joining import fenced, refused, without_record
+from airflow_provider.membership.model import NO_TASKS, SubProtocol
+from airflow_provider.membership.state import Phase
+from airflow_provider.membership.turn import Turn
+
+
+def on_heartbeat_answered(turn: Turn, event: HeartbeatAnswered) -> None:
+    """An answer to an earlier member id or generation says nothing about this one."""
+    state = turn.state
+    if (event.member_id, event.generation) != (state.member_id, state.generation):
+        return
+    error = event.error
+    if error is GroupError.NONE:
+        turn.renew_lease(event.sent_at_ms)
+        turn.set(attempts=0, heard_at=max(state.heard_at, event.sent_at_ms))
+    elif error is GroupError.REBALANCE_IN_PROGRESS:
+        _rebalance_begun(turn, event)
+    elif error is GroupError.ILLEGAL_GENERATION:
+        if state.phase is Phase.STABLE:
+            turn.want_join("the group is in another generation")
+    elif error is GroupError.UNKNOWN_MEMBER_ID:
+        _unknown(turn)
+    elif error is GroupError.FENCED_INSTANCE_ID:
+        fenced(turn)
+    elif error is GroupError.GROUP_AUTHORIZATION_FAILED:
+        refused(turn, Request.HEARTBEAT, error)
+    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.awaiting is None:
+        turn.find_coordinator()
+    turn.start_held()
+    turn.join_when_ready()
+
+
+def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
+    """The coordinator waits ``rebalance_timeout_ms`` for this member to join and then expels it, heartbeats or not.
+    The rebalance began at some time after the last heartbeat that was answered without an error.
+    """
+    turn.renew_lease(event.sent_at_ms)
+    state = turn.state
+    if state.phase not in (Phase.STABLE, Phase.LEAVING):
+        return
+    if state.rebalance_deadline is None:
+        turn.set(rebalance_deadline=max(state.heard_at, state.join_sent_at) + state.settings.rebalance_timeout_ms)
+    assert turn.state.rebalance_deadline is not None
+    assert turn.state.lease_until is not None
+    turn.set(lease_until=min(turn.state.lease_until, turn.state.rebalance_deadline))
+    if state.phase is Phase.STABLE:
+        turn.want_join("the group rebalances")
+        _limit_patience(turn)
+
+
+def _limit_patience(turn: Turn) -> None:
+    """A cooperative member that waits for tasks to stop joins in time all the same, with what still runs."""
+    state = turn.state
+    if state.phase is not Phase.STABLE or not state.stopping or state.protocol is SubProtocol.DEFAULT:
+        return
+    if state.join_by is None and state.rebalance_deadline is not None:
+        turn.set(join_by=turn.now + max(0, state.rebalance_deadline - turn.now) // 2)
+
+
+def _unknown(turn: Turn) -> None:
+    if turn.state.phase is Phase.LEAVING:
+        turn.set(lease_until=turn.now)
+    else:
+        turn.expelled("the coordinator did not know the member")
+
+
+def on_timer(turn: Turn, _event: TimerFired) -> None:
+    """Do what is due. A timer that fires early does nothing but arm itself again."""
+    turn.set(armed_at=None)
+    _lease_over(turn)
+    state, now = turn.state, turn.now
+    if state.retry_at is not None and now >= state.retry_at:
+        turn.find_coordinator()
+    if state.heartbeat_at is not None and now >= state.heartbeat_at:
+        _heartbeat_due(turn)
+    if state.record_by is not None and now >= state.record_by:
+        without_record(turn)
+    if state.rejoin_at is not None and now >= state.rejoin_at:
+        turn.set(rejoin_at=None)
+        turn.want_join("the scheduled delay is over")
+    if state.join_by is not None and now >= state.join_by:
+        turn.set(join_by=None)
+        if state.coordinator is not None and turn.state.phase is Phase.STABLE:
+            turn.send_join("the rebalance cannot wait for tasks that do not stop")
+    if state.hold_until is not None and now >= state.hold_until:
+        turn.set(hold_until=None)
+        turn.start_held()
+
+
+def _lease_over(turn: Turn) -> None:
+    state = turn.state
+    if state.lease_stop_at is None or turn.now < state.lease_stop_at:
+        return
+    turn.stop(state.owned, StopReason.LEASE_OVER)
+    if turn.state.phase is Phase.STABLE:
+        turn.set(rejoin_reason=turn.state.rejoin_reason or "no heartbeat was answered in time, so all tasks stopped")
+
+
+def _heartbeat_due(turn: Turn) -> None:
+    if turn.state.coordinator is None:
+        turn.set(heartbeat_at=turn.now + turn.state.settings.heartbeat_interval_ms)
+    else:
+        turn.send_heartbeat()
+
+
+def on_tasks_ended(turn: Turn, event: TasksStopped | TasksFinished) -> None:
+    turn.released(event.tasks)
+    turn.join_when_ready()
+
+
+def on_tasks_ended_late(turn: Turn, event: TasksStopped | TasksFinished) -> None:
+    """In a membership that has ended there is nothing left to do about it."""
+    turn.released(event.tasks)
+
+
+def on_config_advanced(turn: Turn, event: ConfigAdvanced) -> None:
+    """Start what had to wait for the jobs topic; and join again if the last round failed for want of it."""
+    turn.set(config_offset=max(turn.state.config_offset, event.config_offset))
+    state = turn.state
+    turn.start_held()
+    failed_round = state.phase is Phase.STABLE and state.unadopted is None and state.generation != state.last_completed
+    if failed_round and state.config_offset >= state.needed_offset:
+        turn.want_join("the jobs topic is read as far as the group has")
+
+
+def on_rebalance_wanted(turn: Turn, event: RebalanceWanted) -> None:
+    """Only a leader's join is sure to make the coordinator rebalance, so it is the leader who watches for reasons."""
+    if turn.state.is_leader and turn.state.unadopted is None:
+        turn.want_join(event.reason)
+
+
+# ---- leaving
+
+
+def on_leave_requested(turn: Turn, event: LeaveRequested) -> None:
+    """Stop everything, then leave; the coordinator may be away, so not for longer than a session."""
+    turn.stop(turn.state.owned, StopReason.LEAVING)
+    turn.set(
+        phase=Phase.LEAVING,
+        awaiting=None,
+        join_reason=event.reason,
+        rejoin_reason=None,
+        rejoin_at=None,
+        join_by=None,
+        record_by=None,
+        unadopted=None,
+        unpublished=None,
+        leave_by=None if turn.state.stopping else turn.now + turn.state.settings.session_timeout_ms,
+    )
+    if turn.state.coordinator is None and turn.state.retry_at is None:
+        turn.find_coordinator()
+    _leave_when_stopped(turn)
+
+
+def _leave_when_stopped(turn: Turn) -> None:
+    state = turn.state
+    if state.stopping:
+        return
+    if state.leave_by is None:
+        turn.set(leave_by=turn.now + state.settings.session_timeout_ms)
+    if state.coordinator is not None and state.awaiting is None:
+        turn.send_leave()
+
+
+def on_task_ended_while_leaving(turn: Turn, event: TasksStopped | TasksFinished) -> None:
+    turn.released(event.tasks)
+    _leave_when_stopped(turn)
+
+
+def on_coordinator_found_while_leaving(turn: Turn, event: CoordinatorFound) -> None:
+    if event.seq == turn.state.awaiting:
+        turn.set(awaiting=None, coordinator=event.node)
+        _leave_when_stopped(turn)
+
+
+def on_rejected_while_leaving(turn: Turn, event: RequestRejected) -> None:
+    if event.seq != turn.state.awaiting:
+        return
+    if event.error in (GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID):
+        _gone(turn)
+    else:
+        turn.retry_later()
+
+
+def on_left(turn: Turn, event: Left) -> None:
+    if event.seq == turn.state.awaiting:
+        _gone(turn)
+
+
+def _gone(turn: Turn) -> None:
+    turn.end(Phase.LEFT, StopReason.LEAVING, error=None)
+
+
+def on_timer_while_leaving(turn: Turn, event: TimerFired) -> None:
+    on_timer(turn, event)
+    state = turn.state
+    if state.phase is Phase.LEAVING and state.leave_by is not None and turn.now >= state.leave_by:
+        turn.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
+        _gone(turn)

@@ -1,0 +1,276 @@
+"""One turn of the member machine: the state while an event is handled, and the steps that handlers share."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.membership.embedded import encode_metadata
+from airflow_provider.membership.events import (
+    ArmTimer,
+    Command,
+    Fail,
+    FindCoordinator,
+    Predecessor,
+    PublishAssignment,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    StartTasks,
+    StopReason,
+    StopTasks,
+)
+from airflow_provider.membership.model import (
+    NO_GENERATION,
+    NO_TASKS,
+    UNKNOWN_MEMBER_ID,
+    Assignment,
+    SubProtocol,
+    Tasks,
+    WorkerState,
+)
+from airflow_provider.membership.state import MemberState, Phase
+
+_HEARTBEAT_GROWTH = 1.5
+
+
+class Turn:
+    """The state before and, step by step, after an event; and the commands that come out.
+
+    Steps change the state and add commands. They never read a clock: ``now`` is the event's.
+    """
+
+    __slots__ = ("commands", "now", "state")
+
+    def __init__(self, state: MemberState, now_ms: int) -> None:
+        self.state = state
+        self.now = now_ms
+        self.commands: list[Command] = []
+
+    def set(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
+
+    def do(self, command: Command) -> None:
+        self.commands.append(command)
+
+    def next_seq(self) -> int:
+        self.set(seq=self.state.seq + 1)
+        return self.state.seq
+
+    # ---- requests
+
+    def find_coordinator(self) -> None:
+        seq = self.next_seq()
+        self.set(awaiting=seq, coordinator=None, retry_at=None)
+        self.do(FindCoordinator(seq=seq))
+
+    def retry_later(self) -> None:
+        """Look for the coordinator again after a while: doubling from try to try, spread by the worker's name."""
+        settings, attempts = self.state.settings, self.state.attempts
+        wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms * 2 ** min(attempts, 20))
+        spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
+        self.set(
+            awaiting=None,
+            coordinator=None,
+            attempts=attempts + 1,
+            retry_at=self.now + wait + wait * spread // 1000,
+        )
+
+    def send_join(self, reason: str) -> None:
+        """Join with what this worker has, and keep running it."""
+        state = self.state
+        assert state.coordinator is not None
+        seq = self.next_seq()
+        self.set(
+            phase=Phase.PREPARING_REBALANCE,
+            awaiting=seq,
+            returning=state.returning or state.member_id == UNKNOWN_MEMBER_ID,
+            join_reason=reason,
+            join_sent_at=self.now,
+            rejoin_reason=None,
+            rebalance_deadline=None,
+            rejoin_at=None,
+            join_by=None,
+            record_by=None,
+            unadopted=None,
+            unpublished=None,
+        )
+        self.do(
+            SendJoin(
+                seq=seq,
+                node=state.coordinator,
+                member_id=state.member_id,
+                protocols=tuple((offer.value, self._metadata(offer)) for offer in state.settings.protocol.offered),
+                reason=reason,
+            )
+        )
+
+    def _metadata(self, offer: SubProtocol) -> bytes:
+        """This member's metadata. A returning member, who does not know yet what it owns, sends no assignment:
+        when it must join again for want of a record, its metadata then differs, which makes the coordinator rebalance.
+        """
+        state = self.state
+        owned = None
+        if offer.cooperative and not state.returning and state.member_id != UNKNOWN_MEMBER_ID:
+            owned = Assignment(
+                version=offer.version,
+                leader=state.last_leader,
+                config_offset=state.config_offset,
+                assigned=state.owned,
+            )
+        return encode_metadata(
+            WorkerState(
+                version=offer.version,
+                url=state.settings.url,
+                config_offset=state.config_offset,
+                assignment=owned,
+            )
+        )
+
+    def send_heartbeat(self) -> None:
+        state = self.state
+        assert state.coordinator is not None
+        self.set(heartbeat_at=self.now + state.heartbeat_step)
+        self.set(
+            heartbeat_step=min(state.settings.heartbeat_interval_ms, int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1)
+        )
+        self.do(
+            SendHeartbeat(
+                seq=self.next_seq(), node=state.coordinator, member_id=state.member_id, generation=state.generation
+            )
+        )
+
+    def heartbeat_fast(self) -> None:
+        """Heartbeat soon and then ever more slowly: a rebalance is often followed by another."""
+        step = self.state.settings.fast_heartbeat_ms
+        self.set(heartbeat_step=step, heartbeat_at=self.now + step)
+
+    def send_leave(self) -> None:
+        state = self.state
+        assert state.coordinator is not None
+        seq = self.next_seq()
+        self.set(awaiting=seq)
+        self.do(SendLeave(seq=seq, node=state.coordinator, member_id=state.member_id, reason=state.join_reason))
+
+    # ---- joining again
+
+    def want_join(self, reason: str) -> None:
+        """Join as soon as it may be: after what is stopping has stopped, and in an eager group after all has."""
+        if self.state.protocol is SubProtocol.DEFAULT:
+            self.stop(self.state.owned, StopReason.EAGER)
+        self.set(rejoin_reason=self.state.rejoin_reason or reason)
+        self.join_when_ready()
+
+    def join_when_ready(self) -> None:
+        state = self.state
+        if state.rejoin_reason is None or state.stopping or state.coordinator is None or state.unadopted is not None:
+            return
+        if state.phase in (Phase.STABLE, Phase.UNJOINED) and (state.phase is Phase.STABLE or state.awaiting is None):
+            self.send_join(state.rejoin_reason)
+
+    # ---- tasks
+
+    def stop(self, tasks: Tasks, reason: StopReason) -> None:
+        tasks = (tasks & self.state.owned) - self.state.stopping
+        if tasks:
+            self.set(stopping=self.state.stopping | tasks, held=self.state.held - tasks)
+            self.do(StopTasks(tasks=tasks, reason=reason))
+
+    def released(self, tasks: Tasks) -> None:
+        """These do not run here any more."""
+        state = self.state
+        self.set(owned=state.owned - tasks, held=state.held - tasks, stopping=state.stopping - tasks)
+
+    def hold(self, tasks: Tasks) -> None:
+        """These are this worker's now; start them once nothing speaks against it."""
+        self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
+        self.start_held()
+
+    def start_held(self) -> None:
+        """Start what is held back, if the jobs topic is read far enough, this member surely is one, and whoever had
+        its name before can run nothing any more.
+        """
+        state = self.state
+        if not state.held or state.config_offset < state.needed_offset or state.phase is not Phase.STABLE:
+            return
+        if state.hold_until is not None and self.now < state.hold_until:
+            return
+        if state.lease_until is None or self.now >= state.lease_until - state.settings.lease_margin_ms:
+            return
+        self.set(held=NO_TASKS, hold_until=None)
+        self.do(StartTasks(tasks=state.held, epoch=state.epoch))
+
+    def publish_assignment(self) -> None:
+        state = self.state
+        self.do(
+            PublishAssignment(
+                epoch=state.epoch,
+                generation=state.generation,
+                worker=state.settings.worker,
+                owned=state.owned,
+                revoking=state.stopping,
+            )
+        )
+
+    # ---- endings
+
+    def renew_lease(self, sent_at_ms: int) -> None:
+        """The coordinator heard from this member at ``sent_at_ms`` or later, and then waits for a whole session."""
+        until = sent_at_ms + self.state.settings.session_timeout_ms
+        if self.state.lease_until is None or until > self.state.lease_until:
+            self.set(lease_until=until)
+
+    def expelled(self, why: str) -> None:
+        """The coordinator does not know this member: others may be given its tasks at any time."""
+        self.stop(self.state.owned, StopReason.EXPELLED)
+        self.set(
+            phase=Phase.UNJOINED,
+            awaiting=None,
+            member_id=UNKNOWN_MEMBER_ID,
+            generation=NO_GENERATION,
+            leader=UNKNOWN_MEMBER_ID,
+            returning=True,
+            predecessor=Predecessor.GONE,
+            heartbeat_at=None,
+            rejoin_at=None,
+            join_by=None,
+            record_by=None,
+            unadopted=None,
+            unpublished=None,
+            rebalance_deadline=None,
+            rejoin_reason=why,
+        )
+        if self.state.coordinator is None:
+            if self.state.retry_at is None:
+                self.find_coordinator()
+        else:
+            self.join_when_ready()
+
+    def end(self, phase: Phase, reason: StopReason, error: str | None) -> None:
+        """Nothing more will be sent; what still runs is told to stop."""
+        self.stop(self.state.owned, reason)
+        self.set(
+            phase=phase,
+            awaiting=None,
+            coordinator=None,
+            lease_until=None,
+            heartbeat_at=None,
+            retry_at=None,
+            rejoin_at=None,
+            join_by=None,
+            record_by=None,
+            leave_by=None,
+            hold_until=None,
+            unadopted=None,
+            unpublished=None,
+        )
+        if error is not None:
+            self.do(Fail(error=error))
+
+    def arm(self) -> None:
+        """Ask to be called when the next thing is due, if that is another time than the one asked for."""
+        due = self.state.next_deadline()
+        if due is not None and due != self.state.armed_at:
+            self.set(armed_at=due)
+            self.do(ArmTimer(at_ms=due))
