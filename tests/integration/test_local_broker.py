@@ -1,0 +1,116 @@
+"""The local broker as its users meet it: it starts, keeps its data, says what is missing, and never stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from airflow_provider.kafka.jars import MissingPrerequisiteError, find_java
+from airflow_provider.kafka.local import BrokerStartError, LocalBroker
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process runs; one that has ended and that nobody has asked about yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def topics(broker: LocalBroker) -> set[str]:
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    return set(client.list_topics(timeout=10).topics)
+
+
+def create_topic(broker: LocalBroker, name: str) -> None:
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for created in client.create_topics([NewTopic(name, 1, 1)]).values():
+        created.result(10)
+
+
+def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
+    with LocalBroker() as broker:
+        create_topic(broker, "kept")
+        address = broker.bootstrap_servers
+        broker.kill()
+        assert broker.pid is None
+        broker.start()
+        assert broker.bootstrap_servers == address
+        assert "kept" in topics(broker)
+
+
+def test_a_named_folder_outlives_the_broker_and_a_temporary_one_does_not(tmp_path: Path) -> None:
+    with LocalBroker(data=tmp_path / "here") as broker:
+        create_topic(broker, "kept")
+    with LocalBroker(data=tmp_path / "here") as broker:
+        assert "kept" in topics(broker)
+    with LocalBroker() as broker:
+        log = broker.log_path
+        assert log.exists()
+    assert not log.parent.exists()
+
+
+def test_a_broker_that_cannot_start_shows_its_log() -> None:
+    broker = LocalBroker(properties={"log.retention.hours": "many"})
+    with pytest.raises(BrokerStartError, match=r"log\.retention\.hours"):
+        broker.__enter__()
+    assert broker.pid is None
+    assert not broker.log_path.parent.exists()
+
+
+def test_a_broker_that_is_too_slow_is_ended() -> None:
+    broker = LocalBroker(start_timeout_s=0.1)
+    with pytest.raises(BrokerStartError, match=r"0\.1 s"):
+        broker.__enter__()
+    assert broker.pid is None
+    assert not broker.log_path.parent.exists()
+
+
+def test_the_broker_dies_with_a_killed_owner(tmp_path: Path) -> None:
+    program = (
+        "import signal; from pathlib import Path; from airflow_provider.kafka.local import LocalBroker\n"
+        f"with LocalBroker(data=Path({str(tmp_path)!r})) as broker: print(broker.pid, flush=True); signal.pause()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        broker_pid = int(owner.stdout.readline())
+        assert is_running(broker_pid)
+        owner.send_signal(signal.SIGKILL)
+    wait_for(lambda: not is_running(broker_pid))
+
+
+def test_without_java_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingPrerequisiteError, match=r"Java 17 or newer is needed.*no `java` on the PATH.*Install"):
+        find_java()
+
+
+def test_an_old_java_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingPrerequisiteError, match="is version 8"):
+        find_java()
+    monkeypatch.setenv("JAVA_HOME", os.devnull)
+    with pytest.raises(MissingPrerequisiteError, match=r"no bin/java in it"):
+        find_java()
