@@ -1,0 +1,182 @@
+"""The one Spark application of this process, started when the first task needs it.
+
+PySpark allows one a process. So it is counted: runners of one process share it, and the last one to leave stops it.
+The JVM below it stays for the process's life, and ends with it however the process ends: it reads a pipe from this
+process and ends when that is closed (``PythonGatewayServer`` in Spark).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.spark.pyspark_internals import (
+    forget_jvm,
+    install_thread_sessions,
+    jvm_exit_code,
+    uninstall_thread_sessions,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+POOLS: Final = tuple(f"task-{number}" for number in range(64))
+"""The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""
+
+
+class SparkStartError(Exception):
+    """Spark could not be started; the message says what is missing."""
+
+
+class SparkGoneError(Exception):
+    """The JVM of this worker's Spark application ended under its tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSparkSettings:
+    """How to start Spark in this process.
+
+    :param master: Spark's master URL; ``local[N]`` uses N threads of the JVM
+    :param app_name: the application's name
+    :param conf: Spark settings, which win over the defaults here
+    """
+
+    master: str = "local[2]"
+    app_name: str = "cospark"
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class SparkApplication:
+    """Starts, shares and stops the process's Spark application. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: set[object] = set()
+        self._root: SparkSession | None = None
+        self._folder: str | None = None
+        self._found_running = False
+
+    def session_for(self, user: object, settings: LocalSparkSettings) -> SparkSession:
+        """The application's first session, from which tasks derive theirs; starts Spark if need be.
+
+        ``settings`` count for the one who starts it.
+
+        :raises SparkStartError: if Spark does not start
+        """
+        with self._lock:
+            if self._root is not None and jvm_exit_code() is not None:
+                self._discard()
+            if self._root is None:
+                self._root = self._start(settings)
+            self._users.add(user)
+            return self._root
+
+    def release(self, user: object) -> None:
+        """``user`` needs Spark no more; stops it if nobody else does and it was started here."""
+        with self._lock:
+            self._users.discard(user)
+            if self._root is None or self._users:
+                return
+            if jvm_exit_code() is not None:
+                self._discard()
+                return
+            root, self._root = self._root, None
+            if not self._found_running:
+                root.stop()
+            self._clean_up()
+
+    def _start(self, settings: LocalSparkSettings) -> SparkSession:
+        _require_java()
+        if jvm_exit_code() is not None:
+            forget_jvm()
+        from pyspark import SparkContext
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
+        self._folder = tempfile.mkdtemp(prefix="cospark-")
+        conf: dict[str, bool | float | int | str | None] = {**_defaults(settings, Path(self._folder)), **settings.conf}
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        try:
+            root = SparkSession.builder.config(map=conf).getOrCreate()
+        except (PySparkException, OSError) as error:
+            self._clean_up()
+            raise SparkStartError(
+                f"Spark did not start with master {settings.master!r}: {error}; what Java said is above in the log"
+            ) from error
+        install_thread_sessions()
+        log.info("Spark %s runs with master %s", root.version, settings.master)
+        return root
+
+    def _discard(self) -> None:
+        log.warning("The JVM of the Spark application has ended with exit code %s", jvm_exit_code())
+        self._root = None
+        forget_jvm()
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        uninstall_thread_sessions()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+APPLICATION: Final = SparkApplication()
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if java is None:
+        where = f"in JAVA_HOME={home}" if home else "on PATH"
+        raise SparkStartError(f"there is no Java {where}: Spark needs Java 17 or newer; install one, or set JAVA_HOME")
+
+
+def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
+    conf = {
+        "spark.master": settings.master,
+        "spark.app.name": settings.app_name,
+        "spark.log.level": "WARN",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": str(_write_pools(folder)),
+    }
+    if settings.master.startswith("local"):
+        conf |= _local_defaults(folder)
+    return conf
+
+
+def _local_defaults(folder: Path) -> dict[str, str]:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        # Spark's 200 are for clusters; on a few threads each partition of a small shuffle costs more than it does.
+        "spark.sql.shuffle.partitions": "4",
+        # Python workers find what this process finds, the folder of the DAGs for example.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
+
+
+def _write_pools(folder: Path) -> Path:
+    pools = "".join(
+        f'<pool name="{name}"><schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare></pool>'
+        for name in POOLS
+    )
+    file = folder / "pools.xml"
+    file.write_text(f'<?xml version="1.0"?><allocations>{pools}</allocations>', encoding="utf-8")
+    return file

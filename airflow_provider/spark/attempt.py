@@ -1,0 +1,126 @@
+"""One run of one order, from its entry point to its last event. Knows no threads and no PySpark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_provider.spark.entry_point import load_job
+from airflow_provider.spark.failures import ResultError, describe, is_retryable, traceback_tail
+from airflow_provider.spark.fencing import AttemptGuard
+from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
+from airflow_provider.spark.json_value import NotJsonError, to_json_value
+from airflow_provider.spark.planning import make_plan
+from airflow_provider.spark.runner import (
+    OnEvent,
+    QueryStarted,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class TaskSession(Protocol):
+    """The Spark that one attempt sees. Used in the attempt's thread, but for :meth:`cancel`."""
+
+    def open(self) -> SparkSession:
+        """The attempt's own session, made at the first call.
+
+        :raises Exception: if Spark cannot be started
+        """
+
+    def query_id(self, value: object) -> str | None:
+        """The id of the streaming query that ``value`` is; None if it is something else."""
+
+    def await_query(self, query: Any) -> Any:
+        """Wait until the query ends; what to report of it.
+
+        :raises Exception: if the query failed
+        """
+
+    def explain(self, error: BaseException) -> BaseException:
+        """``error``, or the plainer one behind it if Spark itself is gone."""
+
+    def cancel(self) -> None:
+        """Cancel the attempt's Spark jobs and stop its queries; from any thread, as often as one likes."""
+
+    def close(self) -> None:
+        """Stop what the attempt left running, and give back what it held."""
+
+
+def run_attempt(
+    order: TaskOrder, guard: AttemptGuard, session: TaskSession, allowed: Iterable[str], emit: OnEvent
+) -> TaskFinished | TaskFailed | TaskStopped:
+    """Run ``order`` to its end; never raises.
+
+    An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
+    work.
+    """
+    try:
+        try:
+            result = _result_of(order, guard, session, load_job(order.entry_point, allowed), emit)
+        finally:
+            session.close()
+    except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
+        if guard.stopping:
+            log.debug("Task %s ended while stopping", order.task, exc_info=error)
+            return TaskStopped(order=order, reason=guard.reason)
+        plain = session.explain(error)
+        return TaskFailed(
+            order=order, error=describe(plain), traceback=traceback_tail(plain), retryable=is_retryable(plain)
+        )
+    if guard.stopping:
+        return TaskStopped(order=order, reason=guard.reason)
+    return TaskFinished(order=order, result=result)
+
+
+def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent) -> Any:
+    if order.task.is_planner:
+        emit(TaskStarted(order=order))
+        return make_plan(job, _job_context(order, session.open))
+    spark = session.open()
+    guard.check()
+    emit(TaskStarted(order=order))
+    value = job.run(spark, _task_context(order, guard))
+    query_id = session.query_id(value)
+    if query_id is not None:
+        emit(QueryStarted(order=order, query_id=query_id))
+        return session.await_query(value)
+    try:
+        return to_json_value(value)
+    except NotJsonError as error:
+        raise ResultError(
+            f"the result of task {order.task} cannot be written as JSON: {error};"
+            " return None, or a small dict of numbers and strings"
+        ) from error
+
+
+def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -> JobContext:
+    return JobContext(
+        name=order.task.job,
+        config=order.config,
+        max_tasks=order.max_tasks,
+        run_key=order.run_key,
+        spark_provider=spark_provider,
+    )
+
+
+def _task_context(order: TaskOrder, guard: AttemptGuard) -> TaskContext:
+    return TaskContext(
+        job=order.task.job,
+        index=order.task.index,
+        config=order.config,
+        epoch=order.epoch,
+        attempt=order.attempt,
+        run_key=order.run_key,
+        checkpoint_location=order.checkpoint_location,
+        guard=guard,
+    )

@@ -1,0 +1,110 @@
+"""From ``module:Class`` in the jobs topic to a job: the trust boundary.
+
+Whoever may write to the jobs topic chooses what a worker imports, so a worker only imports from the prefixes that it
+was told to allow, and only what is a :class:`~airflow_provider.spark.job.SparkJob`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from airflow_provider.spark.job import SparkJob
+
+_NAME: Final = r"[^\W\d]\w*"
+_ENTRY_POINT: Final = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*):(?P<attribute>{_NAME}(?:\.{_NAME})*)")
+
+
+class EntryPointError(Exception):
+    """An entry point that this worker cannot or may not run; the message says what to do."""
+
+    def __init__(self, entry_point: str, problem: str) -> None:
+        super().__init__(f"entry point {entry_point!r}: {problem}")
+        self.entry_point = entry_point
+
+
+class EntryPointNotAllowedError(EntryPointError):
+    """The entry point is outside of what this worker may import. Nothing has been imported."""
+
+
+def load_job(entry_point: str, allowed: Iterable[str]) -> SparkJob:
+    """The job that ``entry_point`` names, made anew.
+
+    :param entry_point: ``module:Class`` or ``module:function`` (a function decorated with ``@spark_job``)
+    :param allowed: import prefixes; ``jobs`` admits ``jobs`` and ``jobs.x``, but not ``jobsevil``
+    :raises EntryPointNotAllowedError: if no prefix admits the module
+    :raises EntryPointError: if it cannot be imported, or is no job
+    """
+    module_name, attribute = _parse(entry_point)
+    check_allowed(entry_point, allowed)
+    target = _attribute_of(entry_point, _import(entry_point, module_name), attribute)
+    if isinstance(target, SparkJob):
+        return target
+    if isinstance(target, type) and issubclass(target, SparkJob):
+        try:
+            return target()
+        except Exception as error:
+            raise EntryPointError(
+                entry_point,
+                f"{target.__qualname__}() failed with {type(error).__name__}: {error};"
+                " a job's class must be callable without arguments",
+            ) from error
+    hint = (
+        "decorate it with @spark_job"
+        if callable(target) and not isinstance(target, type)
+        else "derive it from SparkJob"
+    )
+    raise EntryPointError(entry_point, f"{attribute} is not a SparkJob but a {type(target).__qualname__}; {hint}")
+
+
+def check_allowed(entry_point: str, allowed: Iterable[str]) -> None:
+    """Refuse an entry point outside the prefixes, without importing anything.
+
+    :raises EntryPointNotAllowedError: if no prefix admits its module
+    :raises EntryPointError: if it is not of the form ``module:name``
+    """
+    module_name, _ = _parse(entry_point)
+    prefixes = sorted(set(allowed))
+    if not any(module_name == prefix or module_name.startswith(f"{prefix}.") for prefix in prefixes if prefix):
+        raise EntryPointNotAllowedError(
+            entry_point,
+            f"module {module_name} is not allowed here; this worker imports jobs from"
+            f" {', '.join(prefixes) or 'nowhere'}: move the job there, or allow its package on the workers",
+        )
+
+
+def _parse(entry_point: str) -> tuple[str, str]:
+    match = _ENTRY_POINT.fullmatch(entry_point)
+    if match is None:
+        raise EntryPointError(entry_point, "is not of the form module:Class or module:function")
+    return match["module"], match["attribute"]
+
+
+def _import(entry_point: str, module_name: str) -> object:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            problem = f"there is no module {missing} on this worker; install it or put its folder on PYTHONPATH"
+        else:
+            problem = f"module {module_name} needs the module {missing}, which this worker does not have"
+        raise EntryPointError(entry_point, problem) from error
+    except Exception as error:
+        raise EntryPointError(
+            entry_point, f"importing module {module_name} failed with {type(error).__name__}: {error}"
+        ) from error
+
+
+def _attribute_of(entry_point: str, module: object, attribute: str) -> object:
+    target = module
+    for name in attribute.split("."):
+        if not hasattr(target, name):
+            owner = getattr(target, "__qualname__", None) or getattr(target, "__name__", "?")
+            raise EntryPointError(
+                entry_point, f"{owner} has no attribute {name}; check its spelling and the version on this worker"
+            )
+        target = getattr(target, name)
+    return target

@@ -1,0 +1,64 @@
+"""What is told about an exception: short enough for a record, with what one needs to find the fault."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from airflow_provider.spark.entry_point import EntryPointError
+from airflow_provider.spark.planning import PlanError
+
+MAX_ERROR_CHARS: Final = 2_000
+MAX_TRACEBACK_CHARS: Final = 8_000
+
+_HERE: Final = str(Path(__file__).parent)
+_NOT_RETRYABLE: Final = (EntryPointError, PlanError)
+
+
+class ResultError(Exception):
+    """A task's result is nothing that a status record can carry: a fault of the job's code."""
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether another try might help. Faults of code and configuration are still there the next time."""
+    return not isinstance(error, (*_NOT_RETRYABLE, ResultError, NotImplementedError))
+
+
+def describe(error: BaseException) -> str:
+    """The error and the chain of its causes, a line or a few each."""
+    text = "\ncaused by ".join(_headline(link) for link in _chain(error))
+    return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
+
+
+def traceback_tail(error: BaseException) -> str:
+    """The end of the traceback, causes first as Python prints them, from the job's own code on."""
+    blocks = [
+        "".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _headline(link) for link in _chain(error)
+    ]
+    text = "\n\n".join(reversed(blocks))
+    return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _headline(error: BaseException) -> str:
+    """Type and message, without the Java stack trace that Spark's exceptions append."""
+    text = str(error).split("\n\tat ", 1)[0].split("\nJVM stacktrace:", 1)[0].strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _from_job_on(frames: TracebackType | None) -> TracebackType | None:
+    first = frames
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_HERE):
+        first = first.tb_next
+    return first or frames

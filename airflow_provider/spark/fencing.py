@@ -1,0 +1,66 @@
+"""Whether an attempt may still write."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from airflow_provider.spark.job import FencedError
+
+
+class Lease(Protocol):
+    """The time up to which a worker may believe that it owns its tasks; read from the tasks' threads.
+
+    A lease that ends and is granted again is another lease: in between somebody else may have run the tasks. So each
+    grant has a number, and an attempt is bound to the grant under which it was started.
+    """
+
+    @property
+    def grant(self) -> int:
+        """The number of the grant in force; grows whenever a lease is granted after one has ended."""
+
+    def check(self, grant: int) -> None:
+        """:raises FencedError: if ``grant`` has ended, by the clock or because a newer one is in force"""
+
+
+class EndlessLease:
+    """The lease of whoever shares its tasks with nobody."""
+
+    grant = 0
+
+    def check(self, grant: int) -> None: ...
+
+
+class AttemptGuard:
+    """Stop signal and fence of one attempt: a :class:`~airflow_provider.spark.job.TaskGuard`, for any thread."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._grant = lease.grant
+        self._stop = threading.Event()
+        self._reason = ""
+
+    def stop(self, reason: str) -> None:
+        """Tell the attempt to stop; the first reason stays."""
+        if not self._stop.is_set():
+            self._reason = reason
+            self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def reason(self) -> str:
+        return self._reason
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._stop.wait(timeout_s)
+
+    def check(self) -> None:
+        if self.stopping:
+            raise FencedError(f"the task was told to stop: {self._reason}")
+        self.check_lease()
+
+    def check_lease(self) -> None:
+        self._lease.check(self._grant)

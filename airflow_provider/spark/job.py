@@ -1,0 +1,243 @@
+"""What a job author writes against.
+
+A job is a class that a worker can import by ``module:Class``::
+
+    class Ingest(SparkJob):
+        def plan(self, job: JobContext) -> list[dict]:
+            return [{"table": name} for name in job.config["tables"]]
+
+        def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery | Any:
+            rows = spark.read.parquet(task.config["table"])
+            task.fence()
+            rows.write.mode("overwrite").parquet(...)
+            return {"rows": rows.count()}
+
+or, in the common case, a decorated function, ``module:function``::
+
+    @spark_job(plan=lambda job: [{"month": month} for month in range(1, 13)])
+    def clean(spark: SparkSession, task: TaskContext) -> dict:
+        ...
+
+What to count on:
+
+- ``run`` is called in a thread of its own, with a :class:`~pyspark.sql.SparkSession` of its own: temporary views, SQL
+  settings and streaming queries are the task's, the Spark application and its executors are shared with the other tasks
+  of the worker. Never stop the session. When ``run`` ends, whatever it left running in its session is stopped.
+- A bounded task returns something JSON-able (it is shown in the status topic, so keep it small). An unbounded task
+  returns its started ``StreamingQuery``; the worker waits for its end. A query that ends by itself (``availableNow``)
+  finishes the task.
+- At least once: a task that was stopped, or whose worker was lost, runs again from its beginning, perhaps elsewhere,
+  with the same ``config`` and the same ``checkpoint_location``. A task that is told to stop before ``run`` returns
+  counts as stopped whatever it returns. Write so that a second run replaces what the first one wrote.
+- Being told to stop: Spark jobs of the task are cancelled and its queries are stopped. Python code that runs long by
+  itself looks at ``task.stopping``.
+- Two workers that both think they own a task: only if one of them was paused or cut off for longer than its session.
+  Call ``task.fence()`` right before each external side effect, or use ``task.foreach_batch``.
+
+The module needs the standard library only, so a DAG file or a unit test can import a job without PySpark.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Config: TypeAlias = Mapping[str, Any]
+"""A JSON object: the configuration of a job or of one of its tasks."""
+
+
+class FencedError(Exception):
+    """The attempt may not write any more: its worker's lease is over, or the task was revoked.
+
+    Let it pass: the task then ends, and whoever owns it now does the work.
+    """
+
+
+class TaskGuard(Protocol):
+    """What a runner puts behind a :class:`TaskContext`; a test of a job can put there what it likes."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the task has been told to stop."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until the task is told to stop, at most ``timeout_s`` seconds; True if it was told."""
+
+    def check(self) -> None:
+        """:raises FencedError: if the task was told to stop or the lease is over"""
+
+    def check_lease(self) -> None:
+        """:raises FencedError: if the lease is over"""
+
+
+class _Unguarded:
+    """The guard of a context that no runner made: nothing ever stops the task."""
+
+    stopping = False
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
+        return False
+
+    def check(self) -> None: ...
+
+    def check_lease(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """What a planner knows.
+
+    :param name: the job's name
+    :param config: the job's configuration
+    :param max_tasks: the plan may have at most so many tasks
+    :param run_key: names the run of a bounded job (an Airflow run id by default); None for a job without runs
+    :param spark_provider: where ``spark`` comes from
+    """
+
+    name: str
+    config: Config = field(repr=False)
+    max_tasks: int
+    run_key: str | None = None
+    spark_provider: Callable[[], SparkSession] | None = field(default=None, repr=False)
+
+    @property
+    def spark(self) -> SparkSession:
+        """A session for plans that have to look at data (list partitions, read a catalog).
+
+        Only made when asked for: a plan that does not need Spark does not pay for its start.
+
+        :raises RuntimeError: if the runner has no Spark
+        """
+        if self.spark_provider is None:
+            raise RuntimeError(f"the planner of job {self.name!r} asked for Spark, but this runner has none")
+        return self.spark_provider()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What a task knows about itself.
+
+    :param job: the job's name
+    :param index: which of the job's tasks this is, from 0
+    :param config: the task's configuration, as the plan made it
+    :param epoch: the assignment under which the task was started
+    :param attempt: which try this is, from 1
+    :param run_key: names the run of a bounded job; None for a job without runs
+    :param checkpoint_location: the folder for this task's streaming checkpoint: the same for the same task whoever runs
+        it, in every run, so that a query goes on where it stopped (see :mod:`airflow_provider.spark.checkpoints`)
+    """
+
+    job: str
+    index: int
+    config: Config = field(repr=False)
+    epoch: int
+    attempt: int = 1
+    run_key: str | None = None
+    checkpoint_location: str
+    guard: TaskGuard = field(default=_Unguarded(), repr=False)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the task has been told to stop: long Python work should end soon."""
+        return self.guard.stopping
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep ``timeout_s`` seconds, or until the task is told to stop; True if it was told."""
+        return self.guard.wait(timeout_s)
+
+    def fence(self) -> None:
+        """To be called right before an external side effect.
+
+        :raises FencedError: if this attempt may not write any more
+        """
+        self.guard.check()
+
+    def foreach_batch(self, write: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
+        """``write`` behind a fence, for ``writeStream.foreachBatch(...)``.
+
+        Nothing is written if the attempt may not write. If the lease ended during the writing, the batch is not
+        committed to the checkpoint, and the new owner writes it again: use the batch id to replace what is there.
+        """
+
+        @functools.wraps(write)
+        def fenced(batch: DataFrame, batch_id: int) -> None:
+            self.guard.check()
+            write(batch, batch_id)
+            self.guard.check_lease()
+
+        return fenced
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a TaskContext stays in the worker's process: use a local variable for what a UDF needs of it,"
+            " such as config = dict(task.config)"
+        )
+
+
+class SparkJob:
+    """A job: how to divide the work, and how to do a part of it. Made anew for each planning and each task."""
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]`` means nothing to do.
+
+        The same task index should mean the same work from one plan to the next. Where it does not, and the tasks
+        stream, give each configuration a ``checkpoint_key`` (see :mod:`airflow_provider.spark.checkpoints`). By
+        default one task with the job's configuration.
+        """
+        return [dict(job.config)]
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        """Do the work of one task: return a JSON-able result, or the started ``StreamingQuery``."""
+        raise NotImplementedError(f"{type(self).__qualname__} must define run(self, spark, task)")
+
+
+RunFunction: TypeAlias = "Callable[[SparkSession, TaskContext], Any]"
+PlanFunction: TypeAlias = "Callable[[JobContext], list[dict[str, Any]]]"
+
+
+class FunctionJob(SparkJob):
+    """A job made of a function by :func:`spark_job`; calling it calls the function, so that tests can."""
+
+    def __init__(self, function: RunFunction, plan: PlanFunction | Sequence[Config] | None) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._plan = plan
+
+    def __call__(self, spark: SparkSession, task: TaskContext) -> Any:
+        return self._function(spark, task)
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        if self._plan is None:
+            return super().plan(job)
+        if callable(self._plan):
+            return self._plan(job)
+        return [dict(config) for config in self._plan]
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        return self._function(spark, task)
+
+
+@overload
+def spark_job(function: RunFunction) -> FunctionJob: ...
+
+
+@overload
+def spark_job(*, plan: PlanFunction | Sequence[Config] | None = None) -> Callable[[RunFunction], FunctionJob]: ...
+
+
+def spark_job(
+    function: RunFunction | None = None, *, plan: PlanFunction | Sequence[Config] | None = None
+) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
+    """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
+
+    :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations itself; without it the
+        job has one task with the job's configuration
+    """
+    if function is None:
+        return lambda function: FunctionJob(function, plan)
+    return FunctionJob(function, plan)

@@ -1,0 +1,172 @@
+"""A runner of attached tasks: one Spark application in this process, a thread and a session for each task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings
+from airflow_provider.spark.attempt import TaskSession, run_attempt
+from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
+from airflow_provider.spark.local_session import LocalSession, Pools
+from airflow_provider.spark.runner import (
+    LAST_EVENTS,
+    OnEvent,
+    RunnerClosedError,
+    RunnerEvent,
+    StillRunningError,
+    TaskOrder,
+)
+
+log = logging.getLogger(__name__)
+
+CANCEL_INTERVAL_S: Final = 0.2
+"""How often a stopping task's Spark jobs are cancelled: it may start another right after one was cancelled."""
+
+
+class _Attempt:
+    """A running task: its thread, its session, and how to stop them."""
+
+    def __init__(
+        self, order: TaskOrder, guard: AttemptGuard, session: TaskSession, ended: asyncio.Future[None]
+    ) -> None:
+        self.order = order
+        self.guard = guard
+        self.session = session
+        self.ended = ended
+        self.thread_ended = threading.Event()
+
+    def stop(self, reason: str) -> None:
+        if self.guard.stopping:
+            return
+        self.guard.stop(reason)
+        _start_thread(self._cancel_until_ended, f"stop-{self.order.task}")
+
+    def _cancel_until_ended(self) -> None:
+        while not self.thread_ended.is_set():
+            try:
+                self.session.cancel()
+            except Exception:
+                log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.task)
+            self.thread_ended.wait(CANCEL_INTERVAL_S)
+
+
+class LocalRunner:
+    """Runs tasks in this process (a :class:`~airflow_provider.spark.runner.Runner`).
+
+    Spark starts with the first task that needs it. A task that is told to stop has its Spark jobs cancelled and its
+    queries stopped, again and again until its thread ends. Python code that does not look at ``task.stopping`` cannot
+    be ended from outside: such a task is reported as still running until it really ends.
+
+    :param on_event: hears what becomes of the tasks
+    :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
+    :param lease: what ``task.fence()`` asks
+    :param settings: how to start Spark
+    """
+
+    attached: Final = True
+
+    def __init__(
+        self,
+        on_event: OnEvent,
+        *,
+        allowed: Iterable[str],
+        lease: Lease | None = None,
+        settings: LocalSparkSettings | None = None,
+    ) -> None:
+        self._on_event = on_event
+        self._allowed = tuple(allowed)
+        self._lease: Lease = lease or EndlessLease()
+        self._settings = settings or LocalSparkSettings()
+        self._pools = Pools(POOLS)
+        self._attempts: dict[TaskId, _Attempt] = {}
+        self._closed = False
+
+    @property
+    def running(self) -> Tasks:
+        return frozenset(self._attempts)
+
+    async def start(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+        if order.task in self._attempts:
+            raise StillRunningError(f"task {order.task} is still running here; stop it first")
+        loop = asyncio.get_running_loop()
+        session = LocalSession(self, self._settings, self._pools)
+        attempt = _Attempt(order, AttemptGuard(self._lease), session, loop.create_future())
+        self._attempts[order.task] = attempt
+        _start_thread(lambda: self._run(attempt, loop), f"task-{order.task}")
+
+    async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
+        attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
+        for attempt in attempts:
+            attempt.stop(reason)
+        if attempts:
+            await asyncio.wait([attempt.ended for attempt in attempts], timeout=timeout_s)
+        left = frozenset(attempt.order.task for attempt in attempts if not attempt.ended.done())
+        if left:
+            log.warning(
+                "Still running %s s after they were told to stop (%s): %s; their code does not look at task.stopping",
+                timeout_s,
+                reason,
+                ", ".join(map(str, sorted(left))),
+            )
+        return left
+
+    async def close(self, *, timeout_s: float = 30.0) -> Tasks:
+        if self._closed:
+            return self.running
+        self._closed = True
+        left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
+        await _in_thread(lambda: APPLICATION.release(self), "spark-stop")
+        return left
+
+    def _run(self, attempt: _Attempt, loop: asyncio.AbstractEventLoop) -> None:
+        def emit(event: RunnerEvent) -> None:
+            try:
+                loop.call_soon_threadsafe(self._heard, attempt, event)
+            except RuntimeError:
+                log.warning("Nobody hears any more that %s", event)
+
+        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit)
+        attempt.thread_ended.set()
+        emit(last)
+
+    def _heard(self, attempt: _Attempt, event: RunnerEvent) -> None:
+        if isinstance(event, LAST_EVENTS):
+            del self._attempts[attempt.order.task]
+            attempt.ended.set_result(None)
+        self._on_event(event)
+
+
+def _start_thread(target: Callable[[], None], name: str) -> None:
+    """Daemons: code of a job that does not end must not keep the worker's process from ending."""
+    threading.Thread(target=target, name=name, daemon=True).start()
+
+
+async def _in_thread(function: Callable[[], None], name: str) -> None:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - raised again where it is awaited
+            loop.call_soon_threadsafe(settle, error)
+        else:
+            loop.call_soon_threadsafe(settle, None)
+
+    _start_thread(run, name)
+    await done

@@ -1,0 +1,109 @@
+"""What one task has of the process's Spark application: a session, a tag, a pool."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.application import (
+    APPLICATION,
+    LocalSparkSettings,
+    SparkGoneError,
+)
+from airflow_provider.spark.pyspark_internals import bind_session, jvm_exit_code, unbind_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class Pools:
+    """Hands out the FAIR pools, the first free one first. Any thread may call it."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._free = list(range(len(self._names)))
+        self._lock = threading.Lock()
+
+    def take(self) -> str | None:
+        """A pool that nobody has; None if all are taken, and the task shares Spark's default pool."""
+        with self._lock:
+            return self._names[heapq.heappop(self._free)] if self._free else None
+
+    def give_back(self, name: str | None) -> None:
+        if name is not None:
+            with self._lock:
+                heapq.heappush(self._free, self._names.index(name))
+
+
+class LocalSession:
+    """A session of this process's Spark application (an :class:`~airflow_provider.spark.attempt.TaskSession`).
+
+    The tag and the pool are properties of the thread that has called :meth:`open`, of the threads of Spark that work
+    for it, and of the streaming queries that it starts; so cancelling by the tag hits this task and no other.
+    """
+
+    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools) -> None:
+        self._user = user
+        self._settings = settings
+        self._pools = pools
+        self._pool: str | None = None
+        self._tag = f"cospark-{uuid.uuid4()}"
+        self._session: SparkSession | None = None
+
+    def open(self) -> SparkSession:
+        if self._session is None:
+            session = APPLICATION.session_for(self._user, self._settings).newSession()
+            context = session.sparkContext
+            context.addJobTag(self._tag)
+            context.setInterruptOnCancel(True)
+            self._pool = self._pools.take()
+            if self._pool is not None:
+                context.setLocalProperty("spark.scheduler.pool", self._pool)
+            bind_session(session)
+            self._session = session
+        return self._session
+
+    def query_id(self, value: object) -> str | None:
+        if self._session is None:
+            return None
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        return str(value.id) if isinstance(value, StreamingQuery) else None
+
+    def await_query(self, query: Any) -> Any:
+        query.awaitTermination()
+        progress = query.lastProgress
+        return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
+
+    def explain(self, error: BaseException) -> BaseException:
+        code = jvm_exit_code() if self._session is not None else None
+        if code is None:
+            return error
+        gone = SparkGoneError(
+            f"the JVM of this worker's Spark ended with exit code {code} (-9: killed; out of memory?)"
+        )
+        gone.__cause__ = error
+        return gone
+
+    def cancel(self) -> None:
+        session = self._session
+        if session is None or jvm_exit_code() is not None:
+            return
+        session.sparkContext.cancelJobsWithTag(self._tag)
+        for query in session.streams.active:
+            query.stop()
+        session.sparkContext.cancelJobsWithTag(self._tag)
+
+    def close(self) -> None:
+        try:
+            self.cancel()
+        finally:
+            unbind_session()
+            self._pools.give_back(self._pool)
+            self._pool = None

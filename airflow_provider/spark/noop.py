@@ -1,0 +1,93 @@
+"""A runner that runs nothing, for trying out groups and for measuring them without Spark.
+
+A planner plans ``max_tasks`` tasks with the job's configuration. A task runs until it is stopped; with ``seconds`` in
+its configuration it finishes after that time; with ``fail`` it fails with that message (after ``seconds``, if given).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.spark.runner import (
+    OnEvent,
+    RunnerClosedError,
+    StillRunningError,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
+
+
+class NoopRunner:
+    """Runs nothing (a :class:`~airflow_provider.spark.runner.Runner`); entry points are not even imported.
+
+    :param on_event: hears what becomes of the tasks
+    """
+
+    attached: Final = True
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._orders: dict[TaskId, TaskOrder] = {}
+        self._timers: dict[TaskId, asyncio.TimerHandle] = {}
+        self._closed = False
+
+    @property
+    def running(self) -> Tasks:
+        return frozenset(self._orders)
+
+    async def start(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+        if order.task in self._orders:
+            raise StillRunningError(f"task {order.task} is still running here; stop it first")
+        self._orders[order.task] = order
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._on_event, TaskStarted(order=order))
+        seconds = _seconds_of(order)
+        if seconds is not None:
+            self._timers[order.task] = loop.call_later(seconds, self._end, order)
+
+    async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
+        await asyncio.sleep(0)  # those that were started just now are heard of first
+        for task in sorted(frozenset(tasks) & self.running):
+            order = self._forget(task)
+            self._on_event(TaskStopped(order=order, reason=reason))
+        return frozenset()
+
+    async def close(self, *, timeout_s: float = 30.0) -> Tasks:
+        self._closed = True
+        return await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
+
+    def _end(self, order: TaskOrder) -> None:
+        self._forget(order.task)
+        message = order.config.get("fail")
+        if message is not None:
+            self._on_event(TaskFailed(order=order, error=str(message), traceback="", retryable=True))
+        else:
+            self._on_event(TaskFinished(order=order, result=_result_of(order)))
+
+    def _forget(self, task: TaskId) -> TaskOrder:
+        timer = self._timers.pop(task, None)
+        if timer is not None:
+            timer.cancel()
+        return self._orders.pop(task)
+
+
+def _seconds_of(order: TaskOrder) -> float | None:
+    """When the task ends by itself; None: it does not."""
+    if order.task.is_planner:
+        return 0.0
+    seconds = order.config.get("seconds", 0.0 if "fail" in order.config else None)
+    return None if seconds is None else float(seconds)
+
+
+def _result_of(order: TaskOrder) -> Any:
+    if order.task.is_planner:
+        return [dict(order.config) for _ in range(order.max_tasks)]
+    return {"seconds": order.config["seconds"]}

@@ -1,0 +1,59 @@
+"""A job's plan, checked before it is written to the jobs topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider.spark.checkpoints import CHECKPOINT_KEY, CheckpointError, check_segment
+from airflow_provider.spark.job import JobContext, SparkJob
+from airflow_provider.spark.json_value import NotJsonError, to_json_value
+
+
+class PlanError(Exception):
+    """A plan that cannot be carried out: a fault of the job's code, which a second try does not repair."""
+
+    def __init__(self, job: str, problem: str) -> None:
+        super().__init__(f"the plan of job {job!r} {problem}")
+        self.job = job
+
+
+def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
+    """Ask ``job`` for its plan and check it. What ``plan()`` itself raises passes through.
+
+    :raises PlanError: if the plan is no list of JSON objects, too long, or gives two tasks the same checkpoint
+    """
+    configs: Any = job.plan(context)
+    if not isinstance(configs, list):
+        raise PlanError(context.name, f"must be a list of task configurations, not a {type(configs).__qualname__}")
+    if len(configs) > context.max_tasks:
+        raise PlanError(
+            context.name,
+            f"has {len(configs)} tasks, more than max_tasks={context.max_tasks}; raise max_tasks, or make bigger tasks",
+        )
+    return _without_shared_checkpoints(context.name, [_checked(context.name, i, c) for i, c in enumerate(configs)])
+
+
+def _checked(job: str, index: int, config: object) -> dict[str, Any]:
+    if not isinstance(config, dict):
+        raise PlanError(job, f"has at [{index}] a {type(config).__qualname__}; each task's configuration is a dict")
+    try:
+        plain: dict[str, Any] = to_json_value(config)
+    except NotJsonError as error:
+        raise PlanError(job, f"has at [{index}] what JSON cannot carry: {error}") from error
+    return plain
+
+
+def _without_shared_checkpoints(job: str, configs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    seen: dict[str, int] = {}
+    for index, config in enumerate(configs):
+        key = config.get(CHECKPOINT_KEY)
+        if key is None:
+            continue
+        try:
+            check_segment(CHECKPOINT_KEY, key)
+        except CheckpointError as error:
+            raise PlanError(job, f"has at [{index}] a bad {CHECKPOINT_KEY}: {error}") from error
+        if key in seen:
+            raise PlanError(job, f"gives the tasks {seen[key]} and {index} the same {CHECKPOINT_KEY} {key!r}")
+        seen[key] = index
+    return configs

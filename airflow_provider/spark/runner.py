@@ -1,0 +1,136 @@
+"""The port between a worker and whatever runs its Spark tasks.
+
+A worker hands out orders and hears events. Slots, retries and records are the worker's; sessions, threads and queries
+are the runner's. Planners go the same way as tasks: their result is the plan.
+
+For every order that was started there is exactly one last event (:class:`TaskFinished`, :class:`TaskFailed` or
+:class:`TaskStopped`), however late. Until then the task is in :attr:`Runner.running`, and a second copy is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from airflow_provider.membership.model import Epoch, TaskId, Tasks
+from airflow_provider.spark.job import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOrder:
+    """What a runner is told about a task, or (index -1) about a planner.
+
+    :param task: which one
+    :param entry_point: ``module:Class`` or ``module:function``
+    :param config: the task's configuration; for a planner the job's
+    :param epoch: the assignment that gave the task to this worker
+    :param attempt: which try this is, from 1
+    :param run_key: names the run of a bounded job
+    :param checkpoint_location: see :func:`airflow_provider.spark.checkpoints.checkpoint_location`
+    :param max_tasks: for a planner: the plan may have at most so many tasks
+    """
+
+    task: TaskId
+    entry_point: str
+    config: Config = field(default_factory=dict, repr=False)
+    epoch: Epoch
+    attempt: int = 1
+    run_key: str | None = None
+    checkpoint_location: str = ""
+    max_tasks: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStarted:
+    """The job's own code has been called; waiting for the Spark session is over."""
+
+    order: TaskOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarted:
+    """The task streams: ``run`` has returned its query, by whose checkpoint it can go on elsewhere."""
+
+    order: TaskOrder
+    query_id: str
+    """Stays the same over restarts from the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFinished:
+    """The task is done, and need not run again in this run."""
+
+    order: TaskOrder
+    result: Any
+    """JSON-able; for a planner the list of the tasks' configurations; for a query that ended by itself its id and the
+    number of its last batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed:
+    """The task ended with an error, and nobody had told it to stop."""
+
+    order: TaskOrder
+    error: str
+    """One or a few lines: the error and what caused it."""
+    traceback: str
+    """The end of the traceback, without the runner's own frames."""
+    retryable: bool
+    """False if another try cannot help: an entry point that is not allowed, a plan that is too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStopped:
+    """The task was told to stop, and has ended."""
+
+    order: TaskOrder
+    reason: str
+
+
+RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskFinished | TaskFailed | TaskStopped
+LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped)
+
+OnEvent: TypeAlias = Callable[[RunnerEvent], None]
+"""Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""
+
+
+class StillRunningError(Exception):
+    """A task was to be started although its last run in this worker has not ended: there would be two copies."""
+
+
+class RunnerClosedError(Exception):
+    """A closed runner was told to start a task."""
+
+
+class Runner(Protocol):
+    """Runs tasks. All methods belong to one event loop and never block it."""
+
+    @property
+    def attached(self) -> bool:
+        """Whether tasks die with this process. A runner of detached tasks will also watch and re-attach them."""
+
+    @property
+    def running(self) -> Tasks:
+        """The tasks whose last event is still to come."""
+
+    async def start(self, order: TaskOrder) -> None:
+        """Start a task and return at once; the rest is heard by events, also what is wrong with the order.
+
+        :raises StillRunningError: if the task is still running here
+        :raises RunnerClosedError: after :meth:`close`
+        """
+
+    async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
+        """Tell tasks to stop and wait until they have ended; tasks that do not run here are ignored.
+
+        :param reason: repeated in :class:`TaskStopped`
+        :param timeout_s: how long to wait, in seconds
+        :return: those that have not ended by then: they are still running, their last event will come when it does
+        """
+
+    async def close(self, *, timeout_s: float = 30.0) -> Tasks:
+        """Stop everything, and free what the runner holds. Further calls do nothing.
+
+        :return: the tasks that have not ended in time
+        """
