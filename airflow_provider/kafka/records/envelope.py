@@ -24,7 +24,7 @@ def encode(data: Mapping[str, Any]) -> bytes:
 
     :raises ValueError: for what JSON can't carry
     """
-    return dump({"v": SCHEMA_VERSION, **data}).encode()
+    return dump({"v": SCHEMA_VERSION, **data})
 
 
 def decode(value: bytes) -> dict[str, Any]:
@@ -48,14 +48,14 @@ def decode(value: bytes) -> dict[str, Any]:
     return data
 
 
-def dump(data: Any) -> str:
-    """The one JSON text of a value: compact, keys sorted, so that equal values have equal text and equal hashes.
+def dump(data: Any) -> bytes:
+    """The one JSON form of a value: compact, keys sorted, so that equal values have equal bytes and equal hashes.
 
     :raises ValueError: for what JSON can't carry: other types, NaN, infinities, keys that are not strings
     """
     try:
         _check_keys(data)
-        return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     except (TypeError, RecursionError) as wrong:
         raise ValueError(str(wrong)) from wrong
 

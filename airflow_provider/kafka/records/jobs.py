@@ -44,7 +44,7 @@ class JobDefinition:
 
     name: str
     entry_point: str
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     max_tasks: int = 1
     run_key: str = ""
     kind: TaskKind = TaskKind.BATCH
@@ -257,4 +257,4 @@ class ControlRecord:
 
 
 def _hash(data: Any) -> str:
-    return hashlib.sha256(dump(data).encode()).hexdigest()[:16]
+    return hashlib.sha256(dump(data)).hexdigest()[:16]

@@ -1,0 +1,330 @@
+"""What is written to the topics can be read again, by hand and by this package; what can't be accepted says why."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider.kafka.records import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    JobError,
+    PlanRecord,
+    RebalanceEvent,
+    TaskEvent,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    Topics,
+    UnreadableRecordError,
+    WorkerPhase,
+    WorkerStatus,
+    control_key,
+    decode,
+    encode,
+    event_from_json,
+    job_key,
+    parse_key,
+    plan_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+    planner_of,
+)
+from airflow_provider.membership.record import GroupRecord
+
+W1 = WorkerId("w1")
+
+JOB = JobDefinition(
+    name="flights",
+    entry_point="jobs.flights:Clean",
+    config={"months": [1, 2], "where": None},
+    max_tasks=12,
+    run_key="manual__2013",
+    retries=2,
+    retry_delay_ms=500,
+    submitted_at_ms=1_000,
+    submitted_by="dag flights",
+)
+STATUS = TaskStatus(
+    task=TaskId("flights", 3),
+    state=TaskState.PENDING,
+    epoch=Epoch(7),
+    worker=W1,
+    run_key="manual__2013",
+    kind=TaskKind.STREAMING,
+    fingerprint="abc",
+    attempt=2,
+    started_at_ms=10,
+    finished_at_ms=20,
+    error=TaskFailure(message="boom", traceback="Traceback\n  boom"),
+    result={"rows": 3},
+    handle={"session": "s"},
+)
+GROUP = GroupRecord(
+    epoch=Epoch(7),
+    generation=GenerationId(3),
+    leader=W1,
+    leader_member=MemberId("w1-abc"),
+    protocol=SubProtocol.SESSIONED,
+    config_offset=ConfigOffset(5),
+    members={W1: MemberId("w1-abc")},
+    assignment={W1: frozenset({TaskId("flights", 0), planner_of("flights")})},
+    revoked={},
+    moves=(Move(task=TaskId("flights", 0), source=None, target=W1, reason=MoveReason.NEW),),
+    delay_ms=0,
+    reason="first member",
+    at_ms=1_000,
+    memory=Memory(generation=GenerationId(3), deadline_ms=900, members=frozenset({W1})),
+)
+
+RECORDS = [
+    JOB,
+    JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING, replan_interval_ms=60_000),
+    PlanRecord.of(JOB, [{"month": 1}, {"month": 2}], planned_by=W1, at_ms=3),
+    ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=4),
+    STATUS,
+    TaskStatus(task=planner_of("flights"), state=TaskState.FINISHED, epoch=Epoch(0), worker=W1),
+    WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2, owned=frozenset({TaskId("flights", 1)})),
+    RebalanceEvent.of(GROUP),
+    TaskEvent(status=STATUS, at_ms=9),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_what_is_written_is_read_again_even_with_fields_of_a_newer_writer(record):
+    stored = json.loads(encode(record.to_json()))
+    assert stored["v"] == 1
+    stored["a_field_of_tomorrow"] = {"x": 1}
+    assert type(record).from_json(decode(json.dumps(stored).encode())) == record
+
+
+@pytest.mark.parametrize("record", RECORDS[:-2], ids=lambda record: type(record).__name__)
+def test_a_record_with_a_field_missing_or_of_another_type_is_refused(record):
+    data = record.to_json()
+    for name in data.keys() - {"result", "handle"}:  # any JSON value may stand there, or none
+        with pytest.raises(ValueError, match=r"field|must be|pair"):
+            type(record).from_json({**data, name: [object()]})
+
+
+def test_events_are_told_apart_and_carry_no_memory_of_the_leader():
+    rebalance = event_from_json(RebalanceEvent.of(GROUP).to_json())
+    assert isinstance(rebalance, RebalanceEvent)
+    assert rebalance.deadline_ms == 900
+    assert rebalance.record.moves == GROUP.moves
+    assert "memory" not in RebalanceEvent.of(GROUP).to_json()
+    assert event_from_json(TaskEvent(status=STATUS, at_ms=9).to_json()) == TaskEvent(status=STATUS, at_ms=9)
+    with pytest.raises(UnreadableRecordError, match="weather"):
+        event_from_json({"type": "weather"})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"\xff\xfe", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a JSON object but list"),
+        (b"{}", "no schema version"),
+        (b'{"v": true}', "no schema version"),
+        (b'{"v": "1"}', "no schema version"),
+        (b'{"v": 2}', "newer than 1"),
+    ],
+)
+def test_a_value_that_is_no_record_is_unreadable(value, message):
+    with pytest.raises(UnreadableRecordError, match=message):
+        decode(value)
+
+
+def test_keys_are_readable_and_come_apart_again():
+    assert [job_key("a"), plan_key("a.b"), control_key(W1), worker_key(W1), task_key(TaskId("a", 3))] == [
+        "job:a",
+        "plan:a.b",
+        "control:w1",
+        "worker:w1",
+        "task:a:3",
+    ]
+    assert parse_key(b"task:a:-1").task == planner_of("a")
+    assert parse_key(b"worker:host:8083").name == "host:8083"
+    assert Topics.of("etl").all == ("etl.jobs", "etl.status", "etl.events")
+
+
+@pytest.mark.parametrize(
+    "key", [None, b"", b"\xff", b"job", b"job:", b"group:x", b"task:a", b"task:a:x", b"task:a:-2", b"recipe:a"]
+)
+def test_other_keys_are_unreadable(key):
+    with pytest.raises(UnreadableRecordError):
+        parse_key(key)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a:b", "é", "a\n", "x" * 201, None, 7])
+def test_a_job_name_that_a_key_or_path_cannot_carry_is_refused(name):
+    with pytest.raises(JobError, match=r"name: use 1 to 200 letters"):
+        JobDefinition(name=name, entry_point="m:f")
+
+
+@pytest.mark.parametrize("name", ["a", "...", "Flights_2013.v-2", "x" * 200])
+def test_a_legal_job_name_is_kept(name):
+    assert JobDefinition(name=name, entry_point="m:f").name == name
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("entry_point", "jobs.flights", "package.module:ClassOrFunction"),
+        ("entry_point", "jobs..flights:Clean", "package.module:ClassOrFunction"),
+        ("entry_point", "os;rm:x", "package.module:ClassOrFunction"),
+        ("entry_point", None, "package.module:ClassOrFunction"),
+        ("max_tasks", 0, "at least 1"),
+        ("max_tasks", True, "whole number"),
+        ("max_tasks", 1.5, "whole number"),
+        ("retries", -1, "at least 0"),
+        ("retry_delay_ms", -1, "at least 0"),
+        ("replan_interval_ms", 0, "at least 1"),
+        ("run_key", None, "must be a string"),
+        ("config", [1], "must be a JSON object, not list"),
+        ("config", {"at": object()}, "can't be written as JSON"),
+        ("config", {"x": math.nan}, "can't be written as JSON"),
+        ("config", {"deep": [{1: "x"}]}, "the key 1 is not a string"),
+    ],
+)
+def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field, value, message):
+    with pytest.raises(JobError, match=message) as refused:
+        JobDefinition(**{"name": "flights", "entry_point": "m:f", field: value})
+    assert str(refused.value).startswith(f"job 'flights', {field}: ")
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+
+
+def test_a_config_that_contains_itself_is_refused():
+    config: dict = {}
+    config["self"] = config
+    with pytest.raises(JobError, match="can't be written as JSON"):
+        JobDefinition(name="a", entry_point="m:f", config=config)
+
+
+def test_a_config_changed_after_submission_changes_nothing():
+    config = {"months": [1]}
+    job = JobDefinition(name="a", entry_point="m:f", config=config)
+    config["months"].append(2)
+    assert job.config == {"months": [1]}
+
+
+def test_the_config_does_not_show_in_logs():
+    assert "hunter2" not in repr(JobDefinition(name="a", entry_point="m:f", config={"password": "hunter2"}))
+
+
+def _job(**changes) -> JobDefinition:
+    return JobDefinition.from_json({**JOB.to_json(), **changes})
+
+
+def test_the_fingerprint_is_of_what_runs_and_not_of_when():
+    for same in ({"run_key": "next"}, {"retries": 9}, {"submitted_at_ms": 5}, {"submitted_by": "x"}):
+        assert _job(**same).fingerprint == JOB.fingerprint
+    for other in ({"config": {}}, {"entry_point": "m:f"}, {"max_tasks": 13}, {"kind": "streaming"}):
+        assert _job(**other).fingerprint != JOB.fingerprint
+    assert _job(config={"where": None, "months": [1, 2]}).fingerprint == JOB.fingerprint
+
+
+def test_the_fingerprint_is_the_same_in_every_process_and_version():
+    """It is compared with what other processes have written: it must not change by accident."""
+    # printf '["a","m:f",{"x":1},1,"batch"]' | sha256sum | head -c 16
+    assert JobDefinition(name="a", entry_point="m:f", config={"x": 1}).fingerprint == "653c4338cbbbcb0b"
+
+
+def test_submitting_again_is_the_same_unless_something_was_asked_for_differently():
+    assert JOB.same_as(_job(submitted_at_ms=5, submitted_by="x"))
+    assert not JOB.same_as(_job(run_key="next"))
+    assert not JOB.same_as(_job(retries=9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "bounded"),
+    [({}, True), ({"kind": "streaming"}, False), ({"replan_interval_ms": 5}, False)],
+)
+def test_a_job_is_bounded_if_a_run_of_it_ends(changes, bounded):
+    assert _job(**changes).bounded is bounded
+
+
+def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out():
+    with pytest.raises(
+        JobError, match=r"job 'flights', plan: returned 13 tasks, but max_tasks is 12: .*higher max_tasks"
+    ):
+        PlanRecord.of(JOB, [{}] * 13, planned_by=W1, at_ms=0)
+
+
+@pytest.mark.parametrize("configs", [None, "ab", {"a": 1}, 5])
+def test_a_plan_that_is_no_list_is_refused(configs):
+    with pytest.raises(JobError, match="must return a list of objects"):
+        PlanRecord.of(JOB, configs, planned_by=W1, at_ms=0)
+
+
+def test_a_plan_with_a_config_that_is_no_object_names_which():
+    with pytest.raises(JobError, match=r"plan\(\)\[1\]: must be a JSON object, not int"):
+        PlanRecord.of(JOB, [{}, 5], planned_by=W1, at_ms=0)
+
+
+def test_an_empty_plan_is_allowed():
+    assert PlanRecord.of(JOB, [], planned_by=W1, at_ms=0).configs == ()
+
+
+def test_a_plan_is_of_one_definition_in_one_run():
+    plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0)
+    assert plan.is_of(_job(retries=9))
+    assert not plan.is_of(_job(run_key="next"))
+    assert not plan.is_of(_job(config={}))
+
+
+def test_only_tasks_with_another_config_get_another_fingerprint_in_a_new_plan():
+    old = PlanRecord.of(JOB, [{"m": 1}, {"m": 2}], planned_by=W1, at_ms=0)
+    new = PlanRecord.of(JOB, [{"m": 1}, {"m": 3}], planned_by=WorkerId("w2"), at_ms=9)
+    assert [a == b for a, b in zip(old.fingerprints, new.fingerprints, strict=True)] == [True, False]
+
+
+def test_a_failure_keeps_the_end_of_its_traceback_which_is_where_the_cause_is():
+    failure = TaskFailure.of("m" * 600, "x" * 5_000 + "the cause")
+    assert len(failure.message) == 500
+    assert len(failure.traceback) == 4_000
+    assert failure.traceback.endswith("the cause")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(config=st.dictionaries(st.text(), JSON))
+def test_any_json_object_survives_as_config(config):
+    job = JobDefinition(name="a", entry_point="m:f", config=config)
+    again = JobDefinition.from_json(decode(encode(job.to_json())))
+    assert again == job
+    assert again.fingerprint == job.fingerprint
+
+
+@given(value=st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_no_value_makes_reading_fail_in_an_undocumented_way(value):
+    with contextlib.suppress(ValueError):
+        JobDefinition.from_json(decode(value))
+
+
+def test_a_config_with_half_a_character_is_refused_at_submission():
+    with pytest.raises(JobError, match="can't be written as JSON"):
+        JobDefinition(name="a", entry_point="m:f", config={"x": "\ud800"})

@@ -1,0 +1,298 @@
+"""What a topic adds up to, record by record."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from airflow_provider.kafka.jobs_view import JobsView
+from airflow_provider.kafka.records import (
+    GROUP_KEY,
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    PlanRecord,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+    control_key,
+    encode,
+    job_key,
+    plan_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.kafka.status_view import StatusView
+from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+    planner_of,
+)
+from airflow_provider.membership.record import GroupRecord
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
+PLAN = PlanRecord.of(JOB, [{"i": 0}, {"i": 1}], planned_by=W1, at_ms=0)
+
+
+class Log:
+    """Feeds a view as a topic would."""
+
+    def __init__(self, view) -> None:
+        self.view = view
+        self.end = 0
+
+    def write(self, key: str | bytes, record) -> None:
+        value = record if record is None or isinstance(record, bytes) else encode(record.to_json())
+        self.write_at(self.end, key, value)
+
+    def write_at(self, offset: int, key: str | bytes, value: bytes | None) -> None:
+        self.end = self.view.apply(key.encode() if isinstance(key, str) else key, value, offset)
+        assert self.end == offset + 1
+
+
+@pytest.fixture
+def unreadable():
+    return []
+
+
+@pytest.fixture
+def jobs(unreadable):
+    return Log(JobsView(unreadable.append))
+
+
+@pytest.fixture
+def stale():
+    return []
+
+
+@pytest.fixture
+def status(unreadable, stale):
+    return Log(StatusView(unreadable.append, lambda key, winner: stale.append((key, winner))))
+
+
+def test_jobs_plans_and_controls_are_kept_by_name_until_deleted(jobs):
+    wish = ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1)
+    jobs.write(job_key("a"), JOB)
+    jobs.write(plan_key("a"), PLAN)
+    jobs.write(control_key(W1), wish)
+    before = jobs.view.snapshot()
+    assert (dict(before.jobs), dict(before.plans), dict(before.controls)) == ({"a": JOB}, {"a": PLAN}, {W1: wish})
+    assert before.offset == 3
+    for key in (job_key("a"), plan_key("a"), control_key(W1), job_key("never there")):
+        jobs.write(key, None)
+    after = jobs.view.snapshot()
+    assert (dict(after.jobs), dict(after.plans), dict(after.controls), after.offset) == ({}, {}, {}, 7)
+    assert dict(before.jobs) == {"a": JOB}
+
+
+def test_a_snapshot_cannot_be_changed(jobs):
+    jobs.write(job_key("a"), JOB)
+    with pytest.raises(TypeError):
+        jobs.view.snapshot().jobs["b"] = JOB
+
+
+def test_a_snapshot_is_made_anew_only_after_a_change(jobs):
+    jobs.write(job_key("a"), JOB)
+    first = jobs.view.snapshot()
+    assert jobs.view.snapshot() is first
+    jobs.view.advance(1)
+    assert jobs.view.snapshot() is first
+    jobs.view.advance(5)
+    assert jobs.view.snapshot().offset == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"job:a", b"garbage"),
+        (b"job:a", b'{"v": 2}'),
+        (b"job:a", b'{"v": 1}'),
+        (b"job:b", encode(JOB.to_json())),
+        (b"job:a", encode({**JOB.to_json(), "max_tasks": 0})),
+        (b"task:a:0", b"{}"),
+        (b"\xff", b"{}"),
+        (b"", None),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_counted_reported_once_and_skipped(jobs, unreadable, key, value):
+    jobs.write(job_key("a"), JOB)
+    jobs.write(key, value)
+    jobs.write(plan_key("a"), PLAN)
+    snapshot = jobs.view.snapshot()
+    assert (dict(snapshot.jobs), dict(snapshot.plans)) == ({"a": JOB}, {"a": PLAN})
+    assert (snapshot.offset, snapshot.unreadable) == (3, 1)
+    (report,) = unreadable
+    assert (report.key, report.offset) == (key, 1)
+    assert "offset 1" in str(report)
+
+
+def test_a_topic_made_anew_starts_over(jobs):
+    jobs.write(job_key("a"), JOB)
+    jobs.write(job_key("b"), b"garbage")
+    jobs.write_at(0, b"job:c", encode({**JOB.to_json(), "name": "c"}))
+    snapshot = jobs.view.snapshot()
+    assert (list(snapshot.jobs), snapshot.offset, snapshot.unreadable) == (["c"], ConfigOffset(1), 0)
+
+
+def test_holes_that_compaction_left_are_no_new_start(jobs):
+    jobs.write_at(10, b"job:a", encode(JOB.to_json()))
+    jobs.write_at(20, b"plan:a", encode(PLAN.to_json()))
+    assert (len(jobs.view.snapshot().jobs), jobs.view.offset) == (1, 21)
+
+
+def test_the_plan_of_an_older_run_or_definition_does_not_count(jobs):
+    jobs.write(plan_key("a"), PLAN)
+    assert jobs.view.snapshot().plan_of("a") is None
+    jobs.write(job_key("a"), JOB)
+    assert jobs.view.snapshot().plan_of("a") == PLAN
+    jobs.write(job_key("a"), dataclasses.replace(JOB, run_key="r2"))
+    assert jobs.view.snapshot().plan_of("a") is None
+    jobs.write(job_key("a"), dataclasses.replace(JOB, config={"new": 1}))
+    assert jobs.view.snapshot().plan_of("a") is None
+
+
+def test_the_work_of_a_task_is_its_config_and_that_of_a_planner_the_jobs(jobs):
+    job = dataclasses.replace(JOB, config={"days": 2})
+    assert jobs.view.snapshot().work_of(TaskId("a", 0)) is None
+    jobs.write(job_key("a"), job)
+    planner = jobs.view.snapshot().work_of(planner_of("a"))
+    assert (planner.config, planner.fingerprint) == ({"days": 2}, job.fingerprint)
+    assert jobs.view.snapshot().work_of(TaskId("a", 0)) is None
+    plan = PlanRecord.of(job, [{"i": 0}, {"i": 1}], planned_by=W1, at_ms=0)
+    jobs.write(plan_key("a"), plan)
+    work = jobs.view.snapshot().work_of(TaskId("a", 1))
+    assert (work.config, work.fingerprint, work.definition) == ({"i": 1}, plan.fingerprints[1], job)
+    assert jobs.view.snapshot().work_of(TaskId("a", 2)) is None
+
+
+def _group(epoch: int, *, generation: int = 1, leader_member: str = "m1", reason: str = "") -> GroupRecord:
+    return GroupRecord(
+        epoch=Epoch(epoch),
+        generation=GenerationId(generation),
+        leader=W1,
+        leader_member=MemberId(leader_member),
+        protocol=SubProtocol.SESSIONED,
+        config_offset=ConfigOffset(0),
+        members={},
+        assignment={},
+        revoked={},
+        moves=(),
+        delay_ms=0,
+        reason=reason,
+        at_ms=0,
+        memory=Memory(),
+    )
+
+
+def _task(epoch: int, state: TaskState = TaskState.RUNNING, **others) -> TaskStatus:
+    return TaskStatus(
+        **{"task": TaskId("a", 0), "epoch": Epoch(epoch), "state": state, "worker": W1, "run_key": "r1", **others}
+    )
+
+
+def _worker(epoch: int, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus:
+    return WorkerStatus(worker=W1, state=state, epoch=Epoch(epoch), slots=1)
+
+
+@pytest.mark.parametrize(
+    ("key", "newer", "older", "read"),
+    [
+        (GROUP_KEY, _group(5), _group(4), lambda snapshot: snapshot.group),
+        (worker_key(W1), _worker(5), _worker(4), lambda snapshot: snapshot.workers.get(W1)),
+        (task_key(TaskId("a", 0)), _task(5), _task(4), lambda snapshot: snapshot.tasks.get(TaskId("a", 0))),
+    ],
+    ids=["group", "worker", "task"],
+)
+def test_an_older_epoch_never_wins_and_the_winner_is_held_until_written_again(status, stale, key, newer, older, read):
+    status.write(key, older)
+    status.write(key, newer)
+    assert read(status.view.snapshot()) == newer
+    assert stale == []
+    status.write(key, older)
+    snapshot = status.view.snapshot()
+    assert read(snapshot) == newer
+    assert dict(snapshot.overwritten) == {key: newer}
+    assert stale == [(key, newer)]
+    status.write(key, newer)
+    assert dict(status.view.snapshot().overwritten) == {}
+    status.write(key, older)
+    status.write(key, None)
+    snapshot = status.view.snapshot()
+    assert read(snapshot) is None
+    assert dict(snapshot.overwritten) == {}
+    assert status.view.offset == 6
+
+
+def test_an_epoch_belongs_to_the_round_that_wrote_it_first(status):
+    first, again = _group(5, reason="first"), _group(5, reason="again")
+    status.write(GROUP_KEY, first)
+    status.write(GROUP_KEY, _group(5, generation=2))
+    status.write(GROUP_KEY, _group(5, leader_member="m2"))
+    assert status.view.snapshot().group == first
+    status.write(GROUP_KEY, again)
+    assert status.view.snapshot().group == again
+
+
+def test_a_group_counted_from_one_again_goes_on_with_a_higher_epoch(status):
+    status.write(GROUP_KEY, _group(5, generation=5))
+    status.write(GROUP_KEY, _group(6, generation=1, leader_member="m2"))
+    assert status.view.snapshot().group.generation == 1
+
+
+def test_within_an_epoch_the_later_attempt_wins_and_then_the_later_record(status):
+    key = task_key(TaskId("a", 0))
+    status.write(key, _task(5, TaskState.RUNNING, attempt=2))
+    status.write(key, _task(5, TaskState.PENDING, attempt=1))
+    assert status.view.snapshot().tasks[TaskId("a", 0)].attempt == 2
+    status.write(key, _task(5, TaskState.FINISHED, attempt=2))
+    assert status.view.snapshot().tasks[TaskId("a", 0)].state is TaskState.FINISHED
+
+
+@pytest.mark.parametrize("other", [{"run_key": "r2"}, {"fingerprint": "new"}])
+def test_another_run_of_a_task_starts_again_with_attempt_one_even_in_the_same_epoch(status, other):
+    key = task_key(TaskId("a", 0))
+    status.write(key, _task(5, TaskState.FINISHED, attempt=3, fingerprint="old"))
+    status.write(key, _task(5, TaskState.RUNNING, attempt=1, **{"fingerprint": "old", **other}))
+    assert status.view.snapshot().tasks[TaskId("a", 0)].attempt == 1
+
+
+def test_a_new_run_does_not_make_an_old_epoch_win(status):
+    key = task_key(TaskId("a", 0))
+    status.write(key, _task(5))
+    status.write(key, _task(4, run_key="r2"))
+    assert status.view.snapshot().tasks[TaskId("a", 0)].run_key == "r1"
+
+
+def test_a_status_topic_made_anew_starts_over(status):
+    status.write(GROUP_KEY, _group(5))
+    status.write(worker_key(W1), _worker(5))
+    status.write_at(0, b"task:a:0", encode(_task(1).to_json()))
+    snapshot = status.view.snapshot()
+    assert (snapshot.group, dict(snapshot.workers), list(snapshot.tasks)) == (None, {}, [TaskId("a", 0)])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"group", b'{"v": 1}'),
+        (b"worker:w2", encode(_worker(1).to_json())),
+        (b"task:a:1", encode(_task(1).to_json())),
+        (b"task:a:0", encode({**_task(1).to_json(), "state": "dreaming"})),
+        (b"job:a", encode(JOB.to_json())),
+    ],
+)
+def test_a_status_record_that_cannot_be_read_disturbs_nothing(status, unreadable, key, value):
+    status.write(GROUP_KEY, _group(5))
+    status.write(key, value)
+    snapshot = status.view.snapshot()
+    assert (snapshot.group, snapshot.unreadable, snapshot.offset) == (_group(5), 1, 2)
+    assert [report.offset for report in unreadable] == [1]

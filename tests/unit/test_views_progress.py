@@ -1,0 +1,263 @@
+"""What should run, how far jobs are, and when a group is drained, converged or badly balanced."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.progress import (
+    JobState,
+    configured,
+    converged,
+    group_drained,
+    job_progress,
+    revocation_rank,
+    spare_capacity,
+)
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+    planner_of,
+)
+from airflow_provider.membership.record import GroupRecord
+
+W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
+JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")
+PLANNER = planner_of("a")
+A0, A1, A2 = (TaskId("a", index) for index in range(3))
+
+
+def _plan(job: JobDefinition = JOB, tasks: int = 2) -> PlanRecord:
+    return PlanRecord.of(job, [{"i": index} for index in range(tasks)], planned_by=W1, at_ms=0)
+
+
+def _jobs(job: JobDefinition = JOB, plan: PlanRecord | None = None) -> JobsSnapshot:
+    return JobsSnapshot(jobs={job.name: job}, plans={job.name: plan} if plan else {})
+
+
+def _statuses(states: dict[TaskId, TaskState], **others) -> dict[TaskId, TaskStatus]:
+    return {
+        task: TaskStatus(**{"task": task, "state": state, "epoch": Epoch(1), "worker": W1, "run_key": "r1", **others})
+        for task, state in states.items()
+    }
+
+
+def test_a_job_without_a_plan_needs_its_planner_alone():
+    assert configured(_jobs(), {}) == {PLANNER}
+
+
+def test_with_its_plan_made_a_job_needs_its_tasks_and_no_planner():
+    assert configured(_jobs(plan=_plan()), {}) == {A0, A1}
+
+
+def test_an_empty_plan_needs_nothing():
+    assert configured(_jobs(plan=_plan(tasks=0)), {}) == frozenset()
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_a_task_is_needed_until_it_finished_or_failed_for_good(state):
+    needed = configured(_jobs(plan=_plan()), _statuses({A0: state}))
+    assert (A0 not in needed) == (state in (TaskState.FINISHED, TaskState.FAILED))
+    assert A1 in needed
+
+
+def test_a_new_run_key_needs_everything_again():
+    again = dataclasses.replace(JOB, run_key="r2")
+    done = _statuses({PLANNER: TaskState.FINISHED, A0: TaskState.FINISHED})
+    assert configured(_jobs(again, _plan()), done) == {PLANNER}
+    assert configured(_jobs(again, _plan(again)), done) == {A0, A1}
+
+
+def test_a_changed_definition_needs_everything_again_even_in_the_same_run():
+    plan, changed = _plan(), dataclasses.replace(JOB, config={"new": True})
+    done = _statuses({A0: TaskState.FINISHED}, fingerprint=plan.fingerprints[0])
+    assert configured(_jobs(changed, plan), done) == {PLANNER}
+    assert configured(_jobs(changed, _plan(changed)), done) == {A0, A1}
+
+
+def test_a_planner_that_failed_for_good_is_not_needed_but_one_that_was_stopped_is():
+    assert configured(_jobs(), _statuses({PLANNER: TaskState.FAILED})) == frozenset()
+    assert configured(_jobs(), _statuses({PLANNER: TaskState.STOPPED})) == {PLANNER}
+
+
+def test_a_planner_that_finished_without_a_plan_to_be_seen_is_needed_again():
+    assert configured(_jobs(), _statuses({PLANNER: TaskState.FINISHED})) == {PLANNER}
+
+
+def test_a_planner_that_plans_again_and_again_is_always_needed():
+    watching = dataclasses.replace(JOB, replan_interval_ms=1_000)
+    assert configured(_jobs(watching, _plan(watching)), _statuses({A0: TaskState.FINISHED})) == {PLANNER, A1}
+
+
+def test_a_new_plan_needs_only_finished_tasks_whose_config_changed_again():
+    old = PlanRecord.of(JOB, [{"table": "x"}, {"table": "y"}], planned_by=W1, at_ms=0)
+    new = PlanRecord.of(JOB, [{"table": "x"}, {"table": "z"}], planned_by=W1, at_ms=9)
+    done = {
+        **_statuses({A0: TaskState.FINISHED}, fingerprint=old.fingerprints[0]),
+        **_statuses({A1: TaskState.FINISHED}, fingerprint=old.fingerprints[1]),
+    }
+    assert configured(_jobs(plan=old), done) == frozenset()
+    assert configured(_jobs(plan=new), done) == {A1}
+
+
+def test_tasks_left_over_from_a_longer_plan_do_not_count():
+    assert configured(_jobs(plan=_plan(tasks=1)), _statuses({A1: TaskState.RUNNING})) == {A0}
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "complete"),
+    [
+        ({}, JobState.RUNNING, False),
+        ({A0: TaskState.FINISHED}, JobState.RUNNING, False),
+        ({A0: TaskState.FINISHED, A1: TaskState.FINISHED}, JobState.FINISHED, True),
+        ({A0: TaskState.FAILED, A1: TaskState.RUNNING}, JobState.FAILED, False),
+        ({A0: TaskState.FAILED, A1: TaskState.FINISHED}, JobState.FAILED, True),
+    ],
+)
+def test_a_job_is_as_far_as_its_tasks(states, state, complete):
+    progress = job_progress("a", _jobs(plan=_plan()), _statuses(states))
+    assert (progress.state, progress.complete, progress.planned) == (state, complete, 2)
+    assert sum(progress.counts.values()) == 2
+
+
+def test_a_job_without_a_plan_is_planning_unless_its_planner_failed():
+    planning = job_progress("a", _jobs(), {})
+    assert (planning.state, planning.complete, planning.planned) == (JobState.PLANNING, False, None)
+    why = TaskFailure(message="no such module")
+    failed = job_progress("a", _jobs(), _statuses({PLANNER: TaskState.FAILED}, error=why))
+    assert (failed.state, failed.complete, failed.errors) == (JobState.FAILED, True, {PLANNER: why})
+
+
+def test_a_job_with_an_empty_plan_is_finished():
+    assert job_progress("a", _jobs(plan=_plan(tasks=0)), {}).state is JobState.FINISHED
+
+
+def test_errors_are_those_of_tasks_that_did_not_make_it_in_the_end():
+    why = TaskFailure(message="boom")
+    statuses = _statuses({A0: TaskState.FINISHED, A1: TaskState.PENDING}, error=why)
+    assert job_progress("a", _jobs(plan=_plan()), statuses).errors == {A1: why}
+
+
+def test_an_unknown_job_has_no_progress():
+    assert job_progress("b", _jobs(), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "everywhere"),
+    [
+        ({A0: TaskState.RUNNING}, False),
+        ({A0: TaskState.RUNNING, A1: TaskState.PENDING}, False),
+        ({A0: TaskState.RUNNING, A1: TaskState.FAILED}, False),
+        ({A0: TaskState.RUNNING, A1: TaskState.RUNNING}, True),
+        ({A0: TaskState.RUNNING, A1: TaskState.FINISHED}, True),
+        ({A0: TaskState.FINISHED, A1: TaskState.FINISHED}, False),
+    ],
+)
+def test_a_job_runs_everywhere_when_no_task_waits(states, everywhere):
+    assert job_progress("a", _jobs(plan=_plan()), _statuses(states)).running_everywhere is everywhere
+
+
+def test_a_group_is_drained_when_all_its_bounded_jobs_are_complete():
+    done = _statuses({A0: TaskState.FINISHED, A1: TaskState.FAILED})
+    jobs = _jobs(plan=_plan())
+    assert group_drained(jobs, done)
+    assert not group_drained(jobs, {})
+    assert not group_drained(JobsSnapshot(), done)
+    streaming = JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING)
+    assert not group_drained(dataclasses.replace(jobs, jobs={**jobs.jobs, "s": streaming}), done)
+
+
+def _record(assignment: dict[WorkerId, set[TaskId]], **others) -> GroupRecord:
+    return GroupRecord(
+        **{
+            "epoch": Epoch(5),
+            "generation": GenerationId(5),
+            "leader": W1,
+            "leader_member": MemberId("m1"),
+            "protocol": SubProtocol.SESSIONED,
+            "config_offset": ConfigOffset(0),
+            "members": {worker: MemberId(worker) for worker in assignment},
+            "assignment": {worker: frozenset(tasks) for worker, tasks in assignment.items()},
+            "revoked": {},
+            "moves": (),
+            "delay_ms": 0,
+            "reason": "",
+            "at_ms": 0,
+            "memory": Memory(),
+            **others,
+        }
+    )
+
+
+def _workers(*reports: tuple[WorkerId, WorkerPhase, int]) -> dict[WorkerId, WorkerStatus]:
+    return {
+        worker: WorkerStatus(worker=worker, state=phase, epoch=Epoch(epoch), slots=1)
+        for worker, phase, epoch in reports
+    }
+
+
+STABLE, DEFERRED, JOINING = WorkerPhase.STABLE, WorkerPhase.DEFERRED, WorkerPhase.JOINING
+
+
+@pytest.mark.parametrize(
+    ("record", "workers", "expected"),
+    [
+        (None, _workers(), False),
+        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, DEFERRED, 5)), True),
+        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, STABLE, 6), (W3, STABLE, 1)), True),
+        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, STABLE, 4)), False),
+        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, JOINING, 5)), False),
+        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5)), False),
+        (_record({W1: {A0}}, revoked={W1: frozenset({A1})}), _workers((W1, STABLE, 5)), False),
+        (_record({W1: {A0}}, delay_ms=1), _workers((W1, STABLE, 5)), False),
+        (_record({W1: {A0}}, memory=Memory(deadline_ms=9)), _workers((W1, STABLE, 5)), False),
+    ],
+)
+def test_an_epoch_has_converged_when_all_applied_it_and_nothing_is_to_follow(record, workers, expected):
+    assert converged(record, workers) is expected
+
+
+def test_what_costs_least_to_stop_comes_first():
+    statuses = {
+        **_statuses({A0: TaskState.PENDING, A1: TaskState.RUNNING}),
+        **_statuses({A2: TaskState.RUNNING}, kind=TaskKind.STREAMING),
+        **_statuses({TaskId("a", 3): TaskState.PENDING}, kind=TaskKind.STREAMING),
+    }
+    order = sorted(statuses, key=lambda task: (revocation_rank(statuses).get(task, 0), task))
+    assert order == [A0, TaskId("a", 3), A2, A1]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "states", "expected"),
+    [
+        ({W1: {A0, A1}, W2: {A2}}, {A0: TaskState.RUNNING, A1: TaskState.PENDING, A2: TaskState.FINISHED}, True),
+        ({W1: {A0, A1}, W2: set()}, {A0: TaskState.RUNNING, A1: TaskState.PENDING}, True),
+        ({W1: {A0, A1}, W2: {A2}}, {A0: TaskState.RUNNING, A1: TaskState.PENDING, A2: TaskState.RUNNING}, False),
+        ({W1: {A0, A1}, W2: set()}, {A0: TaskState.RUNNING, A1: TaskState.RUNNING}, False),
+        ({W1: {A0, A1}, W2: set()}, {A0: TaskState.FINISHED, A1: TaskState.PENDING}, False),
+        ({W1: {A0, A1}}, {A0: TaskState.RUNNING, A1: TaskState.PENDING}, False),
+    ],
+)
+def test_there_is_capacity_to_spare_when_a_move_would_put_an_idle_worker_to_work(assignment, states, expected):
+    status = StatusSnapshot(group=_record(assignment), tasks=_statuses(states))
+    assert spare_capacity(_jobs(plan=_plan(tasks=3)), status) is expected
+    assert not spare_capacity(_jobs(plan=_plan(tasks=3)), StatusSnapshot(tasks=status.tasks))
