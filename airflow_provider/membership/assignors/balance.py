@@ -1,7 +1,4 @@
-"""What to revoke so that no worker has more than its share.
-
-Planners and tasks are balanced apart: a planner costs next to nothing, so one must not be weighed against the other.
-"""
+"""Planners and tasks, each spread evenly over the workers: who has too much, what goes, who gets what is free."""
 
 from __future__ import annotations
 
@@ -9,11 +6,59 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.assignors.spread import deal
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+Shares = Mapping[WorkerId, Tasks]
+
+
+class Pool:
+    """One kind of work, planners or tasks, as a round moves it.
+
+    The kinds are counted apart: a planner costs next to nothing, so that one must not be weighed against the other.
+
+    :param configured: how much of this kind is configured
+    :param shares: every member and what it has of this kind
+    """
+
+    __slots__ = ("_shares", "_surplus")
+
+    def __init__(self, configured: int, shares: Shares) -> None:
+        self._shares = dict(shares)
+        self._surplus = surplus({worker: len(tasks) for worker, tasks in shares.items()}, configured)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether nobody has more than its share."""
+        return not self._surplus
+
+    def relieve(self, idle: Shares, rank: Mapping[TaskId, int]) -> Shares:
+        """Take from each worker what it has above its share.
+
+        :param idle: tasks that run nowhere yet, by the worker that is to start them: these go first
+        :return: what was taken, by worker
+        """
+        taken: dict[WorkerId, Tasks] = {}
+        for worker, number in self._surplus.items():
+            tasks = self._shares[worker]
+            waiting = tasks & idle.get(worker, NO_TASKS)
+            chosen = sorted(waiting)[:number]
+            chosen += choose(tasks - waiting, number - len(chosen), rank)
+            taken[worker] = frozenset(chosen)
+            self._shares[worker] = tasks - taken[worker]
+        return taken
+
+    def place(self, tasks: Collection[TaskId]) -> Shares:
+        """Give tasks to those who have the least.
+
+        :return: what was given, by worker
+        """
+        loads = {worker: len(share) for worker, share in self._shares.items()}
+        return {worker: frozenset(hand) for worker, hand in deal(tasks, loads, self._shares).items()}
 
 
 def surplus(loads: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
-    """How many tasks each worker has above its share, as Java's ``loadBalancingRevocations`` counts them.
+    """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
     The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those with the least
     above it keep it first, so that as few workers as possible have to stop anything.
@@ -27,37 +72,42 @@ def surplus(loads: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
 
 
 def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:
-    """The tasks that a worker gives up: the lowest rank first, then of the job that has the most tasks on that worker.
+    """Which tasks a worker gives up: the lowest rank first, then from the job that has the most tasks there.
 
-    :param rank: what it costs to stop a task: 0, the default, means nothing, as for one that has not started
+    :param rank: what it costs to stop a task; 0, the default: nothing, as for one that has not started
     """
-    left = _group(tasks)
-    size = {job: len(members) for job, members in left.items()}
+    size = {job: len(members) for job, members in _by_job(tasks).items()}
     by_rank: defaultdict[int, list[TaskId]] = defaultdict(list)
     for task in tasks:
         by_rank[rank.get(task, 0)].append(task)
     chosen: list[TaskId] = []
     for _, equals in sorted(by_rank.items()):
-        _thin_out(equals, number, size, chosen)
-        if len(chosen) == number:
-            break
+        chosen += _thin_out(equals, number - len(chosen), size)
     return chosen
 
 
-def _thin_out(tasks: Iterable[TaskId], number: int, size: dict[str, int], chosen: list[TaskId]) -> None:
-    """Move tasks to ``chosen`` until it has ``number``, each from the job that has the most left by ``size``."""
-    stacks = {job: sorted(members) for job, members in _group(tasks).items()}
-    largest = [(-size[job], job) for job in stacks]
+def _thin_out(tasks: Iterable[TaskId], number: int, size: dict[str, int]) -> list[TaskId]:
+    """At most ``number`` of the tasks, each from the job that has the most left by ``size``, which is kept up.
+
+    Ties go to the last name and the highest index: what came first stays.
+    """
+    stacks = sorted(_by_job(tasks).items(), reverse=True)
+    for _, stack in stacks:
+        stack.sort()
+    largest = [(-size[job], position) for position, (job, _) in enumerate(stacks)]
     heapify(largest)
+    chosen: list[TaskId] = []
     while largest and len(chosen) < number:
-        _, job = heappop(largest)
-        chosen.append(stacks[job].pop())
+        _, position = heappop(largest)
+        job, stack = stacks[position]
+        chosen.append(stack.pop())
         size[job] -= 1
-        if stacks[job]:
-            heappush(largest, (-size[job], job))
+        if stack:
+            heappush(largest, (-size[job], position))
+    return chosen
 
 
-def _group(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
+def _by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
     groups: defaultdict[str, list[TaskId]] = defaultdict(list)
     for task in tasks:
         groups[task[0]].append(task)

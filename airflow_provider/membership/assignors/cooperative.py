@@ -41,14 +41,14 @@ on purpose:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from airflow_provider.membership.assignors.balance import Pool, Shares
 from airflow_provider.membership.assignors.lost import judge
 from airflow_provider.membership.assignors.model import Memory, Outcome, Round
-from airflow_provider.membership.model import Tasks, WorkerId
-
-_BACKOFF_MULTIPLIER = 40
-"""Of Connect's ``consecutiveRevokingRebalancesBackoff``, which starts at 1 ms."""
-
-Shares = dict[WorkerId, Tasks]
+from airflow_provider.membership.assignors.outcome import Changes, Shuffle, write_down
+from airflow_provider.membership.assignors.pace import pace
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # noqa: A002  # it is KIP-415's word
@@ -63,3 +63,77 @@ def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # no
     changes = _compare(round, memory)
     kept = {worker: round.owned[worker] - changes.stopped for worker in sorted(round.owned)}
     verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
+    pools = _pools(round.configured, _added(kept, verdict.to_candidates))
+    decided = pace(
+        verdict,
+        memory,
+        wants_to_revoke=not all(pool.balanced for pool in pools),
+        now_ms=round.now_ms,
+        max_delay_ms=max_delay_ms,
+    )
+    taken: Shares = {}
+    if decided.revokes:
+        taken = _merged(pool.relieve(verdict.to_candidates, round.revocation_rank) for pool in pools)
+    free = _by_kind(changes.created | verdict.as_new)
+    placed = _merged(pool.place(tasks) for pool, tasks in zip(pools, free, strict=True))
+    return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, placed=placed))
+
+
+def _compare(round: Round, memory: Memory) -> Changes:  # noqa: A002
+    active: Tasks = NO_TASKS.union(*round.owned.values())
+    previous = _trusted_assignment(round, memory, active)
+    return Changes(
+        removed=active - round.configured,
+        duplicated=_duplicated(round.owned, active),
+        created=round.configured.difference(active, *previous.values()),
+        lost={
+            task: worker for worker, tasks in previous.items() for task in tasks - active if task in round.configured
+        },
+    )
+
+
+def _trusted_assignment(round: Round, memory: Memory, active: Tasks) -> Shares:  # noqa: A002
+    """What the last round assigned, as far as it can be known to have reached the members (rules 2 and 3)."""
+    if not memory.revoked.isdisjoint(active):
+        return round.owned
+    return memory.assignment if memory.generation == round.last_completed else {}
+
+
+def _duplicated(owned: Shares, active: Tasks) -> Tasks:
+    if sum(map(len, owned.values())) == len(active):
+        return NO_TASKS
+    seen: set[TaskId] = set()
+    twice: set[TaskId] = set()
+    for tasks in owned.values():
+        twice |= seen & tasks
+        seen |= tasks
+    return frozenset(twice)
+
+
+def _by_kind(tasks: Tasks) -> tuple[Tasks, Tasks]:
+    planners = frozenset([task for task in tasks if task[1] < 0])
+    return planners, tasks - planners
+
+
+def _pools(configured: Tasks, shares: Shares) -> tuple[Pool, Pool]:
+    planners, tasks = _by_kind(configured)
+    return (
+        Pool(len(planners), {worker: share & planners for worker, share in shares.items()}),
+        Pool(len(tasks), {worker: share - planners for worker, share in shares.items()}),
+    )
+
+
+def _merged(parts: Iterable[Shares]) -> dict[WorkerId, Tasks]:
+    whole: dict[WorkerId, Tasks] = {}
+    for part in parts:
+        for worker, tasks in part.items():
+            whole[worker] = whole[worker] | tasks if worker in whole else tasks
+    return whole
+
+
+def _added(shares: Shares, more: Shares) -> Shares:
+    return (
+        {worker: share | more[worker] if worker in more else share for worker, share in shares.items()}
+        if more
+        else shares
+    )

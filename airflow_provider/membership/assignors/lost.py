@@ -5,7 +5,7 @@ Source: Kafka Connect's ``handleLostAssignments``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider.membership.assignors.model import Memory
@@ -28,7 +28,7 @@ class Verdict:
     delay_ms: int = 0
     deadline_ms: int = 0
     candidates: tuple[WorkerId, ...] = ()
-    to_candidates: Mapping[WorkerId, Collection[TaskId]] = field(default_factory=dict)
+    to_candidates: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     as_new: Tasks = NO_TASKS
     waited: bool = False
 
@@ -68,7 +68,7 @@ def _after_delay(
     for kind in (planners, tasks):
         for worker, hand in _give_back(kind, kept, candidates).items():
             to_candidates[worker] += hand
-    return Verdict(to_candidates=to_candidates, waited=True)
+    return Verdict(to_candidates={worker: frozenset(hand) for worker, hand in to_candidates.items()}, waited=True)
 
 
 def _give_back(

@@ -39,59 +39,6 @@ class Round:
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What a leader carries from one round to the next (the fields of Java's IncrementalCooperativeAssignor).
-
-    :param generation: the generation of the last round computed
-    :param assignment: what was assigned by then, by worker; lost tasks stay with the worker that had them
-    :param revoked: what that round revoked
-    :param members: who took part
-    :param candidates: workers that were empty while a delay ran, so may be the ones who came back
-    :param deadline_ms: wall clock at which the running delay is over; 0: none runs
-    :param revoked_in_previous: whether that round revoked to balance
-    :param successive_revocations: how many rounds in a row wanted to, for the backoff
-    """
-
-    generation: GenerationId = NO_GENERATION
-    assignment: Mapping[WorkerId, Tasks] = field(default_factory=dict)
-    revoked: Tasks = NO_TASKS
-    members: frozenset[WorkerId] = frozenset()
-    candidates: tuple[WorkerId, ...] = ()
-    deadline_ms: int = 0
-    revoked_in_previous: bool = False
-    successive_revocations: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "generation": self.generation,
-            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
-            "revoked": tasks_to_json(self.revoked),
-            "members": sorted(self.members),
-            "candidates": list(self.candidates),
-            "deadline_ms": self.deadline_ms,
-            "revoked_in_previous": self.revoked_in_previous,
-            "successive_revocations": self.successive_revocations,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Memory:
-        """The inverse of :meth:`to_json`.
-
-        :raises KeyError, TypeError, ValueError: for anything else
-        """
-        return cls(
-            generation=GenerationId(int(data["generation"])),
-            assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
-            revoked=tasks_from_json(data["revoked"]),
-            members=frozenset(WorkerId(worker) for worker in data["members"]),
-            candidates=tuple(WorkerId(worker) for worker in data["candidates"]),
-            deadline_ms=int(data["deadline_ms"]),
-            revoked_in_previous=bool(data["revoked_in_previous"]),
-            successive_revocations=int(data["successive_revocations"]),
-        )
-
-
 class MoveReason(str, Enum):
     """Why a task starts or stops somewhere."""
 
@@ -141,6 +88,63 @@ class Move:
             source=None if source is None else WorkerId(source),
             target=None if target is None else WorkerId(target),
             reason=MoveReason(data["reason"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a leader carries from one round to the next (the fields of Java's IncrementalCooperativeAssignor).
+
+    :param generation: the generation of the last round computed
+    :param assignment: what was assigned by then, by worker; lost tasks stay with the worker that had them
+    :param revoked: what that round revoked
+    :param members: who took part
+    :param candidates: workers that were empty while a delay ran, so may be the ones who came back
+    :param deadline_ms: wall clock at which the running delay is over; 0: none runs
+    :param revoked_in_previous: whether that round revoked to balance
+    :param successive_revocations: how many rounds in a row wanted to, for the backoff
+    :param released: the moves of that round that are to go on: who gave up what, for whoever gets it next
+    """
+
+    generation: GenerationId = NO_GENERATION
+    assignment: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    revoked: Tasks = NO_TASKS
+    members: frozenset[WorkerId] = frozenset()
+    candidates: tuple[WorkerId, ...] = ()
+    deadline_ms: int = 0
+    revoked_in_previous: bool = False
+    successive_revocations: int = 0
+    released: tuple[Move, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
+            "revoked": tasks_to_json(self.revoked),
+            "members": sorted(self.members),
+            "candidates": list(self.candidates),
+            "deadline_ms": self.deadline_ms,
+            "revoked_in_previous": self.revoked_in_previous,
+            "successive_revocations": self.successive_revocations,
+            "released": [move.to_json() for move in self.released],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Memory:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(
+            generation=GenerationId(int(data["generation"])),
+            assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
+            revoked=tasks_from_json(data["revoked"]),
+            members=frozenset(WorkerId(worker) for worker in data["members"]),
+            candidates=tuple(WorkerId(worker) for worker in data["candidates"]),
+            deadline_ms=int(data["deadline_ms"]),
+            revoked_in_previous=bool(data["revoked_in_previous"]),
+            successive_revocations=int(data["successive_revocations"]),
+            released=tuple(Move.from_json(move) for move in data.get("released", ())),
         )
 
 

@@ -1,0 +1,215 @@
+"""``cospark replay``: what the cooperative assignor makes of a recorded history, for whoever explains a rebalance."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from airflow_provider.membership.assignors.cooperative import assign
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.model import (
+    PLANNER_INDEX,
+    GenerationId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+    tasks_to_json,
+)
+
+LEADER_RESTART: Final = "leader_restart"
+
+_STDIN: Final = "-"
+_DEFAULT_MAX_DELAY_MS: Final = 300_000
+_MOST_TASKS: Final = 1_000_000
+"""Of all jobs in a line: one number there must not fill the memory."""
+
+
+class UnreadableLineError(ValueError):
+    """A line that is no round of a history; says what is wrong with it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs the cooperative assignor (KIP-415) through a history of rebalances. One JSON object a line in: now (ms),"
+        " generation, last_completed, jobs ({name: number of tasks}; each job also has its planner, index -1), owned"
+        f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
+        " before that round. One JSON object a line out: assigned, revoked, delay (ms). A line that can't be read"
+        ' gives {"error": "..."} and changes nothing, and the exit status is 1 in the end.'
+    )
+    parser.add_argument("file", metavar="FILE", help=f"where the history is; {_STDIN} is standard input")
+    parser.add_argument(
+        "--max-delay",
+        metavar="MS",
+        type=_milliseconds,
+        default=_DEFAULT_MAX_DELAY_MS,
+        help="how long lost work waits for its worker at most; 0: not at all (default: %(default)s)",
+    )
+    parser.add_argument("--explain", action="store_true", help="add a sentence for each move")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay every line of ``args.file``, each before the next is read.
+
+    :returns: 0 if every line could be read, 1 if not, 2 if the file can't be opened
+    """
+    try:
+        opened = _open(args.file)
+    except OSError as wrong:
+        print(f"cospark replay: can't read {args.file}: {wrong.strerror}", file=sys.stderr)
+        return 2
+    status = 0
+    memory = Memory()
+    with opened as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                restarts, this = parse_line(line)
+            except UnreadableLineError as wrong:
+                answer: dict[str, Any] = {"error": f"line {number}: {wrong}"}
+                status = 1
+            else:
+                outcome = assign(this, Memory() if restarts else memory, max_delay_ms=args.max_delay)
+                memory = outcome.memory
+                answer = outcome_to_json(outcome)
+                if args.explain:
+                    answer["explain"] = list(explain(this, outcome))
+            print(json.dumps(answer), flush=True)
+    return status
+
+
+def parse_line(line: bytes) -> tuple[bool, Round]:
+    """Read one line of a history.
+
+    :returns: whether a new leader starts, and the round
+    :raises UnreadableLineError: naming what is wrong
+    """
+    try:
+        data = json.loads(line.decode())
+    except RecursionError:
+        raise UnreadableLineError("not JSON that can be read: too deeply nested") from None
+    except json.JSONDecodeError as wrong:
+        raise UnreadableLineError(f"not JSON: {wrong.msg} at column {wrong.colno}") from None
+    except ValueError as wrong:
+        raise UnreadableLineError(f"not JSON: {wrong}") from None
+    if not isinstance(data, dict):
+        raise UnreadableLineError(f"not a JSON object: {_shown(data)}")
+    event = data.get("event")
+    if not isinstance(event, str | None):
+        raise UnreadableLineError(f"event must be a string, not {_shown(event)}")
+    this = Round(
+        now_ms=_integer(data, "now"),
+        generation=GenerationId(_integer(data, "generation")),
+        last_completed=GenerationId(_integer(data, "last_completed")),
+        configured=_configured(_object(data, "jobs")),
+        owned=_owned(_object(data, "owned")),
+    )
+    return event == LEADER_RESTART, this
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "assigned": {worker: tasks_to_json(tasks) for worker, tasks in sorted(outcome.assigned.items())},
+        "revoked": {worker: tasks_to_json(tasks) for worker, tasks in sorted(outcome.revoked.items())},
+        "delay": outcome.delay_ms,
+    }
+
+
+def explain(this: Round, outcome: Outcome) -> Iterator[str]:
+    """A sentence for each move, and for each task that is held back."""
+    for move in outcome.moves:
+        yield _sentence(move)
+    for worker, revoked in outcome.revoked.items():
+        for task in sorted(revoked - this.owned[worker]):
+            yield f"{task} is held back for one round: {worker} came back, but would have more than its share"
+
+
+def _sentence(move: Move) -> str:
+    return _SENTENCES[move.reason, move.target is None].format(move.task, source=move.source, target=move.target)
+
+
+_SENTENCES: Final[Mapping[tuple[MoveReason, bool], str]] = {
+    (MoveReason.DELETED, True): "{source} stops {}: it is not configured any more",
+    (MoveReason.DUPLICATE, True): "{source} stops {}: another worker owns it too",
+    (MoveReason.DUPLICATE, False): "{target} starts {}: more than one worker owned it, and all have stopped it",
+    (MoveReason.BALANCE, True): "{source} stops {}: it has more than its share",
+    (MoveReason.BALANCE, False): "{target} starts {}: {source} had more than its share",
+    (MoveReason.NEW, False): "{target} starts {}: nobody had it",
+    (MoveReason.LOST, False): "{target} starts {}: {source} lost it",
+    (MoveReason.RETURNED, False): "{target} starts {} again: it lost it and is back",
+}
+
+
+def _configured(jobs: Mapping[str, Any]) -> Tasks:
+    for job, number in jobs.items():
+        if not _is_integer(number) or number < 0:
+            raise UnreadableLineError(
+                f"jobs: the number of tasks of {_shown(job)} must be an integer >= 0, not {_shown(number)}"
+            )
+    if sum(jobs.values()) > _MOST_TASKS:
+        raise UnreadableLineError(f"jobs: more than {_MOST_TASKS} tasks")
+    return frozenset(TaskId(job, index) for job, number in jobs.items() for index in range(PLANNER_INDEX, number))
+
+
+def _owned(workers: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
+    if not workers:
+        raise UnreadableLineError("owned: a round needs at least one worker")
+    owned: dict[WorkerId, Tasks] = {}
+    for worker, tasks in workers.items():
+        if not isinstance(tasks, list):
+            raise UnreadableLineError(
+                f"owned: {_shown(worker)} must have a list of [job, index] pairs, not {_shown(tasks)}"
+            )
+        try:
+            owned[WorkerId(worker)] = tasks_from_json(tasks)
+        except ValueError as wrong:
+            raise UnreadableLineError(f"owned: of {_shown(worker)}: {wrong}") from None
+    return owned
+
+
+def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = _required(data, key)
+    if not isinstance(value, dict):
+        raise UnreadableLineError(f"{key} must be an object, not {_shown(value)}")
+    return value
+
+
+def _integer(data: Mapping[str, Any], key: str) -> int:
+    value = _required(data, key)
+    if not _is_integer(value):
+        raise UnreadableLineError(f"{key} must be an integer, not {_shown(value)}")
+    return int(value)
+
+
+def _required(data: Mapping[str, Any], key: str) -> Any:
+    if key not in data:
+        raise UnreadableLineError(f"{key} is missing")
+    return data[key]
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value as JSON, cut where it gets long."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _milliseconds(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
+    return value
+
+
+def _open(name: str) -> AbstractContextManager[BinaryIO]:
+    """Bytes and not text, so that a line with garbage in it spoils no other."""
+    return nullcontext(sys.stdin.buffer) if name == _STDIN else Path(name).open("rb")

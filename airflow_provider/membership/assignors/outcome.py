@@ -1,0 +1,121 @@
+"""Writing down what a round decided: who starts and stops what, and why, and what to remember of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from airflow_provider.membership.assignors.lost import Verdict
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.assignors.pace import Pace
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+_GOES_ON = frozenset({MoveReason.BALANCE, MoveReason.DUPLICATE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """How what is owned differs from what was assigned and from what is configured.
+
+    :param removed: owned, and not configured
+    :param duplicated: owned by more than one member
+    :param created: configured, and neither owned nor assigned before
+    :param lost: assigned before, configured, and owned by nobody: each with the worker that had it
+    """
+
+    removed: Tasks
+    duplicated: Tasks
+    created: Tasks
+    lost: Mapping[TaskId, WorkerId]
+
+    @property
+    def stopped(self) -> Tasks:
+        return self.removed | self.duplicated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """What a round does to the members' shares.
+
+    :param kept: every member and what is left of its own once removed and duplicated tasks are gone
+    :param taken: what is above a member's share; of its own, or held back of what it was to get back
+    :param placed: what was free and goes to whoever has the least
+    """
+
+    kept: Mapping[WorkerId, Tasks]
+    taken: Mapping[WorkerId, Tasks]
+    placed: Mapping[WorkerId, Tasks]
+
+
+def write_down(
+    round: Round,  # noqa: A002
+    memory: Memory,
+    changes: Changes,
+    verdict: Verdict,
+    decided: Pace,
+    shuffle: Shuffle,
+) -> Outcome:
+    """The outcome of a round."""
+    assigned: dict[WorkerId, Tasks] = {}
+    revoked: dict[WorkerId, Tasks] = {}
+    target: dict[WorkerId, Tasks] = {}
+    for worker, kept in shuffle.kept.items():
+        taken = shuffle.taken.get(worker, NO_TASKS)
+        given = verdict.to_candidates.get(worker, NO_TASKS) | shuffle.placed.get(worker, NO_TASKS)
+        assigned[worker] = given - taken
+        revoked[worker] = (round.owned[worker] - kept) | taken
+        target[worker] = (kept - taken) | assigned[worker]
+    stops = tuple(_stops(round.owned, revoked, changes))
+    starts = tuple(_starts(assigned, changes, memory))
+    return Outcome(
+        assigned=assigned,
+        revoked=revoked,
+        target=target,
+        delay_ms=decided.delay_ms,
+        moves=tuple(sorted(stops + starts, key=lambda move: move.task)),
+        memory=Memory(
+            generation=round.generation,
+            assignment=_with_waiting(target, changes.lost) if verdict.delay_ms else target,
+            revoked=NO_TASKS.union(*revoked.values()),
+            members=frozenset(round.owned),
+            candidates=verdict.candidates,
+            deadline_ms=decided.deadline_ms,
+            revoked_in_previous=decided.revoked_in_previous,
+            successive_revocations=decided.successive_revocations,
+            released=tuple(move for move in stops if move.reason in _GOES_ON),
+        ),
+    )
+
+
+def _with_waiting(target: Mapping[WorkerId, Tasks], lost: Mapping[TaskId, WorkerId]) -> dict[WorkerId, Tasks]:
+    """The assignment, in which lost work that waits stays with the worker that had it."""
+    waiting: dict[WorkerId, set[TaskId]] = {}
+    for task, worker in lost.items():
+        waiting.setdefault(worker, set()).add(task)
+    return {**target, **{worker: target.get(worker, NO_TASKS) | tasks for worker, tasks in waiting.items()}}
+
+
+def _stops(owned: Mapping[WorkerId, Tasks], revoked: Mapping[WorkerId, Tasks], changes: Changes) -> Iterator[Move]:
+    for worker, tasks in revoked.items():
+        for task in tasks & owned[worker]:
+            if task in changes.removed:
+                reason = MoveReason.DELETED
+            elif task in changes.duplicated:
+                reason = MoveReason.DUPLICATE
+            else:
+                reason = MoveReason.BALANCE
+            yield Move(task=task, source=worker, target=None, reason=reason)
+
+
+def _starts(assigned: Mapping[WorkerId, Tasks], changes: Changes, memory: Memory) -> Iterator[Move]:
+    released = {move.task: move for move in memory.released}
+    for worker, tasks in assigned.items():
+        for task in tasks:
+            if task in changes.lost:
+                owner = changes.lost[task]
+                reason = MoveReason.RETURNED if owner == worker else MoveReason.LOST
+                yield Move(task=task, source=owner, target=worker, reason=reason)
+            elif task in released:
+                yield replace(released[task], target=worker)
+            else:
+                yield Move(task=task, source=None, target=worker, reason=MoveReason.NEW)
