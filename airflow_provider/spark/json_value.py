@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Final
+
+MAX_DEPTH: Final = 64
 
 
 class NotJsonError(Exception):
@@ -16,11 +18,13 @@ def to_json_value(value: object) -> Any:
 
     :raises NotJsonError: for what JSON cannot carry, NaN and keys that are not strings among it; says where it is
     """
-    _check(value, "$")
+    _check(value, "$", MAX_DEPTH)
     return json.loads(json.dumps(value, allow_nan=False))
 
 
-def _check(value: object, path: str) -> None:
+def _check(value: object, path: str, depth: int) -> None:
+    if depth == 0:
+        raise NotJsonError(f"{path[:40]}... is more than {MAX_DEPTH} levels deep, or contains itself")
     if value is None or isinstance(value, (str, bool, int)):
         return
     if isinstance(value, float):
@@ -30,9 +34,9 @@ def _check(value: object, path: str) -> None:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise NotJsonError(f"{path} has the key {key!r}; keys must be strings")
-            _check(item, f"{path}.{key}")
+            _check(item, f"{path}.{key}", depth - 1)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]")
+            _check(item, f"{path}[{index}]", depth - 1)
     else:
         raise NotJsonError(f"{path} is a {type(value).__module__}.{type(value).__qualname__}, which JSON does not have")

@@ -1,0 +1,227 @@
+"""What a job author writes, without a worker and without Spark."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from airflow_provider.membership.model import TaskId
+from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
+from airflow_provider.spark.job import FencedError, FunctionJob, JobContext, SparkJob, TaskContext, spark_job
+from airflow_provider.spark.json_value import NotJsonError, to_json_value
+from airflow_provider.spark.planning import PlanError, make_plan
+
+
+def job_context(max_tasks: int = 3, **config: object) -> JobContext:
+    return JobContext(name="ingest", config=config, max_tasks=max_tasks, run_key="monday")
+
+
+def task_context(**changes: object) -> TaskContext:
+    values = {"job": "ingest", "index": 0, "config": {}, "epoch": 1, "checkpoint_location": "/checkpoints/0"}
+    return TaskContext(**{**values, **changes})
+
+
+def test_a_job_can_be_written_without_pyspark():
+    script = "import sys, airflow_provider.spark.job; assert not {'pyspark', 'py4j'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+# --- the decorator
+
+
+def test_a_bare_decorated_function_is_a_job_of_one_task_with_the_jobs_config():
+    @spark_job
+    def ingest(spark, task):
+        """Ingest it."""
+        return (spark, task)
+
+    assert isinstance(ingest, FunctionJob)
+    assert ingest.__name__ == "ingest"
+    assert ingest.__doc__ == "Ingest it."
+    assert make_plan(ingest, job_context(table="orders")) == [{"table": "orders"}]
+    assert ingest.run("session", "task") == ("session", "task")
+    assert ingest("session", "task") == ("session", "task")
+
+
+def test_a_plan_can_be_a_function_of_the_job():
+    @spark_job(plan=lambda job: [{"table": name, "run": job.run_key} for name in job.config["tables"]])
+    def ingest(spark, task):
+        return None
+
+    expected = [{"table": "a", "run": "monday"}, {"table": "b", "run": "monday"}]
+    assert make_plan(ingest, job_context(tables=["a", "b"])) == expected
+
+
+def test_a_plan_can_be_the_list_itself_which_stays_as_it_is():
+    configs = [{"month": 1}, {"month": 2}]
+
+    @spark_job(plan=configs)
+    def clean(spark, task):
+        return None
+
+    make_plan(clean, job_context())[0]["month"] = 12
+    assert make_plan(clean, job_context()) == [{"month": 1}, {"month": 2}]
+    assert configs == [{"month": 1}, {"month": 2}]
+
+
+def test_a_job_without_run_says_what_is_missing():
+    class Empty(SparkJob):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Empty must define run\(self, spark, task\)"):
+        Empty().run(None, task_context())
+
+
+# --- plans
+
+
+class Planned(SparkJob):
+    def __init__(self, plan: object) -> None:
+        self._plan = plan
+
+    def plan(self, job):
+        return self._plan
+
+
+def test_a_plan_may_be_empty():
+    assert make_plan(Planned([]), job_context()) == []
+
+
+def test_a_plan_is_what_will_be_read_back_from_the_topic():
+    assert make_plan(Planned([{"range": (1, 2)}]), job_context()) == [{"range": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    ("plan", "problem"),
+    [
+        (None, "must be a list of task configurations, not a NoneType"),
+        ({"table": "a"}, "must be a list of task configurations, not a dict"),
+        ([{}] * 4, "has 4 tasks, more than max_tasks=3"),
+        ([{}, ["a"]], r"has at \[1\] a list; each task's configuration is a dict"),
+        ([{"day": {1, 2}}], r"has at \[0\] what JSON cannot carry: \$.day is a builtins.set"),
+        ([{1: "a"}], r"\$ has the key 1; keys must be strings"),
+        ([{"x": [float("nan")]}], r"\$.x\[0\] is nan"),
+        ([{"checkpoint_key": "a"}, {"checkpoint_key": "a"}], "gives the tasks 0 and 1 the same checkpoint_key 'a'"),
+        ([{"checkpoint_key": ".."}], r"has at \[0\] a bad checkpoint_key"),
+    ],
+)
+def test_a_bad_plan_is_refused_and_the_job_named(plan, problem):
+    with pytest.raises(PlanError, match=problem) as error:
+        make_plan(Planned(plan), job_context())
+    assert str(error.value).startswith("the plan of job 'ingest' ")
+
+
+def test_a_planner_without_spark_says_so():
+    with pytest.raises(RuntimeError, match="planner of job 'ingest' asked for Spark, but this runner has none"):
+        _ = job_context().spark
+
+
+def test_json_values_share_nothing_with_the_original():
+    original = {"a": [1, {"b": None}]}
+    copy = to_json_value(original)
+    assert copy == original
+    assert copy["a"] is not original["a"]
+
+
+def test_a_value_that_contains_itself_is_no_json():
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(NotJsonError, match="deep"):
+        to_json_value(loop)
+
+
+# --- the context of a task
+
+
+def test_a_context_of_ones_own_is_never_stopped():
+    task = task_context()
+    task.fence()
+    assert not task.stopping
+    assert not task.wait(0)
+
+
+def test_contexts_do_not_show_configurations_which_may_hold_secrets():
+    assert "hunter2" not in repr(task_context(config={"password": "hunter2"}))
+    assert "hunter2" not in repr(job_context(password="hunter2"))
+
+
+def test_a_context_in_a_udf_is_refused_with_advice():
+    with pytest.raises(TypeError, match="use a local variable for what a UDF needs of it"):
+        pickle.dumps(task_context())
+
+
+class Guard:
+    """A guard that raises at the checks it is told to."""
+
+    stopping = False
+
+    def __init__(self, *, check: bool = True, lease: bool = True) -> None:
+        self._check, self._lease = check, lease
+
+    def wait(self, timeout_s: float) -> bool:
+        return False
+
+    def check(self) -> None:
+        if not self._check:
+            raise FencedError("stopped")
+
+    def check_lease(self) -> None:
+        if not self._lease:
+            raise FencedError("lease over")
+
+
+def test_a_fenced_batch_is_written():
+    written: list[object] = []
+    task_context(guard=Guard()).foreach_batch(lambda batch, batch_id: written.append((batch, batch_id)))("rows", 4)
+    assert written == [("rows", 4)]
+
+
+def test_a_fenced_batch_is_not_written_when_the_attempt_may_not():
+    written: list[object] = []
+    fenced = task_context(guard=Guard(check=False)).foreach_batch(lambda batch, _: written.append(batch))
+    with pytest.raises(FencedError):
+        fenced("rows", 4)
+    assert written == []
+
+
+def test_a_batch_during_which_the_lease_ended_is_not_committed():
+    written: list[object] = []
+    fenced = task_context(guard=Guard(lease=False)).foreach_batch(lambda batch, _: written.append(batch))
+    with pytest.raises(FencedError):
+        fenced("rows", 4)
+    assert written == ["rows"]
+
+
+# --- checkpoints
+
+
+@pytest.mark.parametrize(
+    ("root", "group", "task", "config", "location"),
+    [
+        ("/data/checkpoints", "etl", TaskId("orders", 3), {}, "/data/checkpoints/etl/orders/3"),
+        ("s3a://bucket/c/", "etl", TaskId("orders", 0), {}, "s3a://bucket/c/etl/orders/0"),
+        ("/c", "etl", TaskId("orders", 3), {"checkpoint_key": "eu"}, "/c/etl/orders/key=eu"),
+        ("/c", "a/b", TaskId("größe 1%", 0), {}, "/c/a~2fb/gr~c3~b6~c3~9fe~201~25/0"),
+    ],
+)
+def test_a_tasks_checkpoint_depends_on_group_job_and_index_only(root, group, task, config, location):
+    assert checkpoint_location(root, group, task, config) == location
+
+
+def test_names_that_differ_have_folders_that_differ():
+    names = ["a b", "a~20b", "a_b", "a/b"]
+    assert len({checkpoint_location("/c", "g", TaskId(name, 0), {}) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 201])
+def test_a_name_that_cannot_be_a_folder_is_refused(name):
+    with pytest.raises(CheckpointError, match="job"):
+        checkpoint_location("/c", "g", TaskId(name, 0), {})
+
+
+def test_a_checkpoint_key_is_a_string():
+    with pytest.raises(CheckpointError, match="checkpoint_key must be a string, not 7"):
+        checkpoint_location("/c", "g", TaskId("orders", 0), {"checkpoint_key": 7})

@@ -1,0 +1,222 @@
+"""One attempt from its order to its last event, with a stand-in for Spark."""
+
+from __future__ import annotations
+
+from airflow_provider.membership.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.spark.attempt import run_attempt
+from airflow_provider.spark.failures import describe
+from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.job import FencedError, spark_job
+from airflow_provider.spark.runner import (
+    QueryStarted,
+    RunnerEvent,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
+
+
+class Query:
+    """Stands for a started StreamingQuery."""
+
+
+class FakeSession:
+    """A session without Spark; says whether it was opened and closed."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed = 0
+
+    def open(self):
+        self.opened += 1
+        return "the session"
+
+    def query_id(self, value):
+        return "query-1" if isinstance(value, Query) else None
+
+    def await_query(self, query):
+        return {"last_batch": 9}
+
+    def explain(self, error):
+        return error
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@spark_job(plan=lambda job: [{"n": n} for n in range(job.config["tasks"])])
+def add(spark, task):
+    return {"session": spark, "sum": sum(task.config["numbers"]), "attempt": task.attempt, "run": task.run_key}
+
+
+@spark_job
+def stream(spark, task):
+    return Query()
+
+
+@spark_job
+def fail(spark, task):
+    raise ValueError("bad row") from KeyError("customer")
+
+
+@spark_job
+def leave(spark, task):
+    raise SystemExit(3)
+
+
+@spark_job
+def fenced(spark, task):
+    task.fence()
+
+
+def order(name: str, index: int = 0, **config: object) -> TaskOrder:
+    return TaskOrder(
+        task=TaskId("job", index),
+        entry_point=f"{__name__}:{name}",
+        config=config,
+        epoch=Epoch(4),
+        attempt=2,
+        run_key="monday",
+        max_tasks=3,
+    )
+
+
+class Attempt:
+    """Runs an order and keeps what came of it."""
+
+    def __init__(self, order: TaskOrder, guard: AttemptGuard | None = None, session: FakeSession | None = None) -> None:
+        self.order = order
+        self.session = session or FakeSession()
+        self.events: list[RunnerEvent] = []
+        guard = guard or AttemptGuard(EndlessLease())
+        self.last = run_attempt(order, guard, self.session, [__name__], self.events.append)
+        assert self.session.closed == 1
+
+
+def test_a_task_starts_and_finishes():
+    attempt = Attempt(order("add", numbers=[1, 2]))
+    assert attempt.events == [TaskStarted(order=attempt.order)]
+    result = {"session": "the session", "sum": 3, "attempt": 2, "run": "monday"}
+    assert attempt.last == TaskFinished(order=attempt.order, result=result)
+
+
+def test_a_planner_finishes_with_its_plan_and_needs_no_spark():
+    attempt = Attempt(order("add", PLANNER_INDEX, tasks=2))
+    assert attempt.last == TaskFinished(order=attempt.order, result=[{"n": 0}, {"n": 1}])
+    assert attempt.session.opened == 0
+
+
+def test_a_plan_that_is_too_long_is_not_tried_again():
+    attempt = Attempt(order("add", PLANNER_INDEX, tasks=4))
+    assert isinstance(attempt.last, TaskFailed)
+    assert not attempt.last.retryable
+    assert "4 tasks, more than max_tasks=3" in attempt.last.error
+
+
+def test_a_streaming_task_tells_its_query():
+    attempt = Attempt(order("stream"))
+    assert attempt.events == [TaskStarted(order=attempt.order), QueryStarted(order=attempt.order, query_id="query-1")]
+    assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
+
+
+def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames():
+    attempt = Attempt(order("fail"))
+    assert isinstance(attempt.last, TaskFailed)
+    assert attempt.last.retryable
+    assert attempt.last.error == "ValueError: bad row\ncaused by KeyError: 'customer'"
+    assert "in fail" in attempt.last.traceback
+    assert "run_attempt" not in attempt.last.traceback
+
+
+def test_a_job_that_exits_has_failed():
+    last = Attempt(order("leave")).last
+    assert isinstance(last, TaskFailed)
+    assert last.error == "SystemExit: 3"
+
+
+def test_an_entry_point_that_is_not_allowed_is_not_tried_again():
+    last = Attempt(TaskOrder(task=TaskId("job", 0), entry_point="os:system", epoch=Epoch(1))).last
+    assert isinstance(last, TaskFailed)
+    assert not last.retryable
+    assert "module os is not allowed here" in last.error
+
+
+def stopped_guard() -> AttemptGuard:
+    guard = AttemptGuard(EndlessLease())
+    guard.stop("revoked")
+    guard.stop("too late to be the reason")
+    return guard
+
+
+def test_a_task_that_is_stopped_before_it_starts_never_starts():
+    attempt = Attempt(order("add", numbers=[]), stopped_guard())
+    assert attempt.events == []
+    assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
+
+
+def test_what_a_task_returns_after_it_was_told_to_stop_does_not_count():
+    guard = AttemptGuard(EndlessLease())
+
+    class StoppedMeanwhile(FakeSession):
+        def query_id(self, value):
+            guard.stop("revoked")
+
+    attempt = Attempt(order("add", numbers=[]), guard, StoppedMeanwhile())
+    assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
+
+
+def test_an_error_after_it_was_told_to_stop_is_no_failure():
+    guard = AttemptGuard(EndlessLease())
+
+    class StoppedMeanwhile(FakeSession):
+        def open(self):
+            guard.stop("revoked")
+            raise OSError("cancelled")
+
+    attempt = Attempt(order("add", numbers=[]), guard, StoppedMeanwhile())
+    assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
+
+
+def test_what_cannot_be_cleaned_up_is_a_failure():
+    class Stuck(FakeSession):
+        def close(self):
+            super().close()
+            raise OSError("a query does not stop")
+
+    last = Attempt(order("add", numbers=[]), session=Stuck()).last
+    assert isinstance(last, TaskFailed)
+    assert last.error == "OSError: a query does not stop"
+
+
+class CountedLease:
+    grant = 1
+
+    def check(self, grant: int) -> None:
+        if grant != self.grant:
+            raise FencedError("the lease is over")
+
+
+def test_a_lease_that_ended_fences_an_attempt_even_when_it_was_granted_again():
+    lease = CountedLease()
+    guard = AttemptGuard(lease)
+    lease.grant = 2
+    last = Attempt(order("fenced"), guard).last
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert last.error == "FencedError: the lease is over"
+    assert isinstance(Attempt(order("fenced"), AttemptGuard(lease)).last, TaskFinished)
+
+
+def test_java_stack_traces_are_left_out_of_errors():
+    error = RuntimeError(
+        "An error occurred.\n: java.io.IOException: disk full\n\tat org.apache.Foo(Foo.java)\n\tat Bar"
+    )
+    assert describe(error) == "RuntimeError: An error occurred.\n: java.io.IOException: disk full"
+
+
+def test_very_long_errors_are_shortened():
+    assert len(describe(RuntimeError("x" * 10_000))) < 2_100

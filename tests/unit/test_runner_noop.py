@@ -1,0 +1,88 @@
+"""The runner that runs nothing keeps the contract of all runners."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from airflow_provider.membership.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.spark.noop import NoopRunner
+from airflow_provider.spark.runner import (
+    LAST_EVENTS,
+    RunnerClosedError,
+    RunnerEvent,
+    StillRunningError,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
+
+
+def order(index: int = 0, **config: object) -> TaskOrder:
+    return TaskOrder(task=TaskId("job", index), entry_point="x:Y", config=config, epoch=Epoch(1), max_tasks=2)
+
+
+class Recorder:
+    """A runner with the events heard from it."""
+
+    def __init__(self) -> None:
+        self.events: list[RunnerEvent] = []
+        self.runner = NoopRunner(self.events.append)
+
+    async def last(self) -> RunnerEvent:
+        deadline = time.monotonic() + 5
+        while not (self.events and isinstance(self.events[-1], LAST_EVENTS)):
+            assert time.monotonic() < deadline, self.events
+            await asyncio.sleep(0.001)
+        return self.events[-1]
+
+
+@pytest.fixture
+def noop() -> Recorder:
+    return Recorder()
+
+
+async def test_a_task_runs_until_it_is_stopped(noop):
+    await noop.runner.start(order())
+    assert noop.runner.running == {TaskId("job", 0)}
+    assert await noop.runner.stop([TaskId("job", 0), TaskId("unknown", 0)], "revoked") == frozenset()
+    assert noop.events == [TaskStarted(order=order()), TaskStopped(order=order(), reason="revoked")]
+    assert noop.runner.running == frozenset()
+
+
+async def test_a_task_with_seconds_finishes_after_them(noop):
+    task = order(seconds=0.01)
+    await noop.runner.start(task)
+    assert await noop.last() == TaskFinished(order=task, result={"seconds": 0.01})
+    assert noop.runner.running == frozenset()
+
+
+async def test_a_task_told_to_fail_fails(noop):
+    task = order(fail="no luck")
+    await noop.runner.start(task)
+    assert await noop.last() == TaskFailed(order=task, error="no luck", traceback="", retryable=True)
+
+
+async def test_a_planner_plans_as_many_tasks_as_it_may(noop):
+    task = order(PLANNER_INDEX, seconds=3)
+    await noop.runner.start(task)
+    assert await noop.last() == TaskFinished(order=task, result=[{"seconds": 3}, {"seconds": 3}])
+
+
+async def test_a_task_has_one_copy_only(noop):
+    await noop.runner.start(order())
+    with pytest.raises(StillRunningError, match="job:0 is still running here"):
+        await noop.runner.start(order())
+
+
+async def test_a_closed_runner_stops_everything_and_starts_nothing(noop):
+    await noop.runner.start(order(0))
+    await noop.runner.start(order(1, seconds=60))
+    assert await noop.runner.close() == frozenset()
+    assert [type(event) for event in noop.events] == [TaskStarted, TaskStarted, TaskStopped, TaskStopped]
+    with pytest.raises(RunnerClosedError):
+        await noop.runner.start(order(2))
