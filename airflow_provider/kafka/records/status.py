@@ -74,7 +74,8 @@ class TaskStatus:
     :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
     :param run_key: of the job's run that this is about
     :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
-    :param attempt: 1 for the first try
+    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker
+    :param failures: how many of the attempts failed, which is what the job's retries are counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
     :param finished_at_ms: the same, when the attempt ended in whatever way
     :param error: of the last attempt that failed
@@ -90,6 +91,7 @@ class TaskStatus:
     kind: TaskKind = TaskKind.BATCH
     fingerprint: str = ""
     attempt: int = 1
+    failures: int = 0
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
     error: TaskFailure | None = None
@@ -116,6 +118,7 @@ class TaskStatus:
             "kind": self.kind.value,
             "fingerprint": self.fingerprint,
             "attempt": self.attempt,
+            "failures": self.failures,
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
             "error": self.error.to_json() if self.error else None,
@@ -141,6 +144,7 @@ class TaskStatus:
             kind=TaskKind(want(data, "kind", str)),
             fingerprint=want(data, "fingerprint", str),
             attempt=want(data, "attempt", int),
+            failures=int(data.get("failures", 0)),
             started_at_ms=want_or_none(data, "started_at_ms", int),
             finished_at_ms=want_or_none(data, "finished_at_ms", int),
             error=TaskFailure.from_json(error) if error else None,
@@ -178,6 +182,7 @@ class WorkerStatus:
     :param slots: how many tasks it runs at once
     :param owned: what it is assigned
     :param running: what of it runs now
+    :param process: which process holds the membership, in a form by which a successor can see that it has ended
     :param at_ms: wall clock, milliseconds since 1970
     """
 
@@ -188,6 +193,7 @@ class WorkerStatus:
     url: str = ""
     owned: Tasks = frozenset()
     running: Tasks = frozenset()
+    process: str = ""
     at_ms: int = 0
 
     def is_stale(self, known: WorkerStatus) -> bool:
@@ -203,6 +209,7 @@ class WorkerStatus:
             "url": self.url,
             "owned": tasks_to_json(self.owned),
             "running": tasks_to_json(self.running),
+            "process": self.process,
             "at_ms": self.at_ms,
         }
 
@@ -220,5 +227,6 @@ class WorkerStatus:
             url=want(data, "url", str),
             owned=tasks_from_json(want(data, "owned", list)),
             running=tasks_from_json(want(data, "running", list)),
+            process=str(data.get("process", "")),
             at_ms=want(data, "at_ms", int),
         )
