@@ -1,0 +1,339 @@
+"""The bytes of every request and response version, checked against kio's independent reading of Kafka's schemas."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32Timedelta
+
+from airflow_provider.kafka import inspection, messages, requests
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
+
+NO_THROTTLE = i32Timedelta.parse(timedelta())
+# A string that takes two bytes of length in the compact encoding, and characters that take more than one byte each.
+LONG = "wörker-" * 40
+
+JOIN = messages.JoinRequest(
+    group_id="flights",
+    session_timeout_ms=10_000,
+    rebalance_timeout_ms=60_000,
+    member_id=MemberId("m-1"),
+    group_instance_id=WorkerId(LONG),
+    protocols=(("sessioned", b"\x00\x02" * 200), ("compatible", b"")),
+    reason="a worker joins",
+)
+SYNC = messages.SyncRequest(
+    group_id="flights",
+    generation=GenerationId(7),
+    member_id=MemberId("m-1"),
+    group_instance_id=WorkerId("worker-1"),
+    protocol="sessioned",
+    assignments={MemberId("m-1"): b"\x00" * 300, MemberId("m-2"): b""},
+)
+HEARTBEAT = messages.HeartbeatRequest(
+    group_id="flights", generation=GenerationId(7), member_id=MemberId("m-1"), group_instance_id=WorkerId("worker-1")
+)
+LEAVE = messages.LeaveRequest(group_id="flights", group_instance_id=WorkerId("worker-1"), reason="done for the day")
+
+
+def kio_type(api: str, version: int, kind: str, name: str) -> Any:
+    return getattr(import_module(f"kio.schema.{api}.v{version}.{kind}"), name)
+
+
+def read_by_kio(entity: Any, data: bytes) -> Any:
+    value, size = entity_reader(entity)(data, 0)
+    assert size == len(data), "kio did not need all the bytes"
+    return value
+
+
+def written_by_kio(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(value))(buffer, value)
+    return buffer.getvalue()
+
+
+def sent(request: Any, version: int) -> Any:
+    """The request as a broker would get it that knows no newer version than this one."""
+    struct = request.prepare({request.API_KEY: (0, version)})
+    assert struct.API_VERSION == version
+    assert struct.FLEXIBLE_VERSION
+    return struct
+
+
+def answered(request: Any, version: int, value: Any) -> Any:
+    """What we read from a broker's answer in that version."""
+    response_type = sent(request, version).RESPONSE_TYPE
+    data = io.BytesIO(written_by_kio(value))
+    response = response_type.decode(data)
+    assert not data.read(), "we did not need all the bytes"
+    return request.read(response)
+
+
+def milliseconds(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("version", [6, 7, 8, 9])
+def test_join_group_request(version: int) -> None:
+    entity = kio_type("join_group", version, "request", "JoinGroupRequest")
+    read = read_by_kio(entity, sent(requests.JoinGroup(JOIN), version).encode())
+    assert read.group_id == "flights"
+    assert milliseconds(read.session_timeout) == 10_000
+    assert milliseconds(read.rebalance_timeout) == 60_000
+    assert (read.member_id, read.group_instance_id, read.protocol_type) == ("m-1", LONG, "connect")
+    assert tuple((each.name, each.metadata) for each in read.protocols) == JOIN.protocols
+    assert getattr(read, "reason", "not there") == ("a worker joins" if version >= 8 else "not there")
+
+
+def test_join_group_request_of_a_dynamic_member_has_null_where_there_is_nothing() -> None:
+    message = messages.JoinRequest(group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, protocols=())
+    entity = kio_type("join_group", 9, "request", "JoinGroupRequest")
+    read = read_by_kio(entity, sent(requests.JoinGroup(message), 9).encode())
+    assert (read.member_id, read.group_instance_id, read.reason, read.protocols) == ("", None, None, ())
+
+
+@pytest.mark.parametrize("version", [6, 7, 8, 9])
+def test_join_group_response(version: int) -> None:
+    entity = kio_type("join_group", version, "response", "JoinGroupResponse")
+    member = kio_type("join_group", version, "response", "JoinGroupResponseMember")
+    value = entity(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        generation_id=7,
+        protocol_name="sessioned",
+        leader="m-1",
+        member_id="m-1",
+        members=(
+            member(member_id="m-1", group_instance_id=LONG, metadata=b"\x01" * 200),
+            member(member_id="m-2", group_instance_id=None, metadata=b""),
+        ),
+        **({"protocol_type": "connect"} if version >= 7 else {}),
+        **({"skip_assignment": True} if version >= 9 else {}),
+    )
+    read = answered(requests.JoinGroup(JOIN), version, value)
+    assert read == messages.JoinResponse(
+        error=KafkaErrorCode.NONE,
+        generation=GenerationId(7),
+        protocol="sessioned",
+        leader=MemberId("m-1"),
+        member_id=MemberId("m-1"),
+        skip_assignment=version >= 9,
+        members=(
+            messages.JoinMember(member_id=MemberId("m-1"), group_instance_id=WorkerId(LONG), metadata=b"\x01" * 200),
+            messages.JoinMember(member_id=MemberId("m-2"), group_instance_id=None, metadata=b""),
+        ),
+    )
+    assert read.is_leader
+
+
+def test_join_group_response_with_an_error_has_null_for_the_protocol() -> None:
+    entity = kio_type("join_group", 9, "response", "JoinGroupResponse")
+    value = entity(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.member_id_required,
+        protocol_name=None,
+        leader="",
+        member_id="given",
+        members=(),
+    )
+    read = answered(requests.JoinGroup(JOIN), 9, value)
+    assert read == messages.JoinResponse(error=KafkaErrorCode.MEMBER_ID_REQUIRED, member_id=MemberId("given"))
+    assert not read.is_leader
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_sync_group_request(version: int) -> None:
+    entity = kio_type("sync_group", version, "request", "SyncGroupRequest")
+    read = read_by_kio(entity, sent(requests.SyncGroup(SYNC), version).encode())
+    assert (read.group_id, read.generation_id) == ("flights", 7)
+    assert (read.member_id, read.group_instance_id) == ("m-1", "worker-1")
+    assert {each.member_id: each.assignment for each in read.assignments} == SYNC.assignments
+    if version >= 5:
+        assert (read.protocol_type, read.protocol_name) == ("connect", "sessioned")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_sync_group_response(version: int) -> None:
+    entity = kio_type("sync_group", version, "response", "SyncGroupResponse")
+    value = entity(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, assignment=b"\x07" * 500)
+    read = answered(requests.SyncGroup(SYNC), version, value)
+    assert read == messages.SyncResponse(error=KafkaErrorCode.NONE, assignment=b"\x07" * 500)
+
+
+def test_heartbeat() -> None:
+    request = requests.Heartbeat(HEARTBEAT)
+    read = read_by_kio(kio_type("heartbeat", 4, "request", "HeartbeatRequest"), sent(request, 4).encode())
+    assert (read.group_id, read.generation_id) == ("flights", 7)
+    assert (read.member_id, read.group_instance_id) == ("m-1", "worker-1")
+    entity = kio_type("heartbeat", 4, "response", "HeartbeatResponse")
+    value = entity(throttle_time=NO_THROTTLE, error_code=ErrorCode.rebalance_in_progress)
+    assert answered(request, 4, value) == messages.HeartbeatResponse(error=KafkaErrorCode.REBALANCE_IN_PROGRESS)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_leave_group(version: int) -> None:
+    request = requests.LeaveGroup(LEAVE)
+    entity = kio_type("leave_group", version, "request", "LeaveGroupRequest")
+    read = read_by_kio(entity, sent(request, version).encode())
+    (member,) = read.members
+    assert (read.group_id, member.member_id, member.group_instance_id) == ("flights", "", "worker-1")
+    assert getattr(member, "reason", "not there") == ("done for the day" if version >= 5 else "not there")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    ("of_group", "of_member", "expected"),
+    [
+        (ErrorCode.none, ErrorCode.none, KafkaErrorCode.NONE),
+        (ErrorCode.none, ErrorCode.unknown_member_id, KafkaErrorCode.UNKNOWN_MEMBER_ID),
+        (ErrorCode.not_coordinator, ErrorCode.none, KafkaErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_leave_group_response_names_the_error_of_the_group_or_else_of_the_member(
+    version: int, of_group: ErrorCode, of_member: ErrorCode, expected: KafkaErrorCode
+) -> None:
+    entity = kio_type("leave_group", version, "response", "LeaveGroupResponse")
+    member = kio_type("leave_group", version, "response", "MemberResponse")
+    value = entity(
+        throttle_time=NO_THROTTLE,
+        error_code=of_group,
+        members=(member(member_id="", group_instance_id="worker-1", error_code=of_member),),
+    )
+    assert answered(requests.LeaveGroup(LEAVE), version, value) == messages.LeaveResponse(error=expected)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
+def test_find_coordinator(version: int) -> None:
+    request = requests.FindCoordinator("flights")
+    entity = kio_type("find_coordinator", version, "request", "FindCoordinatorRequest")
+    read = read_by_kio(entity, sent(request, version).encode())
+    assert read.key_type == 0
+    assert (read.key if version == 3 else read.coordinator_keys) == ("flights" if version == 3 else ("flights",))
+
+    found = {
+        "node_id": 3,
+        "host": "broker-3",
+        "port": 9092,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+    }
+    response = kio_type("find_coordinator", version, "response", "FindCoordinatorResponse")
+    if version == 3:
+        value = response(throttle_time=NO_THROTTLE, **found)
+    else:
+        coordinator = kio_type("find_coordinator", version, "response", "Coordinator")
+        value = response(throttle_time=NO_THROTTLE, coordinators=(coordinator(key="flights", **found),))
+    assert answered(request, version, value) == messages.FindCoordinatorResponse(
+        error=KafkaErrorCode.NONE, node=messages.NodeId(3), host="broker-3", port=9092
+    )
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_describe_groups(version: int) -> None:
+    request = inspection.DescribeGroups(("flights", "planes"))
+    entity = kio_type("describe_groups", version, "request", "DescribeGroupsRequest")
+    read = read_by_kio(entity, sent(request, version).encode())
+    assert (read.groups, read.include_authorized_operations) == (("flights", "planes"), False)
+
+    response = kio_type("describe_groups", version, "response", "DescribeGroupsResponse")
+    group = kio_type("describe_groups", version, "response", "DescribedGroup")
+    member = kio_type("describe_groups", version, "response", "DescribedGroupMember")
+    value = response(
+        throttle_time=NO_THROTTLE,
+        groups=(
+            group(
+                error_code=ErrorCode.none,
+                group_id="flights",
+                group_state="Stable",
+                protocol_type="connect",
+                protocol_data="sessioned",
+                members=(
+                    member(
+                        member_id="m-1",
+                        group_instance_id="worker-1",
+                        client_id="us",
+                        client_host="/127.0.0.1",
+                        member_metadata=b"\x01",
+                        member_assignment=b"\x02",
+                    ),
+                ),
+            ),
+            group(
+                error_code=ErrorCode.group_id_not_found,
+                group_id="planes",
+                group_state="Dead",
+                protocol_type="",
+                protocol_data="",
+                members=(),
+                **({"error_message": "no such group"} if version >= 6 else {}),
+            ),
+        ),
+    )
+    assert answered(request, version, value) == (
+        messages.GroupDescription(
+            error=KafkaErrorCode.NONE,
+            group_id="flights",
+            state="Stable",
+            protocol_type="connect",
+            protocol="sessioned",
+            members=(
+                messages.DescribedMember(
+                    member_id=MemberId("m-1"),
+                    group_instance_id=WorkerId("worker-1"),
+                    client_id="us",
+                    client_host="/127.0.0.1",
+                    metadata=b"\x01",
+                    assignment=b"\x02",
+                ),
+            ),
+        ),
+        messages.GroupDescription(error=KafkaErrorCode.GROUP_ID_NOT_FOUND, group_id="planes"),
+    )
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_list_groups(version: int) -> None:
+    request = inspection.ListGroups()
+    read = read_by_kio(
+        kio_type("list_groups", version, "request", "ListGroupsRequest"), sent(request, version).encode()
+    )
+    assert getattr(read, "states_filter", ()) == ()
+    assert getattr(read, "types_filter", ()) == ()
+
+    group = kio_type("list_groups", version, "response", "ListedGroup")
+    value = kio_type("list_groups", version, "response", "ListGroupsResponse")(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        groups=(
+            group(
+                group_id="flights",
+                protocol_type="connect",
+                **({"group_state": "Stable"} if version >= 4 else {}),
+                **({"group_type": "classic"} if version >= 5 else {}),
+            ),
+        ),
+    )
+    assert answered(request, version, value) == messages.ListGroupsResponse(
+        error=KafkaErrorCode.NONE,
+        groups=(
+            messages.ListedGroup(group_id="flights", protocol_type="connect", state="Stable" if version >= 4 else ""),
+        ),
+    )
+
+
+def test_a_newer_broker_gets_the_newest_version_that_we_know() -> None:
+    assert requests.JoinGroup(JOIN).prepare({11: (2, 40)}).API_VERSION == 9
+
+
+def test_an_error_code_that_is_not_listed_is_kept() -> None:
+    code = KafkaErrorCode(999)
+    assert (code, code.name) == (999, "CODE_999")
+    with pytest.raises(ValueError, match="not a code"):
+        KafkaErrorCode("not a code")
