@@ -1,0 +1,123 @@
+"""What a leader needs from the topics: the input of a round, and reasons for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import configured, revocation_rank, spare_capacity
+from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.events import PerformAssignment
+from airflow_provider.membership.leader import Call
+from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.membership.record import GroupRecord
+
+_SETTLE_S: Final = 0.05
+"""Several jobs are often submitted together; one rebalance shall do for them."""
+
+_BETWEEN_HELPS_S: Final = 2.0
+"""The least time between two rebalances for the sake of a worker that has run dry."""
+
+
+def gather_call(command: PerformAssignment, logs: GroupLogs, *, max_delay_ms: int, wall_ms: int) -> Call:
+    """The round as the topics stand now; read them to their ends before."""
+    jobs, status = logs.jobs, logs.status
+    return Call(
+        generation=command.generation,
+        protocol=command.protocol,
+        leader=command.leader,
+        last_completed=command.last_completed,
+        members=command.members,
+        configured=configured(jobs, status.tasks),
+        config_offset=jobs.offset,
+        last_record=status.group,
+        max_delay_ms=max_delay_ms,
+        now_ms=wall_ms,
+        reason=command.reason,
+        revocation_rank=revocation_rank(status.tasks),
+    )
+
+
+def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
+    """Why the last round no longer covers what is configured; None if it does.
+
+    Not counted: what was revoked (whoever stops it joins again) and what waits out a scheduled delay. What is no longer
+    configured needs no rebalance either: its worker drops it.
+    """
+    record = status.group
+    if record is None:
+        return None
+    new = configured(jobs, status.tasks) - _covered(record, status)
+    if not new:
+        return None
+    first = ", ".join(str(task) for task in sorted(new)[:3])
+    return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+
+
+def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
+    """What some worker has or will be given without another reason to rebalance."""
+    begun = {move.task for move in record.moves if move.target is not None}
+    covered = {
+        task
+        for tasks in record.assignment.values()
+        for task in tasks
+        if not _released(status.tasks.get(task), record.epoch, begun=task in begun)
+    }
+    covered.update(*record.revoked.values())
+    if record.deadline_ms:
+        covered.update(*record.memory.assignment.values())
+    return covered
+
+
+def _released(status: TaskStatus | None, epoch: Epoch, *, begun: bool) -> bool:
+    """Whether the task's worker has let go of it. What it wrote before this round began says nothing of a task that
+    this round gave to it: that was another run, or another worker.
+    """
+    if status is None or not (status.state.final or status.state is TaskState.STOPPED):
+        return False
+    return not begun or status.epoch >= epoch
+
+
+class LeaderWatch:
+    """Looks for reasons to rebalance while this member leads a stable group.
+
+    :param want: is told the reason
+    """
+
+    def __init__(self, logs: GroupLogs, want: Callable[[str], None]) -> None:
+        self.leading = False
+        self._logs = logs
+        self._want = want
+        self._timer: asyncio.TimerHandle | None = None
+        self._helped_at = float("-inf")
+
+    def look(self) -> None:
+        """Something changed: look once it has settled."""
+        if self.leading and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._look)
+
+    def close(self) -> None:
+        self.leading = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self.leading:
+            return
+        loop = asyncio.get_running_loop()
+        jobs, status = self._logs.jobs, self._logs.status
+        reason = unassigned_work(jobs, status)
+        if reason is None and spare_capacity(jobs, status):
+            wait = self._helped_at + _BETWEEN_HELPS_S - loop.time()
+            if wait > 0:
+                self._timer = loop.call_later(wait, self._look)
+                return
+            self._helped_at = loop.time()
+            reason = "a worker has run dry while tasks wait elsewhere"
+        if reason is not None:
+            self._want(reason)

@@ -1,0 +1,77 @@
+"""What a worker does with the tasks it is given: the port between a membership and whoever runs its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from airflow_provider.membership.model import Epoch, TaskId, Tasks
+
+Released = Callable[[Tasks], None]
+"""Tells the membership that tasks do not run here any more."""
+
+
+class Hands(Protocol):
+    """Takes tasks and gives them up again. Everything on one event loop; nothing blocks."""
+
+    @property
+    def running(self) -> Tasks:
+        """What runs here now."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the membership should go on in another process: nothing is left to do here, or it can't be done."""
+
+    def take(self, tasks: Tasks, epoch: Epoch) -> None:
+        """Run these."""
+
+    def drop(self, tasks: Tasks, reason: str) -> None:
+        """Stop these, started or not; each is released when it has stopped."""
+
+    def advance(self, epoch: Epoch) -> None:
+        """The worker is in a new epoch; what it keeps, it keeps under that one."""
+
+    def refresh(self) -> None:
+        """The topics have something new: what is to run may have changed, or gone."""
+
+    async def close(self) -> None:
+        """Stop everything."""
+
+
+class Standby:
+    """Runs nothing: it notices that there is something to run. For a membership held in a triggerer.
+
+    :param needs_running: whether a task that was assigned is still to be run
+    :param stopped: told of tasks that were to stop (none ever ran)
+    :param finished: told of tasks that need no running
+    """
+
+    running: Tasks = frozenset()
+
+    def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released, finished: Released) -> None:
+        self._needs_running = needs_running
+        self._stopped = stopped
+        self._finished = finished
+        self._waiting: set[TaskId] = set()
+
+    @property
+    def done(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self, tasks: Tasks, epoch: Epoch) -> None:  # noqa: ARG002
+        self._waiting |= tasks
+        self.refresh()
+
+    def drop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
+        self._waiting -= tasks
+        self._stopped(tasks)
+
+    def advance(self, epoch: Epoch) -> None: ...
+
+    def refresh(self) -> None:
+        over = frozenset(task for task in self._waiting if not self._needs_running(task))
+        if over:
+            self._waiting -= over
+            self._finished(over)
+
+    async def close(self) -> None: ...

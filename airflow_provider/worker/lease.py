@@ -1,0 +1,35 @@
+"""The worker's lease, as its tasks' threads see it (a :class:`~airflow_provider.spark.fencing.Lease`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from airflow_provider.spark.job import FencedError
+
+
+class WorkerLease:
+    """Valid as long as no other worker can have been given this one's tasks.
+
+    :param until_ms: gives the end of the lease in monotonic milliseconds, None where there is none. It is asked at
+        every check and counts by the clock: a process that was paused finds its lease over before it can write.
+    """
+
+    def __init__(self, until_ms: Callable[[], int | None]) -> None:
+        self._until_ms = until_ms
+        self._grant = 0
+
+    @property
+    def grant(self) -> int:
+        return self._grant
+
+    def end(self) -> None:
+        """All tasks were told to stop; what starts from now on is of another grant."""
+        self._grant += 1
+
+    def check(self, grant: int) -> None:
+        if grant != self._grant:
+            raise FencedError("the worker's lease ended while this attempt ran; another worker may own the task by now")
+        until = self._until_ms()
+        if until is None or time.monotonic() * 1000 >= until:
+            raise FencedError("the worker's lease is over: no heartbeat was answered for a whole session")

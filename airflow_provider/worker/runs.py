@@ -1,0 +1,121 @@
+"""What a worker knows of each task it was given, and which to start next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.records import TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+
+
+class RunState(str, Enum):
+    """Where a task is in this worker."""
+
+    WAITING = "waiting"
+    """For a slot, or for its next attempt."""
+    STARTED = "started"
+    """Handed to the runner; its last event is still to come."""
+    STOPPING = "stopping"
+    """Told to stop, and to be given up then."""
+    RESTARTING = "restarting"
+    """Told to stop, because what it shall run has changed."""
+    CLOSING = "closing"
+    """Has ended; its last record is being written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRun:
+    """A task in this worker.
+
+    :param attempt: the number of the present or next start, from 1
+    :param not_before_ms: start no sooner (monotonic milliseconds)
+    :param started_at_ms: wall clock of the present start, None before the job's code was called
+    """
+
+    work: TaskWork
+    epoch: Epoch
+    state: RunState = RunState.WAITING
+    kind: TaskKind = TaskKind.BATCH
+    attempt: int = 1
+    failures: int = 0
+    not_before_ms: int = 0
+    started_at_ms: int | None = None
+    error: TaskFailure | None = None
+
+    @property
+    def task(self) -> TaskId:
+        return self.work.task
+
+    @property
+    def takes_slot(self) -> bool:
+        """Planners are short and others wait for them: they never wait for a slot."""
+        return not self.task.is_planner and self.state is not RunState.WAITING and self.state is not RunState.CLOSING
+
+    def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
+        """The record that says so."""
+        return TaskStatus(
+            task=self.task,
+            state=state,
+            epoch=self.epoch,
+            worker=worker,
+            run_key=self.work.definition.run_key,
+            kind=self.kind,
+            fingerprint=self.work.fingerprint,
+            attempt=self.attempt,
+            failures=self.failures,
+            started_at_ms=self.started_at_ms,
+            error=self.error,
+            **more,  # type: ignore[arg-type]
+        )
+
+
+def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None) -> TaskRun:
+    """A task as a worker takes it over: a start that some worker has made in this run of the job counts."""
+    run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
+    if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
+        return run
+    began = last.started_at_ms is not None
+    return TaskRun(
+        work=work,
+        epoch=epoch,
+        kind=run.kind,
+        attempt=last.attempt + 1 if began else last.attempt,
+        failures=last.failures,
+        error=last.error,
+    )
+
+
+def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, TaskStatus]) -> bool:
+    """Whether a task that was assigned is still to be run: its leader may have known less than we do."""
+    work = jobs.work_of(task)
+    if work is None:
+        return False
+    last = statuses.get(task)
+    ended = last is not None and last.is_of(work.definition.run_key, work.fingerprint) and last.state.final
+    if not task.is_planner:
+        return not ended
+    failed = ended and last is not None and last.state is TaskState.FAILED
+    planned = jobs.plan_of(task.job) is not None and work.definition.replan_interval_ms is None
+    return not failed and not planned
+
+
+def startable(runs: Mapping[TaskId, TaskRun], *, slots: int, now_ms: int) -> list[TaskId]:
+    """What to start now: planners at once, tasks as slots are free, those of the job submitted first first."""
+    due = [run for run in runs.values() if run.state is RunState.WAITING and run.not_before_ms <= now_ms]
+    planners = [run.task for run in due if run.task.is_planner]
+    tasks = sorted((run for run in due if not run.task.is_planner), key=_turn)
+    free = slots - sum(run.takes_slot for run in runs.values())
+    return sorted(planners) + [run.task for run in tasks[: max(0, free)]]
+
+
+def _turn(run: TaskRun) -> tuple[int, TaskId]:
+    return run.work.definition.submitted_at_ms, run.task
+
+
+def next_due_ms(runs: Mapping[TaskId, TaskRun], *, now_ms: int) -> int | None:
+    """When a task that waits for its next attempt may start (monotonic milliseconds)."""
+    later = [run.not_before_ms for run in runs.values() if run.state is RunState.WAITING and run.not_before_ms > now_ms]
+    return min(later, default=None)

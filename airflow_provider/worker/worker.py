@@ -1,0 +1,242 @@
+"""A worker: one membership joined to whoever runs its tasks, until its work is done or goes on elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider.kafka.group import GroupMember, now_ms, wall_ms
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import group_drained
+from airflow_provider.kafka.records import ControlAction, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
+from airflow_provider.membership.model import Epoch, Tasks
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase, resume
+from airflow_provider.worker.hands import Hands, Released
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process import predecessor_of, this_process
+
+log = logging.getLogger(__name__)
+
+
+class Until(str, Enum):
+    """When a worker's work is done."""
+
+    DRAINED = "drained"
+    """When every job in the group is bounded and complete (and there is at least one)."""
+    FOREVER = "forever"
+    """Never by itself."""
+
+
+class Ending(str, Enum):
+    """How a worker's run in this process ended."""
+
+    DRAINED = "drained"
+    """The group has done its work; the worker has left."""
+    LEFT = "left"
+    """The worker was told to leave, and has."""
+    HANDED_OVER = "handed over"
+    """The membership goes on in another process, with ``saved``."""
+    FENCED = "fenced"
+    """Another process has taken the worker's name."""
+    FAILED = "failed"
+    """The coordinator refused the membership."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a worker's run in this process ended.
+
+    :param epoch: the last one that it applied
+    :param error: for ``fenced`` and ``failed``
+    :param saved: for ``handed over``: what :class:`Worker` takes as ``saved`` in the other process
+    """
+
+    ending: Ending
+    epoch: Epoch
+    error: str | None = None
+    saved: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker lives.
+
+    :param member: of its membership
+    :param max_delay_ms: how long lost tasks wait for their worker, while this one leads the group
+    :param slots: how many tasks it runs at once
+    :param until: when its work is done
+    :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
+    """
+
+    member: MemberSettings
+    max_delay_ms: int = 300_000
+    slots: int = 2
+    until: Until = Until.DRAINED
+    phase: WorkerPhase = WorkerPhase.STABLE
+
+
+MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]
+"""Makes a worker's hands of: whom to tell of stopped tasks, of finished ones, of any change; and the lease."""
+
+
+class Worker:
+    """One worker in this process (it is the membership's listener).
+
+    :param logs: of the group, started
+    :param saved: of the process that held this membership before, None to join anew
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        transport: GroupTransport,
+        logs: GroupLogs,
+        make_hands: MakeHands,
+        saved: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.settings = settings
+        self._logs = logs
+        self._saved = saved
+        self._leaving: Ending | None = None
+        self._over: tuple[Phase, str | None] | None = None
+        self._changed = asyncio.Event()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._began_ms = wall_ms()
+        if saved is None:
+            state = MemberState(settings=settings.member)
+        else:
+            state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
+        self.member = GroupMember(state, transport, logs, self, max_delay_ms=settings.max_delay_ms)
+        self.lease = WorkerLease(lambda: self.member.lease_until_ms)
+        self.hands = make_hands(self.member.tasks_stopped, self.member.tasks_finished, self._changed.set, self.lease)
+
+    async def run(self) -> Outcome:
+        """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
+        unsubscribe = self._logs.subscribe(self._on_logs)
+        try:
+            self._begin()
+            while (ending := self._ending()) is None:
+                await self._changed.wait()
+                self._changed.clear()
+            return await self._end(ending)
+        finally:
+            unsubscribe()
+            await self.hands.close()
+            await self.member.aclose()
+            await asyncio.gather(*self._writes, return_exceptions=True)
+
+    def leave(self, reason: str, ending: Ending = Ending.LEFT) -> None:
+        """Stop everything and leave the group for good; :meth:`run` returns when that is done."""
+        if self._leaving is None:
+            self._leaving = ending
+            self._publish(WorkerPhase.STOPPING)
+            self.member.leave(reason)
+            self._changed.set()
+
+    # ---- the membership's listener
+
+    def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
+        self.hands.take(tasks, epoch)
+
+    def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
+        if reason not in (StopReason.REVOKED, StopReason.EAGER):
+            self.lease.end()
+        self.hands.drop(tasks, reason.value)
+
+    def assigned(self, assignment: PublishAssignment) -> None:
+        self.hands.advance(assignment.epoch)
+        self._publish(self.settings.phase)
+        self._changed.set()
+
+    def ended(self, phase: Phase, error: str | None) -> None:
+        self._over = (phase, error)
+        self._changed.set()
+
+    # ---- its life
+
+    def _begin(self) -> None:
+        offset = self._logs.jobs.offset
+        if self._saved is not None:
+            self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset))
+            self._publish(self.settings.phase)
+            return
+        last = self._logs.status.workers.get(self.settings.member.worker)
+        predecessor = predecessor_of(last)
+        self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
+        self._publish(WorkerPhase.JOINING)
+
+    def _on_logs(self) -> None:
+        self.hands.refresh()
+        self._changed.set()
+
+    def _ending(self) -> Ending | None:
+        """Whether this run is over, and how; asks the membership to leave when the work is done."""
+        if self._over is not None:
+            if not self.hands.running:
+                return self._ending_of(self._over[0])
+            return None
+        if self._leaving is not None:
+            return None
+        if self._is_told_to_go():
+            self.leave("an operator of the group asked for it")
+        elif self.settings.until is Until.DRAINED and group_drained(self._logs.jobs, self._logs.status.tasks):
+            self.leave("the group is drained", Ending.DRAINED)
+        elif self._may_hand_over():
+            return Ending.HANDED_OVER
+        return None
+
+    def _ending_of(self, phase: Phase) -> Ending:
+        if phase is Phase.LEFT:
+            return self._leaving or Ending.LEFT
+        return Ending.FENCED if phase is Phase.FENCED else Ending.FAILED
+
+    def _is_told_to_go(self) -> bool:
+        wish = self._logs.jobs.controls.get(self.settings.member.worker)
+        if wish is None or wish.at_ms < self._began_ms:
+            return False
+        return wish.action is ControlAction.STOP or not self.hands.running
+
+    def _may_hand_over(self) -> bool:
+        state = self.member.state
+        return self.hands.done and state.phase is Phase.STABLE and not state.stopping and state.unadopted is None
+
+    async def _end(self, ending: Ending) -> Outcome:
+        epoch = self.member.state.epoch
+        if ending is Ending.HANDED_OVER:
+            saved = {"v": 1, "member": await self.member.hand_over()}
+            return Outcome(ending=ending, epoch=epoch, saved=saved)
+        if ending in (Ending.LEFT, Ending.DRAINED):
+            self._publish(WorkerPhase.LEFT)
+        return Outcome(ending=ending, epoch=epoch, error=self._over[1] if self._over else None)
+
+    def _publish(self, phase: WorkerPhase) -> None:
+        state = self.member.state
+        known = self._logs.status.group
+        status = WorkerStatus(
+            worker=self.settings.member.worker,
+            state=phase,
+            epoch=max(state.epoch, known.epoch if known and not state.epoch else state.epoch),
+            slots=self.settings.slots,
+            url=self.settings.member.url,
+            owned=state.owned,
+            running=self.hands.running,
+            process=this_process() if phase is not WorkerPhase.DEFERRED else "",
+            at_ms=wall_ms(),
+        )
+        task = asyncio.ensure_future(self._try_to_publish(status))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _try_to_publish(self, status: WorkerStatus) -> None:
+        try:
+            await self._logs.publish_worker(status)
+        except self._logs.write_errors as failed:
+            log.warning("worker %s: that it is %s was not written: %s", status.worker, status.state.value, failed)
