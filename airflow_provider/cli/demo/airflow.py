@@ -45,6 +45,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
     # A task that a user has marked failed is told so at its next heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    # What a killed task leaves behind must not keep it "running".
+    "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "2",
     # Another triggerer takes over the triggers of one that has been silent for so many seconds.
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
     "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
@@ -196,12 +198,16 @@ class LocalAirflow:
         del self._processes["db-migrate"]
 
     def _wait_until_healthy(self, deadline: float) -> None:
+        warm = False
         expected = {"metadatabase", "scheduler", "dag_processor"} | ({"triggerer"} if self._triggerers else set())
         while True:
             for process in self._processes.values():
                 if not process.alive:
                     raise ProcessFailedError(f"{process.name} has ended\n{process.log_tail()}")
             health = self.api.health()
+            if health and not warm:
+                self.api.warm_up()
+                warm = True
             waiting = sorted(part for part in expected if health.get(part) != "healthy")
             if not waiting:
                 return

@@ -112,6 +112,12 @@ class AirflowApi:
             return {}
         return {component: info["status"] for component, info in answer.json().items() if info is not None}
 
+    def warm_up(self) -> None:
+        """Have the API server build what it builds at the first request of a task, which would wait 3 s for it."""
+        answer = self._http.get("/execution/health")
+        if not answer.is_success:
+            raise AirflowApiError(f"the task execution API does not answer: status {answer.status_code}")
+
     # DAGs and runs
 
     def import_errors(self) -> dict[str, str]:
@@ -124,14 +130,20 @@ class AirflowApi:
     def wait_for_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
         """Wait until the DAG processor has loaded ``dag_id``.
 
-        :raises AirflowApiError: not by then; says which files could not be loaded
+        :raises AirflowApiError: not by then, or a file could not be loaded
         """
 
         def known() -> bool:
             found = self.request("GET", "/dags", params={"dag_id_pattern": dag_id, "limit": _PAGE})["dags"]
-            return any(dag["dag_id"] == dag_id for dag in found)
+            if any(dag["dag_id"] == dag_id for dag in found):
+                return True
+            if errors := self.import_errors():
+                raise AirflowApiError(
+                    "\n".join(f"{file} could not be loaded: {error}" for file, error in errors.items())
+                )
+            return False
 
-        wait_until(known, timeout_s=timeout_s, what=lambda: f"no DAG {dag_id}; import errors: {self.import_errors()}")
+        wait_until(known, timeout_s=timeout_s, what=lambda: f"no file has a DAG {dag_id}")
 
     def unpause(self, dag_id: str) -> None:
         self.request("PATCH", f"/dags/{quote(dag_id)}", params={"update_mask": "is_paused"}, json={"is_paused": False})
