@@ -1,0 +1,220 @@
+"""An Airflow connection of type ``kafka`` as the settings of both clients.
+
+The connection's extra is librdkafka's configuration, as in the apache-kafka provider. The topics are read and written
+by librdkafka itself, which takes it as it is; the group protocol runs over aiokafka, for which it is translated here.
+The rule for the translation: what makes a connection safer is either honoured or refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider.kafka.tls import Value, build_ssl_context, refuse_unsupported_tls
+
+_CLIENT_ID: Final = "cospark"
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
+# Python functions by name: what the apache-kafka provider resolves for its own hooks means nothing to a group.
+_CALLBACKS: Final = frozenset({"error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "logger"})
+
+
+class SettingsError(ValueError):
+    """A connection cannot be used; the message names the connection, the key, and what to do."""
+
+    def __init__(self, conn_id: str, key: str, problem: str) -> None:
+        super().__init__(f"connection {conn_id!r}: {key}: {problem}" if key else f"connection {conn_id!r}: {problem}")
+        self.conn_id = conn_id
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """How to reach a Kafka cluster. Equal settings are the same cluster by the same credentials.
+
+    Its ``repr`` shows the servers and the security protocol, never a value that could be secret.
+
+    :param conn_id: the connection it comes from, for messages
+    :param values: librdkafka's configuration
+    """
+
+    conn_id: str
+    values: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def from_extra(cls, extra: Mapping[str, Any] | str | None, *, conn_id: str) -> KafkaSettings:
+        """The settings in a connection's extra.
+
+        :param extra: the extra as Airflow parsed it, or as it is stored
+        :raises SettingsError: it is no JSON object, lacks ``bootstrap.servers``, or asks for what groups cannot have
+        """
+        config = _parsed(extra, conn_id)
+        for key, value in config.items():
+            if not isinstance(value, (str, int, float)):
+                raise SettingsError(
+                    conn_id,
+                    key,
+                    f"must be a string, a number or a boolean, not {_json_type(value)}: see librdkafka's names",
+                )
+        settings = cls(
+            conn_id=conn_id,
+            values=tuple(sorted((key, value) for key, value in config.items() if key not in _CALLBACKS)),
+        )
+        settings._check()
+        return settings
+
+    def __repr__(self) -> str:
+        return (
+            f"KafkaSettings(conn_id={self.conn_id!r}, bootstrap_servers={self.bootstrap_servers!r}, "
+            f"security_protocol={self.security_protocol!r})"
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        servers = self._text("bootstrap.servers", "metadata.broker.list")
+        return ",".join(server.strip() for server in servers.split(",") if server.strip())
+
+    @property
+    def security_protocol(self) -> str:
+        return self._text("security.protocol", default="PLAINTEXT").upper()
+
+    @property
+    def client_id(self) -> str:
+        return self._text("client.id", default=_CLIENT_ID)
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long to wait for an answer that the broker gives at once; JoinGroup and SyncGroup wait longer."""
+        return self._number("socket.timeout.ms", default=_DEFAULT_REQUEST_TIMEOUT_MS)
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        return min(self._number("socket.connection.setup.timeout.ms", default=10_000), self.request_timeout_ms)
+
+    def librdkafka(self) -> dict[str, Value]:
+        """The configuration for confluent-kafka's clients, to be completed by each of them.
+
+        It has whatever the connection has, ``group.id`` included: a consumer of ours sets its own.
+        """
+        return {"client.id": _CLIENT_ID, **self._set}
+
+    def aiokafka(self) -> dict[str, Any]:
+        """The keyword arguments for aiokafka's clients and connections. Reads the files of certificates and keys.
+
+        :raises SettingsError: a file cannot be read, or is no certificate or key
+        """
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": self.client_id,
+            "security_protocol": self.security_protocol,
+            "request_timeout_ms": self.request_timeout_ms,
+        }
+        if self._uses_tls:
+            arguments["ssl_context"] = build_ssl_context(self._set, self._refuse)
+        if self._uses_sasl:
+            arguments["sasl_mechanism"] = self._mechanism
+            arguments["sasl_plain_username"] = self._text("sasl.username")
+            arguments["sasl_plain_password"] = self._text("sasl.password")
+        return arguments
+
+    def _check(self) -> None:
+        if not self.bootstrap_servers:
+            raise self._refuse(
+                "bootstrap.servers", 'is missing: add {"bootstrap.servers": "host:9092"} to the connection\'s extra'
+            )
+        if self.security_protocol not in _PROTOCOLS:
+            raise self._refuse("security.protocol", f"must be one of {', '.join(_PROTOCOLS)}")
+        for key in ("socket.timeout.ms", "socket.connection.setup.timeout.ms"):
+            if self._number(key, default=1) <= 0:
+                raise self._refuse(key, "must be a positive number of milliseconds")
+        if self._uses_tls:
+            refuse_unsupported_tls(self._set, self._refuse)
+        if self._uses_sasl:
+            self._check_sasl()
+
+    def _check_sasl(self) -> None:
+        # librdkafka's own default is GSSAPI.
+        if self._mechanism not in _MECHANISMS:
+            raise self._refuse(
+                "sasl.mechanism", f"{self._mechanism} is not supported for groups: use one of {', '.join(_MECHANISMS)}"
+            )
+        for key in ("sasl.username", "sasl.password"):
+            if not self._text(key):
+                raise self._refuse(key, f"is missing, and {self._mechanism} needs it")
+
+    @property
+    def _uses_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def _uses_sasl(self) -> bool:
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def _mechanism(self) -> str:
+        return self._text("sasl.mechanism", "sasl.mechanisms", default="GSSAPI").upper()
+
+    @property
+    def _set(self) -> dict[str, Value]:
+        """What is set to something: Airflow's form leaves an empty string where nobody wrote anything."""
+        return {key: value for key, value in self.values if value != ""}
+
+    def _get(self, *names: str) -> Value | None:
+        """The value under the first of these names (librdkafka has aliases) that is set."""
+        config = self._set
+        return next((config[name] for name in names if name in config), None)
+
+    def _text(self, *names: str, default: str = "") -> str:
+        value = self._get(*names)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise self._refuse(names[0], f"must be a string, not {_json_type(value)}")
+        return value
+
+    def _number(self, name: str, *, default: int) -> int:
+        value = self._get(name)
+        try:
+            return default if value is None else int(value)
+        except ValueError:
+            raise self._refuse(name, "must be a number of milliseconds") from None
+
+    def _refuse(self, key: str, problem: str) -> SettingsError:
+        return SettingsError(self.conn_id, key, problem)
+
+
+def _parsed(extra: Mapping[str, Any] | str | None, conn_id: str) -> Mapping[str, Any]:
+    parsed: object = extra
+    if isinstance(extra, str):
+        try:
+            parsed = json.loads(extra or "{}")
+        except json.JSONDecodeError as error:
+            raise SettingsError(
+                conn_id, "", f"the extra is not JSON ({error.msg} at position {error.pos}): {_EXPECTED}"
+            ) from None
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, Mapping):
+        raise SettingsError(conn_id, "", f"the extra must be a JSON object, not {_json_type(parsed)}: {_EXPECTED}")
+    return parsed
+
+
+_EXPECTED: Final = 'it should look like {"bootstrap.servers": "host:9092"}'
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "an object"
+    return "an array"
