@@ -1,0 +1,73 @@
+# Everything happens inside this checkout: .venv has the environment, .cache what was downloaded, build the results.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(CURDIR)/.cache
+WHEELS := $(CACHE)/wheels
+INSTALLED := $(VENV)/.installed
+export COSPARK_CACHE ?= $(CACHE)
+export PIP_CACHE_DIR ?= $(CACHE)/pip
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help install demo test unit simulate peers integration system lint format bench coverage clean
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(INSTALLED)  ## Make .venv with everything in it
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
+	@PYTHON=$(PYTHON) scripts/check-prerequisites
+	$(PYTHON) -m venv $(VENV)
+	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
+	if [ ! -e $(WHEELS)/$$stamp ]; then \
+	  echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
+	  $(BIN)/python -m pip wheel --quiet --progress-bar off -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev]'; \
+	  rm -f $(WHEELS)/airflow_provider_cooperative_spark-*; \
+	  touch $(WHEELS)/$$stamp; \
+	fi
+	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
+	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up)
+	$(BIN)/cospark demo --output build/demo $(if $(KEEP),--keep)
+
+test: install  ## Everything that CI runs
+	@scripts/run-tests
+
+unit: install  ## Fast tests: values in, values out
+	$(PYTEST) tests/unit
+
+simulate: install  ## Many members in virtual time, with faults
+	$(PYTEST) tests/simulation
+
+peers: install  ## Against Java Kafka Connect's own classes
+	$(PYTEST) tests/peers
+
+integration: install  ## A real broker, a real Spark
+	$(PYTEST) tests/integration
+
+system: install  ## A real Airflow
+	$(PYTEST) tests/system
+
+lint: install  ## Style, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install  ## Let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## Benchmarks, as ratios against a peer in the same run
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove the environment and the results, but not what was downloaded
+	rm -rf $(VENV) build dist *.egg-info
