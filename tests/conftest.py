@@ -1,13 +1,24 @@
-"""Fixtures that more than one level of tests needs: a real broker, names that no other test uses."""
+"""Fixtures that more than one level of tests needs: a real broker, certificates, names that no other test uses."""
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from airflow_provider.kafka.local import LocalBroker
+
+_HERE = Path(__file__).parent
+# What is fetched for tests is kept with the checkout, whoever runs them.
+os.environ.setdefault("COSPARK_CACHE", str(_HERE.parent / ".cache"))
+# Helpers beside this file (certificates.py, ...) are imported by name from any folder of tests.
+sys.path.insert(0, str(_HERE))
+
+from certificates import Certificates, make_certificates  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +32,8 @@ def broker() -> Iterator[LocalBroker]:
 def group_id() -> str:
     """The name of a group that no other test uses."""
     return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))

@@ -1,0 +1,195 @@
+"""A connection's extra as the settings of both clients: what is passed on, what is translated, what is refused."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+from certificates import Certificates
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+
+PLAIN = {"bootstrap.servers": "broker:9092"}
+SASL = PLAIN | {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "alice",
+    "sasl.password": "s3cret",
+}
+TLS = PLAIN | {"security.protocol": "SSL"}
+
+
+def settings(extra: Any) -> KafkaSettings:
+    return KafkaSettings.from_extra(extra, conn_id="kafka_default")
+
+
+def context(extra: dict[str, Any]) -> ssl.SSLContext:
+    made = settings(TLS | extra).aiokafka()["ssl_context"]
+    assert isinstance(made, ssl.SSLContext)
+    return made
+
+
+def refused(extra: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        settings(extra).aiokafka()
+    message = str(caught.value)
+    assert "'kafka_default'" in message
+    return message
+
+
+def test_a_plain_connection() -> None:
+    plain = settings(PLAIN)
+    assert plain.librdkafka() == {"bootstrap.servers": "broker:9092", "client.id": "cospark"}
+    assert plain.aiokafka() == {
+        "bootstrap_servers": "broker:9092",
+        "client_id": "cospark",
+        "security_protocol": "PLAINTEXT",
+        "request_timeout_ms": 30_000,
+    }
+
+
+def test_the_extra_as_it_is_stored_is_read_as_well() -> None:
+    assert settings('{"bootstrap.servers": "broker:9092"}') == settings(PLAIN)
+
+
+def test_several_servers_with_blanks_between_them() -> None:
+    assert settings({"bootstrap.servers": " a:1, b:2 ,"}).bootstrap_servers == "a:1,b:2"
+
+
+def test_what_librdkafka_alone_understands_is_passed_on() -> None:
+    extra = PLAIN | {"client.id": "mine", "group.id": "theirs", "linger.ms": 5, "socket.keepalive.enable": True}
+    assert settings(extra).librdkafka() == extra
+    assert settings(extra).aiokafka()["client_id"] == "mine"
+
+
+def test_timeouts_are_translated() -> None:
+    patient = settings(PLAIN | {"socket.timeout.ms": "45000", "socket.connection.setup.timeout.ms": 2_000})
+    assert patient.aiokafka()["request_timeout_ms"] == 45_000
+    assert patient.connect_timeout_ms == 2_000
+
+
+def test_python_callbacks_of_the_other_provider_are_left_out() -> None:
+    assert settings(PLAIN | {"error_cb": "my.module.on_error"}) == settings(PLAIN)
+
+
+def test_sasl_for_both() -> None:
+    sasl = settings(SASL)
+    assert sasl.librdkafka() == SASL | {"client.id": "cospark"}
+    translated = sasl.aiokafka()
+    assert translated["security_protocol"] == "SASL_PLAINTEXT"
+    assert translated["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert (translated["sasl_plain_username"], translated["sasl_plain_password"]) == ("alice", "s3cret")
+
+
+def test_librdkafkas_other_spellings() -> None:
+    spelled = SASL | {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "scram-sha-256"}
+    del spelled["sasl.mechanism"]
+    assert settings(spelled).aiokafka()["sasl_mechanism"] == "SCRAM-SHA-256"
+
+
+def test_no_secret_is_shown() -> None:
+    assert repr(settings(SASL)) == (
+        "KafkaSettings(conn_id='kafka_default', bootstrap_servers='broker:9092', security_protocol='SASL_PLAINTEXT')"
+    )
+
+
+def test_the_same_settings_are_equal_and_can_be_a_key() -> None:
+    assert {settings(SASL): 1}[settings(dict(reversed(SASL.items())))] == 1
+    assert settings(SASL) != settings(SASL | {"sasl.password": "other"})
+
+
+def test_librdkafka_accepts_what_it_is_given() -> None:
+    # A client is made without connecting; unknown or wrong settings would raise.
+    AdminClient(settings(SASL | {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}).librdkafka())
+
+
+@pytest.mark.parametrize(
+    ("extra", "key", "advice"),
+    [
+        (None, "bootstrap.servers", "is missing: add"),
+        ("", "bootstrap.servers", "is missing"),
+        ({}, "bootstrap.servers", "is missing"),
+        ({"bootstrap.servers": " , "}, "bootstrap.servers", "is missing"),
+        ({"bootstrap.servers": 9092}, "bootstrap.servers", "must be a string, not a number"),
+        ({"bootstrap.servers": ["a:1"]}, "bootstrap.servers", "not an array"),
+        (PLAIN | {"linger.ms": None}, "linger.ms", "not null"),
+        (PLAIN | {"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
+        (PLAIN | {"socket.timeout.ms": "soon"}, "socket.timeout.ms", "a number of milliseconds"),
+        (PLAIN | {"socket.timeout.ms": 0}, "socket.timeout.ms", "positive"),
+        (SASL | {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "OAUTHBEARER is not supported for groups"),
+        (SASL | {"sasl.mechanism": ""}, "sasl.mechanism", "GSSAPI is not supported for groups"),
+        (SASL | {"sasl.password": ""}, "sasl.password", "is missing"),
+        (SASL | {"sasl.username": 7}, "sasl.username", "must be a string"),
+        (TLS | {"ssl.keystore.location": "/k.p12"}, "ssl.keystore.location", "PEM files"),
+        (TLS | {"ssl.from.tomorrow": "x"}, "ssl.from.tomorrow", "remove the setting"),
+        (TLS | {"ssl.ca.location": "/no/such.pem"}, "ssl.ca.location", "/no/such.pem: No such file"),
+        (TLS | {"ssl.ca.pem": "rubbish"}, "ssl.ca.pem", "no certificate"),
+        (TLS | {"ssl.key.pem": "rubbish"}, "ssl.certificate.location", "is missing"),
+        (TLS | {"ssl.certificate.pem": "rubbish"}, "ssl.certificate.location", "no certificate"),
+        (TLS | {"ssl.certificate.location": "/no/such.pem"}, "ssl.certificate.location", "no such file"),
+        (TLS | {"ssl.cipher.suites": "ROT13"}, "ssl.cipher.suites", "none of these"),
+        (TLS | {"enable.ssl.certificate.verification": "maybe"}, "enable.ssl.certificate", "true or false"),
+        (TLS | {"ssl.endpoint.identification.algorithm": "ldaps"}, "ssl.endpoint", "https or none"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_its_key(extra: Any, key: str, advice: str) -> None:
+    message = refused(extra)
+    assert key in message
+    assert advice in message
+
+
+@pytest.mark.parametrize("extra", ["not json", "[1]", '"text"', [], 7])
+def test_an_extra_that_is_no_json_object(extra: Any) -> None:
+    assert '{"bootstrap.servers": "host:9092"}' in refused(extra)
+
+
+def test_a_refusal_shows_no_secret(certificates: Certificates) -> None:
+    wrong = TLS | {
+        "ssl.certificate.location": str(certificates.client),
+        "ssl.key.location": str(certificates.client_key),
+        "ssl.key.password": "wr0ng-password",
+    }
+    message = refused(wrong)
+    assert "ssl.key.password is wrong" in message
+    assert "wr0ng-password" not in message
+    assert "s3cret" not in refused(SASL | {"sasl.mechanism": "GSSAPI"})
+
+
+def test_tls_verifies_by_default() -> None:
+    default = context({})
+    assert default.verify_mode is ssl.CERT_REQUIRED
+    assert default.check_hostname
+
+
+def test_tls_verifies_less_only_when_told_so() -> None:
+    without_name = context({"ssl.endpoint.identification.algorithm": "none"})
+    assert (without_name.verify_mode, without_name.check_hostname) == (ssl.CERT_REQUIRED, False)
+    without_anything = context({"enable.ssl.certificate.verification": "false"})
+    assert (without_anything.verify_mode, without_anything.check_hostname) == (ssl.CERT_NONE, False)
+    assert context({"enable.ssl.certificate.verification": False}).verify_mode is ssl.CERT_NONE
+
+
+def test_the_authority_can_be_a_file_or_stand_in_the_extra(certificates: Certificates) -> None:
+    from_file = context({"ssl.ca.location": str(certificates.authority)}).get_ca_certs()
+    from_extra = context({"ssl.ca.pem": certificates.authority.read_text()}).get_ca_certs()
+    assert [dict(each["subject"][0])["commonName"] for each in from_file] == ["authority"]
+    assert from_extra == from_file
+
+
+def test_the_key_can_be_a_file_or_stand_in_the_extra(certificates: Certificates) -> None:
+    context(
+        {
+            "ssl.certificate.location": str(certificates.client),
+            "ssl.key.location": str(certificates.client_key),
+            "ssl.key.password": certificates.key_password,
+        }
+    )
+    context(
+        {
+            "ssl.certificate.pem": certificates.client.read_text(),
+            "ssl.key.pem": certificates.client_key.read_text(),
+            "ssl.key.password": certificates.key_password,
+        }
+    )
