@@ -62,7 +62,10 @@ class Referee:
         """What Java's cooperative assignor decides, round by round.
 
         :param history: rounds as ``cospark replay`` reads them; each is asked for when the last one's answer has been
-            taken, so a history can be made up on the way
+            taken, so a history can be made up on the way. A round with a ``memory`` (that of our leader, as JSON) has a
+            leader that remembers that.
+        :return: ``assigned``, ``revoked`` and ``delay`` as ``cospark replay`` writes them, tasks in any order, and what
+            Java has ``remembered`` of deadline and revocations
         """
         self._ask({"op": "new_leader", "max_delay": max_delay_ms})
         for round_ in history:

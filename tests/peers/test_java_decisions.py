@@ -31,9 +31,8 @@ def round_(generation: int, owned: dict[str, Pairs], *, now: int = 0, **more: An
 def decided(referee: Referee, *history: dict[str, Any], max_delay_ms: int = MAX_DELAY_MS) -> dict[str, Any]:
     """What the last round of a history comes out as, tasks sorted."""
     *_, last = referee.replay(history, max_delay_ms=max_delay_ms)
-    for side in ("assigned", "revoked"):
-        last[side] = {worker: sorted(tasks) for worker, tasks in last[side].items()}
-    return last
+    sides = {side: {worker: sorted(tasks) for worker, tasks in last[side].items()} for side in ("assigned", "revoked")}
+    return {**sides, "delay": last["delay"]}
 
 
 def counts(by_worker: dict[str, Pairs]) -> dict[str, int]:

@@ -7,7 +7,9 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.runtime.distributed.WorkerCoordinator.ConnectorsAndTasks;
 import org.apache.kafka.connect.storage.ClusterConfigState;
 
+import java.lang.reflect.Field;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
@@ -31,6 +33,8 @@ final class Decisions {
     ObjectNode assign(JsonNode round) {
         if (round.path("event").asText().equals(LEADER_RESTART))
             newLeader(maxDelay);
+        if (round.has("memory"))
+            leader = remembering(round.get("memory"));
         clock.now = round.required("now").longValue();
         Map<String, ConnectorsAndTasks> owned = new LinkedHashMap<>();
         for (Map.Entry<String, JsonNode> member : round.required("owned").properties())
@@ -53,7 +57,55 @@ final class Decisions {
         ObjectNode answer = Referee.JSON.createObjectNode();
         answer.set("assigned", assigned);
         answer.set("revoked", revoked);
+        answer.set("remembered", Referee.JSON.createObjectNode()
+                .put("deadline_ms", leader.scheduledRebalance)
+                .put("revoked_in_previous", (boolean) read("revokedInPrevious"))
+                .put("successive_revocations", (int) read("numSuccessiveRevokingRebalances")));
         return answer.put("delay", leader.delay);
+    }
+
+    /** A leader that remembers what ours does; the keys are those of its memory in the group record. */
+    private IncrementalCooperativeAssignor remembering(JsonNode memory) {
+        newLeader(maxDelay);
+        ConnectorsAndTasks.Builder previous = new ConnectorsAndTasks.Builder();
+        for (JsonNode tasks : memory.required("assignment"))
+            previous.addConnectors(Tasks.connectors(tasks)).addTasks(Tasks.tasks(tasks));
+        write("previousAssignment", previous.build());
+        ConnectorsAndTasks revoked = (ConnectorsAndTasks) read("previousRevocation");
+        revoked.connectors().addAll(Tasks.connectors(memory.required("revoked")));
+        revoked.tasks().addAll(Tasks.tasks(memory.required("revoked")));
+        write("revokedInPrevious", memory.required("revoked_in_previous").booleanValue());
+        write("numSuccessiveRevokingRebalances", memory.required("successive_revocations").intValue());
+        for (JsonNode worker : memory.required("candidates"))
+            leader.candidateWorkersForReassignment.add(worker.textValue());
+        leader.scheduledRebalance = memory.required("deadline_ms").longValue();
+        leader.previousGenerationId = memory.required("generation").intValue();
+        leader.previousMembers = new HashSet<>();
+        for (JsonNode worker : memory.required("members"))
+            leader.previousMembers.add(worker.textValue());
+        return leader;
+    }
+
+    private Object read(String field) {
+        try {
+            return accessible(field).get(leader);
+        } catch (ReflectiveOperationException missing) {
+            throw new IllegalStateException("Java's assignor has changed", missing);
+        }
+    }
+
+    private void write(String field, Object value) {
+        try {
+            accessible(field).set(leader, value);
+        } catch (ReflectiveOperationException missing) {
+            throw new IllegalStateException("Java's assignor has changed", missing);
+        }
+    }
+
+    private static Field accessible(String name) throws ReflectiveOperationException {
+        Field field = IncrementalCooperativeAssignor.class.getDeclaredField(name);
+        field.setAccessible(true);
+        return field;
     }
 
     private static ClusterConfigState configured(JsonNode jobs) {

@@ -1,0 +1,225 @@
+"""Our assignor against Java's, round by round: from the same memory and the same members, the same numbers and delays.
+
+Each round Java's leader is given the memory that ours has, because which task of many is revoked differs on purpose
+(the ways are named in ``membership/assignors/cooperative.py``): told what ours did, Java must go on in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from referee import Referee
+
+from airflow_provider.membership.assignors.cooperative import assign
+from airflow_provider.membership.assignors.model import Memory, Outcome, Round
+from airflow_provider.membership.model import (
+    NO_GENERATION,
+    NO_TASKS,
+    PLANNER_INDEX,
+    GenerationId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+    tasks_to_json,
+)
+
+# The time limit leaves room for fetching Connect's jars once.
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+
+
+Shares = Mapping[WorkerId, Tasks]
+
+
+class Event(Enum):
+    """What happens before a round; the number that comes with it chooses worker, job or time."""
+
+    NOTHING = "nothing"
+    JOIN = "a new worker"
+    LEAVE = "a worker goes"
+    RETURN_EMPTY = "a worker that went comes back with nothing"
+    RETURN_RUNNING = "a worker that went comes back and runs what it had"
+    WAIT = "time passes"
+    WAIT_FOR_DEADLINE = "the delay ends"
+    ADD_JOB = "a job is submitted"
+    REMOVE_JOB = "a job is removed"
+    RESIZE_JOB = "a job's plan gets another number of tasks"
+    LOSE_SYNC = "nobody hears what this round decides"
+    NEW_LEADER = "another leader, without memory"
+
+
+@dataclass
+class Group:
+    """A group as its leader sees it from round to round; members do what they are told at once."""
+
+    max_delay_ms: int
+    owned: dict[WorkerId, Tasks]
+    jobs: dict[str, int]
+    gone: dict[WorkerId, Tasks] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    now_ms: int = 1
+    generation: int = 0
+    last_completed: int = NO_GENERATION
+    heard: bool = True
+    named: int = 0
+
+    @property
+    def configured(self) -> Tasks:
+        return frozenset(TaskId(job, index) for job, size in self.jobs.items() for index in range(PLANNER_INDEX, size))
+
+    def happen(self, event: Event, number: int) -> None:  # one case an event
+        self.heard = event is not Event.LOSE_SYNC
+        match event:
+            case Event.JOIN:
+                self.owned[self._new_name("w")] = NO_TASKS
+            case Event.LEAVE if len(self.owned) > 1:
+                worker = sorted(self.owned)[number % len(self.owned)]
+                self.gone[worker] = self.owned.pop(worker)
+            case Event.RETURN_EMPTY | Event.RETURN_RUNNING if self.gone:
+                worker = sorted(self.gone)[number % len(self.gone)]
+                had = self.gone.pop(worker)
+                self.owned[worker] = had if event is Event.RETURN_RUNNING else NO_TASKS
+            case Event.WAIT:
+                self.now_ms += (1, 39, 40, 1_000, self.max_delay_ms // 2, self.max_delay_ms)[number % 6]
+            case Event.WAIT_FOR_DEADLINE:
+                self.now_ms = max(self.now_ms, self.memory.deadline_ms)
+            case Event.ADD_JOB:
+                self.jobs[self._new_name("j")] = number
+            case Event.REMOVE_JOB if self.jobs:
+                del self.jobs[sorted(self.jobs)[number % len(self.jobs)]]
+            case Event.RESIZE_JOB if self.jobs:
+                self.jobs[sorted(self.jobs)[number % len(self.jobs)]] = number
+            case Event.NEW_LEADER:
+                self.memory = Memory()
+
+    def next_round(self) -> Round:
+        self.generation += 1
+        return Round(
+            now_ms=self.now_ms,
+            generation=GenerationId(self.generation),
+            last_completed=GenerationId(self.last_completed),
+            configured=self.configured,
+            owned=dict(self.owned),
+        )
+
+    def hear(self, outcome: Outcome) -> None:
+        self.memory = outcome.memory
+        if self.heard:
+            self.last_completed = self.generation
+            self.owned = {
+                worker: (tasks - outcome.revoked[worker]) | outcome.assigned[worker]
+                for worker, tasks in self.owned.items()
+            }
+
+    def _new_name(self, prefix: str) -> Any:
+        self.named += 1
+        return f"{prefix}{self.named}"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What of a round must be as Connect's is."""
+
+    delay_ms: int
+    planners: tuple[int, ...]
+    """How many each worker has after the round, in no order of workers."""
+    tasks: tuple[int, ...]
+    planners_stopped: int
+    tasks_stopped: int
+    deadline_ms: int
+    revoked_in_previous: bool
+    successive_revocations: int
+
+
+def numbers(this: Round, assigned: Shares, revoked: Shares, *, delay_ms: int, remembered: dict[str, Any]) -> Numbers:
+    after = [(tasks - revoked[worker]) | assigned[worker] for worker, tasks in this.owned.items()]
+    stopped = [tasks & revoked[worker] for worker, tasks in this.owned.items()]
+    return Numbers(
+        delay_ms=delay_ms,
+        planners=tuple(sorted(map(count_planners, after))),
+        tasks=tuple(sorted(len(tasks) - count_planners(tasks) for tasks in after)),
+        planners_stopped=sum(map(count_planners, stopped)),
+        tasks_stopped=sum(len(tasks) - count_planners(tasks) for tasks in stopped),
+        deadline_ms=remembered["deadline_ms"],
+        revoked_in_previous=remembered["revoked_in_previous"],
+        successive_revocations=remembered["successive_revocations"],
+    )
+
+
+def count_planners(tasks: Tasks) -> int:
+    return sum(task.is_planner for task in tasks)
+
+
+def ours(this: Round, outcome: Outcome) -> Numbers:
+    remembered = outcome.memory.to_json()
+    return numbers(this, outcome.assigned, outcome.revoked, delay_ms=outcome.delay_ms, remembered=remembered)
+
+
+def javas(this: Round, answer: dict[str, Any]) -> Numbers:
+    assigned, revoked = (
+        {WorkerId(worker): tasks_from_json(pairs) for worker, pairs in answer[side].items()}
+        for side in ("assigned", "revoked")
+    )
+    return numbers(this, assigned, revoked, delay_ms=answer["delay"], remembered=answer["remembered"])
+
+
+def better_on_purpose(this: Round, before: Memory) -> str | None:
+    """The named rule by which the numbers of this round may differ from Connect's."""
+    running = NO_TASKS.union(*this.owned.values())
+    trusted = before.generation == this.last_completed
+    assigned = NO_TASKS.union(*before.assignment.values()) if trusted else NO_TASKS
+    if before.revoked & running:
+        assigned = running
+    if running - this.configured - assigned:
+        return "removed-is-stopped"
+    lost = (assigned & this.configured) - running
+    if not lost and before.revoked_in_previous and not before.members <= this.owned.keys():
+        return "only-lost-work-waits"
+    if lost and 0 < before.deadline_ms <= this.now_ms and this.owned.keys() & set(before.candidates):
+        return "own-tasks-first"
+    return None
+
+
+def question(this: Round, before: Memory, jobs: dict[str, int]) -> dict[str, Any]:
+    # Java lets those whom it looks at first keep one more than the others; ours those who have the least.
+    least_first = sorted(this.owned, key=lambda worker: (len(this.owned[worker]), worker))
+    return {
+        "now": this.now_ms,
+        "generation": this.generation,
+        "last_completed": this.last_completed,
+        "jobs": jobs,
+        "owned": {worker: tasks_to_json(this.owned[worker]) for worker in least_first},
+        "memory": before.to_json(),
+    }
+
+
+histories = st.lists(st.tuples(st.sampled_from(Event), st.integers(0, 9)), min_size=1, max_size=25)
+groups = st.builds(
+    Group,
+    max_delay_ms=st.sampled_from([300_000, 1_000, 1, 0]),
+    owned=st.integers(1, 3).map(lambda number: {WorkerId(f"w{index}"): NO_TASKS for index in range(-number, 0)}),
+    jobs=st.integers(0, 2).flatmap(
+        lambda number: st.fixed_dictionaries({f"j{index}": st.integers(0, 9) for index in range(-number, 0)})
+    ),
+)
+
+
+@settings(max_examples=1_500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(group=groups, history=histories)
+def test_the_same_numbers_as_connect(referee: Referee, group: Group, history: list[tuple[Event, int]]) -> None:
+    for event, number in [(Event.NOTHING, 0), *history]:
+        group.happen(event, number)
+        this, before = group.next_round(), group.memory
+        outcome = assign(this, before, max_delay_ms=group.max_delay_ms)
+        (answer,) = referee.replay([question(this, before, group.jobs)], max_delay_ms=group.max_delay_ms)
+        rule = better_on_purpose(this, before)
+        note(f"{event.value} {number}: {this}\n  before: {before}\n  ours: {ours(this, outcome)}\n  {answer}\n  {rule}")
+        if rule is None:
+            assert ours(this, outcome) == javas(this, answer)
+        group.hear(outcome)
