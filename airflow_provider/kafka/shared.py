@@ -1,0 +1,108 @@
+"""One transport per cluster, one set of topic views per group, for everything that one event loop does.
+
+A triggerer holds a thousand memberships and sensors in one process: they share connections, consumers and views.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Held(Generic[T]):
+    """Something that is open, or being opened, and how many use it."""
+
+    opening: asyncio.Future[T]
+    users: int = 0
+
+
+class _Pool(Generic[T]):
+    """Opens a thing for its first user and closes it after its last one."""
+
+    def __init__(self, close: Callable[[T], Awaitable[None]]) -> None:
+        self._close = close
+        self._held: dict[object, _Held[T]] = {}
+
+    @asynccontextmanager
+    async def use(self, key: object, make: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+        held = self._held.get(key)
+        if held is None:
+            held = self._held[key] = _Held(asyncio.ensure_future(make()))
+        held.users += 1
+        try:
+            # Shielded: one user that gives up while it waits must not end the opening for the others.
+            yield await asyncio.shield(held.opening)
+        finally:
+            held.users -= 1
+            if held.users == 0:
+                await self._drop(key, held)
+
+    async def _drop(self, key: object, held: _Held[T]) -> None:
+        if self._held.get(key) is held:
+            del self._held[key]
+        if not held.opening.done():
+            held.opening.cancel()
+            return
+        if not held.opening.cancelled() and held.opening.exception() is None:
+            await self._close(held.opening.result())
+
+
+class _Pools:
+    """What one event loop shares."""
+
+    def __init__(self) -> None:
+        self.transports: _Pool[GroupTransport] = _Pool(lambda transport: transport.aclose())
+        self.logs: _Pool[GroupLogs] = _Pool(lambda logs: logs.aclose())
+
+
+# A loop belongs to one process: after a fork there is another loop, and so nothing is shared with the parent.
+_POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
+
+
+def _pools() -> _Pools:
+    return _POOLS.setdefault(asyncio.get_running_loop(), _Pools())
+
+
+@asynccontextmanager
+async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransport]:
+    """The transport to a cluster, as long as somebody on this loop uses it."""
+
+    async def make() -> GroupTransport:
+        return GroupTransport(settings)
+
+    async with _pools().transports.use(settings, make) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def shared_logs(settings: KafkaSettings, group_id: str) -> AsyncIterator[GroupLogs]:
+    """The topics of a group, read to their ends at least once.
+
+    :raises LogError: see :meth:`GroupLogs.start`
+    """
+
+    async def make() -> GroupLogs:
+        logs = GroupLogs(settings, group_id)
+        await logs.start()
+        return logs
+
+    async with _pools().logs.use((settings, group_id), make) as logs:
+        yield logs
+
+
+@asynccontextmanager
+async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[tuple[GroupTransport, GroupLogs]]:
+    """What a membership of a group needs."""
+    async with shared_transport(settings) as transport, shared_logs(settings, group_id) as logs:
+        yield transport, logs
