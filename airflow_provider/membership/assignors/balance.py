@@ -19,31 +19,38 @@ class Pool:
 
     :param configured: how much of this kind is configured
     :param shares: every member and what it has of this kind
+    :param idle: what of it runs nowhere yet and the member is only about to start
     """
 
-    __slots__ = ("_shares", "_surplus")
+    __slots__ = ("_idle", "_shares", "_surplus")
 
-    def __init__(self, configured: int, shares: Shares) -> None:
+    def __init__(self, configured: int, shares: Shares, idle: Shares) -> None:
         self._shares = dict(shares)
-        self._surplus = surplus({worker: len(tasks) for worker, tasks in shares.items()}, configured)
+        self._idle = {worker: tasks & shares[worker] for worker, tasks in idle.items()}
+        self._surplus = surplus(
+            {worker: len(tasks) for worker, tasks in shares.items()},
+            {worker: len(tasks) for worker, tasks in self._idle.items()},
+            configured,
+        )
 
     @property
     def balanced(self) -> bool:
         """Whether nobody has more than its share."""
         return not self._surplus
 
-    def relieve(self, idle: Shares, rank: Mapping[TaskId, int]) -> Shares:
-        """Take from each worker what it has above its share.
+    def relieve(self, rank: Mapping[TaskId, int], lost: Mapping[TaskId, WorkerId]) -> Shares:
+        """Take from each worker what it has above its share, first what is idle, and of that first what others had.
 
-        :param idle: tasks that run nowhere yet, by the worker that is to start them: these go first
+        :param rank: see :func:`choose`
+        :param lost: who had the lost tasks
         :return: what was taken, by worker
         """
         taken: dict[WorkerId, Tasks] = {}
         for worker, number in self._surplus.items():
             tasks = self._shares[worker]
-            waiting = tasks & idle.get(worker, NO_TASKS)
-            chosen = sorted(waiting)[:number]
-            chosen += choose(tasks - waiting, number - len(chosen), rank)
+            idle = self._idle.get(worker, NO_TASKS)
+            chosen = choose(idle, number, {task: 1 for task in idle if lost.get(task) == worker})
+            chosen += choose(tasks - idle, number - len(chosen), rank)
             taken[worker] = frozenset(chosen)
             self._shares[worker] = tasks - taken[worker]
         return taken
@@ -57,18 +64,21 @@ class Pool:
         return {worker: frozenset(hand) for worker, hand in deal(tasks, loads, self._shares).items()}
 
 
-def surplus(loads: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
+def surplus(loads: Mapping[WorkerId, int], idle: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
     """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
-    The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those with the least
-    above it keep it first, so that as few workers as possible have to stop anything.
+    The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those keep it first for
+    whom it saves a running task, then those with the least above the share: as few workers as possible stop anything.
 
+    :param idle: how much of a worker's load it has not started
     :return: only workers that have to give something up
     """
     share, extras = divmod(total, len(loads))
-    above = sorted((load, worker) for worker, load in loads.items() if load > share)
-    keeps = {worker: share + (position < extras) for position, (_, worker) in enumerate(above)}
-    return {worker: load - keeps[worker] for load, worker in above if load > keeps[worker]}
+    above = sorted(
+        (load - share <= idle.get(worker, 0), load, worker) for worker, load in loads.items() if load > share
+    )
+    keeps = {worker: share + (position < extras) for position, (_, _, worker) in enumerate(above)}
+    return {worker: load - keeps[worker] for _, load, worker in above if load > keeps[worker]}
 
 
 def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:

@@ -63,7 +63,7 @@ def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # no
     changes = _compare(round, memory)
     kept = {worker: round.owned[worker] - changes.stopped for worker in sorted(round.owned)}
     verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
-    pools = _pools(round.configured, _added(kept, verdict.to_candidates))
+    pools = _pools(round.configured, kept, verdict.to_candidates)
     decided = pace(
         verdict,
         memory,
@@ -73,7 +73,7 @@ def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # no
     )
     taken: Shares = {}
     if decided.revokes:
-        taken = _merged(pool.relieve(verdict.to_candidates, round.revocation_rank) for pool in pools)
+        taken = _merged(pool.relieve(round.revocation_rank, changes.lost) for pool in pools)
     free = _by_kind(changes.created | verdict.as_new)
     placed = _merged(pool.place(tasks) for pool, tasks in zip(pools, free, strict=True))
     return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, placed=placed))
@@ -115,11 +115,12 @@ def _by_kind(tasks: Tasks) -> tuple[Tasks, Tasks]:
     return planners, tasks - planners
 
 
-def _pools(configured: Tasks, shares: Shares) -> tuple[Pool, Pool]:
+def _pools(configured: Tasks, kept: Shares, given_back: Shares) -> tuple[Pool, Pool]:
     planners, tasks = _by_kind(configured)
+    shares = {worker: share | given_back.get(worker, NO_TASKS) for worker, share in kept.items()}
     return (
-        Pool(len(planners), {worker: share & planners for worker, share in shares.items()}),
-        Pool(len(tasks), {worker: share - planners for worker, share in shares.items()}),
+        Pool(len(planners), {worker: share & planners for worker, share in shares.items()}, given_back),
+        Pool(len(tasks), {worker: share - planners for worker, share in shares.items()}, given_back),
     )
 
 
@@ -129,11 +130,3 @@ def _merged(parts: Iterable[Shares]) -> dict[WorkerId, Tasks]:
         for worker, tasks in part.items():
             whole[worker] = whole[worker] | tasks if worker in whole else tasks
     return whole
-
-
-def _added(shares: Shares, more: Shares) -> Shares:
-    return (
-        {worker: share | more[worker] if worker in more else share for worker, share in shares.items()}
-        if more
-        else shares
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider.membership.model import (
     NO_GENERATION,
@@ -58,9 +58,11 @@ class MoveReason(str, Enum):
     """The group speaks the eager protocol: everything is dealt out again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """One task's change of place. No ``source``: it ran nowhere; no ``target``: it stops."""
+class Move(NamedTuple):
+    """One task's change of place. No ``source``: it ran nowhere; no ``target``: it stops.
+
+    A named tuple and not a dataclass, because a first round makes as many as there are tasks.
+    """
 
     task: TaskId
     source: WorkerId | None

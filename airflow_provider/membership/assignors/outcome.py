@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from airflow_provider.membership.assignors.lost import Verdict
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.assignors.pace import Pace
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
-
-_GOES_ON = frozenset({MoveReason.BALANCE, MoveReason.DUPLICATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,7 @@ def write_down(
         revoked=revoked,
         target=target,
         delay_ms=decided.delay_ms,
-        moves=tuple(sorted(stops + starts, key=lambda move: move.task)),
+        moves=stops + starts,
         memory=Memory(
             generation=round.generation,
             assignment=_with_waiting(target, changes.lost) if verdict.delay_ms else target,
@@ -82,7 +80,7 @@ def write_down(
             deadline_ms=decided.deadline_ms,
             revoked_in_previous=decided.revoked_in_previous,
             successive_revocations=decided.successive_revocations,
-            released=tuple(move for move in stops if move.reason in _GOES_ON),
+            released=tuple(_to_go_on(stops)),
         ),
     )
 
@@ -97,25 +95,34 @@ def _with_waiting(target: Mapping[WorkerId, Tasks], lost: Mapping[TaskId, Worker
 
 def _stops(owned: Mapping[WorkerId, Tasks], revoked: Mapping[WorkerId, Tasks], changes: Changes) -> Iterator[Move]:
     for worker, tasks in revoked.items():
-        for task in tasks & owned[worker]:
+        for task in sorted(tasks & owned[worker]):
             if task in changes.removed:
                 reason = MoveReason.DELETED
             elif task in changes.duplicated:
                 reason = MoveReason.DUPLICATE
             else:
                 reason = MoveReason.BALANCE
-            yield Move(task=task, source=worker, target=None, reason=reason)
+            yield Move(task, worker, None, reason)
+
+
+def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
+    """Of what stops, the moves of which the next round makes the second half."""
+    for move in stops:
+        if move.reason is MoveReason.BALANCE:
+            yield move
+        elif move.reason is MoveReason.DUPLICATE:
+            yield move._replace(source=None)
 
 
 def _starts(assigned: Mapping[WorkerId, Tasks], changes: Changes, memory: Memory) -> Iterator[Move]:
     released = {move.task: move for move in memory.released}
+    known = changes.lost.keys() | released
     for worker, tasks in assigned.items():
-        for task in tasks:
-            if task in changes.lost:
-                owner = changes.lost[task]
-                reason = MoveReason.RETURNED if owner == worker else MoveReason.LOST
-                yield Move(task=task, source=owner, target=worker, reason=reason)
-            elif task in released:
-                yield replace(released[task], target=worker)
+        new = tasks - known if known else tasks
+        yield from [Move(task, None, worker, MoveReason.NEW) for task in sorted(new, key=tuple)]
+        for task in sorted(tasks - new):
+            if task in released:
+                yield released[task]._replace(target=worker)
             else:
-                yield Move(task=task, source=None, target=worker, reason=MoveReason.NEW)
+                owner = changes.lost[task]
+                yield Move(task, owner, worker, MoveReason.RETURNED if owner == worker else MoveReason.LOST)

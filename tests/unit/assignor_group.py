@@ -1,0 +1,124 @@
+"""A group as its leader sees it: workers come and go, time passes, and each round's outcome reaches them or doesn't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider.membership.assignors import cooperative
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+
+MAX_DELAY_MS = 300_000
+
+
+def tasks_of(jobs: Mapping[str, int]) -> Tasks:
+    """The planner and the tasks of jobs, given by name and number of tasks."""
+    return frozenset(TaskId(job, index) for job, number in jobs.items() for index in range(-1, number))
+
+
+def planners_in(tasks: Iterable[TaskId]) -> Tasks:
+    return frozenset(task for task in tasks if task.is_planner)
+
+
+def tasks_in(tasks: Iterable[TaskId]) -> Tasks:
+    return frozenset(task for task in tasks if not task.is_planner)
+
+
+class Group:
+    """Rebalances go through the cooperative assignor; everything else here is bookkeeping.
+
+    :param jobs: number of tasks by name of job
+    """
+
+    def __init__(self, jobs: Mapping[str, int] | None = None, *, max_delay_ms: int = MAX_DELAY_MS) -> None:
+        self.jobs = dict(jobs or {})
+        self.max_delay_ms = max_delay_ms
+        self.now_ms = 1_700_000_000_000
+        self.owned: dict[WorkerId, Tasks] = {}
+        self.memory = Memory()
+        self.generation = GenerationId(0)
+        self.last_completed = GenerationId(-1)
+        self.rank: dict[TaskId, int] = {}
+
+    @property
+    def configured(self) -> Tasks:
+        return tasks_of(self.jobs)
+
+    def join(self, *workers: str, owning: Tasks = NO_TASKS) -> None:
+        for worker in workers:
+            assert worker not in self.owned
+            self.owned[WorkerId(worker)] = owning
+
+    def leave(self, *workers: str) -> Tasks:
+        """:return: what they owned"""
+        return NO_TASKS.union(*[self.owned.pop(WorkerId(worker)) for worker in workers])
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def lose_memory(self) -> None:
+        """Another leader takes over, which knows nothing of the rounds before."""
+        self.memory = Memory()
+
+    def rebalance(self) -> Outcome:
+        """One round; every member stops and starts what it is told to."""
+        outcome = self.rebalance_in_vain()
+        self.owned = dict(outcome.target)
+        return outcome
+
+    def rebalance_in_vain(self) -> Outcome:
+        """One round that the leader completes, and whose outcome no member carries out."""
+        outcome = self.fail_to_sync()
+        self.last_completed = self.generation
+        return outcome
+
+    def fail_to_sync(self) -> Outcome:
+        """One round whose outcome the leader can't send, so that nobody hears of it."""
+        self.generation = GenerationId(self.generation + 1)
+        outcome = cooperative.assign(
+            Round(
+                now_ms=self.now_ms,
+                generation=self.generation,
+                last_completed=self.last_completed,
+                configured=self.configured,
+                owned=dict(self.owned),
+                revocation_rank=self.rank,
+            ),
+            self.memory,
+            max_delay_ms=self.max_delay_ms,
+        )
+        self.memory = outcome.memory
+        return outcome
+
+    def settle(self) -> list[Outcome]:
+        """Rebalance until a round changes nothing and no delay runs; delays are waited for."""
+        outcomes = []
+        for _ in range(20):
+            outcome = self.rebalance()
+            outcomes.append(outcome)
+            if not outcome.delay_ms and not changed(outcome):
+                return outcomes
+            self.wait(outcome.delay_ms)
+        raise AssertionError(f"the group does not settle: {outcomes[-1]}")
+
+    def planner_counts(self) -> list[int]:
+        return sorted(len(planners_in(tasks)) for tasks in self.owned.values())
+
+    def task_counts(self) -> list[int]:
+        return sorted(len(tasks_in(tasks)) for tasks in self.owned.values())
+
+
+def changed(outcome: Outcome) -> bool:
+    return any(outcome.assigned.values()) or any(outcome.revoked.values())
+
+
+def started(outcome: Outcome) -> Tasks:
+    return NO_TASKS.union(*outcome.assigned.values())
+
+
+def stopped(outcome: Outcome) -> Tasks:
+    return NO_TASKS.union(*outcome.revoked.values())
+
+
+def moves_because(reason: MoveReason, outcome: Outcome) -> list[Move]:
+    return [move for move in outcome.moves if move.reason is reason]
