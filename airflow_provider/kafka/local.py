@@ -288,7 +288,7 @@ def _cluster_id() -> str:
 
 def _escaped(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text.replace("\\", "\\\\").replace("\n", "\\\n")
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _tail(text: str) -> str:

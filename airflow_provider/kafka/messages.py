@@ -104,40 +104,6 @@ class SyncResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
-    """Tell the coordinator that a member lives; the answer's error tells the member of a rebalance."""
-
-    group_id: str
-    generation: GenerationId
-    member_id: MemberId
-    group_instance_id: WorkerId | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatResponse:
-    """NONE, or what the member has to do: REBALANCE_IN_PROGRESS means to rejoin."""
-
-    error: KafkaErrorCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveRequest:
-    """Take a member out of the group for good; with an instance id the member id may stay empty."""
-
-    group_id: str
-    member_id: MemberId = UNKNOWN_MEMBER_ID
-    group_instance_id: WorkerId | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveResponse:
-    """Whether the member is out."""
-
-    error: KafkaErrorCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
     """A member as the coordinator shows it to anybody."""
 

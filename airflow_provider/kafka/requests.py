@@ -337,22 +337,20 @@ class HeartbeatRequestV4(RequestStruct):
 class Heartbeat(Request[HeartbeatRequestV4]):
     API_KEY = 12
 
-    def __init__(self, message: messages.HeartbeatRequest) -> None:
-        self._message = message
+    def __init__(self, group_id: str, generation: GenerationId, member_id: MemberId, worker: WorkerId | None) -> None:
+        self._fields = {
+            "group_id": group_id,
+            "generation_id": generation,
+            "member_id": member_id,
+            "group_instance_id": worker,
+        }
 
     def build(self, request_struct_class: type[StructT]) -> StructT:
-        message = self._message
-        return fill(
-            request_struct_class,
-            group_id=message.group_id,
-            generation_id=message.generation,
-            member_id=message.member_id,
-            group_instance_id=message.group_instance_id,
-        )
+        return fill(request_struct_class, **self._fields)
 
     @staticmethod
-    def read(response: Any) -> messages.HeartbeatResponse:
-        return messages.HeartbeatResponse(error=KafkaErrorCode(response.error_code))
+    def read(response: Any) -> KafkaErrorCode:
+        return KafkaErrorCode(response.error_code)
 
 
 # ---- LeaveGroup (13)
@@ -403,18 +401,19 @@ class LeaveGroupRequestV5(RequestStruct):
 class LeaveGroup(Request[LeaveGroupRequestV4 | LeaveGroupRequestV5]):
     API_KEY = 13
 
-    def __init__(self, message: messages.LeaveRequest) -> None:
-        self._message = message
+    def __init__(self, group_id: str, member_id: MemberId, worker: WorkerId | None, reason: str) -> None:
+        self._group_id = group_id
+        self._member = (member_id, worker)
+        self._reason = reason
 
     def build(self, request_struct_class: type[StructT]) -> StructT:
-        message = self._message
-        member: tuple[object, ...] = (message.member_id, message.group_instance_id)
+        member: tuple[object, ...] = self._member
         if request_struct_class.API_VERSION >= 5:  # type: ignore[attr-defined]
-            member = (*member, message.reason or None)
-        members = [(*member, NO_TAGS)]
-        return fill(request_struct_class, group_id=message.group_id, members=members)
+            member = (*member, self._reason or None)
+        return fill(request_struct_class, group_id=self._group_id, members=[(*member, NO_TAGS)])
 
     @staticmethod
-    def read(response: Any) -> messages.LeaveResponse:
+    def read(response: Any) -> KafkaErrorCode:
+        """The error of the group, or else of the member."""
         codes = (response.error_code, *(error_code for _, _, error_code, _ in response.members))
-        return messages.LeaveResponse(error=KafkaErrorCode(next((code for code in codes if code), 0)))
+        return KafkaErrorCode(next((code for code in codes if code), 0))

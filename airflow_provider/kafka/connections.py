@@ -1,0 +1,283 @@
+"""Connections to the brokers of one cluster: opened when needed, shared where they may be, one kind of failure.
+
+Built on aiokafka's connections rather than on its client, which hides why it could not connect, logs each try, gives
+every request the same timeout, and opens connections one at a time: one broker that swallows packets would hold up all
+memberships of a process.
+"""
+# ruff: noqa: TID253  (the transport's, like its requests)
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from aiokafka import errors as aiokafka_errors
+from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
+from aiokafka.protocol.metadata import MetadataRequest
+
+from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.messages import NodeId
+from airflow_provider.kafka.settings import KafkaSettings
+
+_SHARED_IDLE_MS: Final = 540_000  # brokers close after 600 s
+_CLOSE_TIMEOUT_S: Final = 2.0
+_NO_ANSWER: Final = (
+    OSError,  # DNS and TLS included
+    EOFError,
+    asyncio.TimeoutError,
+    NotImplementedError,  # no version in common
+    aiokafka_errors.KafkaError,
+)
+# What comes back while a connection is made is the broker's, and may be anything.
+_NO_CONNECTION: Final = (*_NO_ANSWER, ValueError, AssertionError)
+_SECURITY_ERRORS: Final = (
+    ssl.SSLError,
+    aiokafka_errors.SaslAuthenticationFailed,
+    aiokafka_errors.UnsupportedSaslMechanismError,
+    aiokafka_errors.IllegalSaslStateError,
+    aiokafka_errors.AuthenticationFailedError,
+    aiokafka_errors.AuthenticationMethodNotSupported,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Owner(NamedTuple):
+    """The membership that a connection is kept for."""
+
+    member: str
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An idle connection, and when it is closed if nobody comes for it."""
+
+    connection: AIOKafkaConnection
+    closes: asyncio.TimerHandle
+
+
+class Connections:
+    """All connections of one event loop to one cluster."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        arguments = settings.aiokafka()
+        self._bootstrap = [Address(host, port) for host, port, _ in collect_hosts(arguments.pop("bootstrap_servers"))]
+        self._arguments = arguments
+        self._nodes: dict[NodeId, Address] = {}
+        self._shared: dict[Address, AIOKafkaConnection] = {}
+        self._opening: dict[Address, asyncio.Task[AIOKafkaConnection]] = {}
+        self._kept: dict[Owner, _Kept] = {}
+        _log_once()
+
+    def learn(self, node: NodeId, address: Address) -> None:
+        self._nodes[node] = address
+
+    async def nodes(self) -> list[NodeId]:
+        """The brokers of the cluster, asked anew."""
+        response = await self.ask_any(MetadataRequest([]))
+        self._nodes = {NodeId(node): Address(host, port) for node, host, port, *_ in response.brokers}
+        return list(self._nodes)
+
+    async def ask_any(self, request: Any) -> Any:
+        """Send a request that any broker can answer, to one that we are connected to if there is one.
+
+        :raises TransportError: none answers; a refusal of our credentials is told rather than a broker that is away
+        """
+        known = dict.fromkeys((*self._shared, *self._bootstrap, *self._nodes.values()))
+        shuffled = random.sample(list(known), len(known))
+        failure: TransportError | None = None
+        for address in sorted(shuffled, key=lambda address: not self._is_connected(address)):
+            try:
+                return await self._ask_shared(address, request)
+            except TransportError as error:
+                failure = error if failure is None or failure.retriable else failure
+        if failure is None:
+            failure = TransportError("no broker is known", fault=Fault.CONNECTION)
+        raise failure
+
+    async def ask(self, node: NodeId, request: Any) -> Any:
+        """Send a request that is answered at once, on the connection that all share.
+
+        :raises TransportError: there is no answer
+        """
+        return await self._ask_shared(await self._address(node), request)
+
+    async def ask_alone(self, node: NodeId, owner: Owner | None, request: Any, *, timeout_ms: int, idle_ms: int) -> Any:
+        """Send a request that blocks its connection, on one of its own.
+
+        The connection stays open for ``idle_ms`` after the answer, for the next such request of the same owner.
+
+        :param owner: None: a connection for this request only
+        :param timeout_ms: how long the answer may take on a new connection; a kept one has the time it was made with
+        :raises TransportError: there is no answer
+        """
+        address = await self._address(node)
+        connection = self._take(owner, address)
+        if connection is None:
+            connection = await self._open(address, request_timeout_ms=timeout_ms, idle_ms=None)
+        try:
+            response = await _send(connection, address, request)
+        except BaseException:
+            # Also when the caller gave up: the broker would answer nothing else on it for a long time.
+            connection.close()
+            raise
+        self._keep(owner, connection, idle_ms)
+        return response
+
+    def release(self, member: str) -> None:
+        """Close what is kept for this member, in whatever group."""
+        for owner in [owner for owner in self._kept if owner.member == member]:
+            self._forget(owner)
+
+    def _keep(self, owner: Owner | None, connection: AIOKafkaConnection, idle_ms: int) -> None:
+        if owner is None:
+            connection.close()
+            return
+        self._forget(owner)
+        closes = asyncio.get_running_loop().call_later(idle_ms / 1000, self._forget, owner)
+        self._kept[owner] = _Kept(connection, closes)
+
+    def _take(self, owner: Owner | None, address: Address) -> AIOKafkaConnection | None:
+        """The connection that is kept for this owner, if it still leads there; from now on the caller's."""
+        kept = self._kept.pop(owner, None) if owner else None
+        if kept is None:
+            return None
+        kept.closes.cancel()
+        connection = kept.connection
+        if connection.connected() and Address(connection.host, connection.port) == address:
+            return connection
+        connection.close()
+        return None
+
+    def _forget(self, owner: Owner) -> None:
+        kept = self._kept.pop(owner, None)
+        if kept is not None:
+            kept.closes.cancel()
+            kept.connection.close()
+
+    async def close(self) -> None:
+        """Close everything; requests under way fail."""
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for kept in self._kept.values():
+            kept.closes.cancel()
+        connections = [*self._shared.values(), *(kept.connection for kept in self._kept.values())]
+        self._shared.clear()
+        self._kept.clear()
+        closing = [connection.close() for connection in connections]
+        if closing:
+            await asyncio.wait(closing, timeout=_CLOSE_TIMEOUT_S)
+
+    async def _address(self, node: NodeId) -> Address:
+        if node not in self._nodes:
+            await self.nodes()
+        try:
+            return self._nodes[node]
+        except KeyError:
+            raise TransportError(f"the cluster has no broker {node}", fault=Fault.CONNECTION) from None
+
+    async def _ask_shared(self, address: Address, request: Any) -> Any:
+        connection = await self._shared_connection(address)
+        try:
+            return await _send(connection, address, request)
+        except TransportError as error:
+            if error.fault is Fault.TIMEOUT:
+                connection.close()  # what was sent after it waits behind it
+            raise
+
+    async def _shared_connection(self, address: Address) -> AIOKafkaConnection:
+        if self._is_connected(address):
+            return self._shared[address]
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.ensure_future(self._open_shared(address))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda done: self._opened(address, done))
+        # Shielded: one caller who gives up must not end it for the others.
+        return await asyncio.shield(opening)
+
+    def _is_connected(self, address: Address) -> bool:
+        connection = self._shared.get(address)
+        return connection is not None and connection.connected()
+
+    async def _open_shared(self, address: Address) -> AIOKafkaConnection:
+        connection = await self._open(
+            address, request_timeout_ms=self._settings.request_timeout_ms, idle_ms=_SHARED_IDLE_MS
+        )
+        self._shared[address] = connection
+        return connection
+
+    def _opened(self, address: Address, task: asyncio.Task[AIOKafkaConnection]) -> None:
+        del self._opening[address]
+        if not task.cancelled():
+            task.exception()  # seen, even if every caller has given up
+
+    async def _open(self, address: Address, *, request_timeout_ms: int, idle_ms: int | None) -> AIOKafkaConnection:
+        arguments = {**self._arguments, "request_timeout_ms": request_timeout_ms, "max_idle_ms": idle_ms}
+        timeout_s = self._settings.connect_timeout_ms / 1000
+        try:
+            return await asyncio.wait_for(create_conn(address.host, address.port, **arguments), timeout_s)
+        except _NO_CONNECTION as error:
+            raise _transport_error(error, f"cannot connect to {address}", waited_s=timeout_s) from error
+
+
+async def _send(connection: AIOKafkaConnection, address: Address, request: Any) -> Any:
+    try:
+        return await connection.send(request)
+    except _NO_ANSWER as error:
+        raise _transport_error(error, f"{type(request).__name__} to {address} has no answer") from error
+
+
+def _transport_error(error: Exception, what: str, *, waited_s: float | None = None) -> TransportError:
+    if isinstance(error, _SECURITY_ERRORS):
+        return TransportError(f"{what}: {_text(error)}", fault=Fault.SECURITY)
+    if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
+        after = "" if waited_s is None else f" after {waited_s:g} s"
+        return TransportError(f"{what}: timed out{after}", fault=Fault.TIMEOUT)
+    if isinstance(error, (NotImplementedError, aiokafka_errors.IncompatibleBrokerVersion)):
+        return TransportError(
+            f"{what}: the broker is too old or too new for it (Kafka 2.4 to 4.x is supported)", fault=Fault.VERSION
+        )
+    return TransportError(f"{what}: {_text(error)}", fault=Fault.CONNECTION)
+
+
+def _text(error: BaseException) -> str:
+    return f"{error}" if error.__cause__ is None else f"{error} ({error.__cause__!r})"
+
+
+class _Once(logging.Filter):
+    """Lets each message through once: aiokafka says the same about every connection, and there may be a thousand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR or record.levelno <= logging.DEBUG:
+            return True
+        message = record.getMessage()
+        fresh = message not in self._seen
+        self._seen.add(message)
+        return fresh
+
+
+def _log_once() -> None:
+    logger = logging.getLogger("aiokafka.conn")
+    if not any(isinstance(each, _Once) for each in logger.filters):
+        logger.addFilter(_Once())
