@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.leading import LeaderWatch, gather_call
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.responses import JoinRequest, SyncRequest
+from airflow_provider.kafka.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import (
     ArmTimer,
@@ -264,7 +264,7 @@ class GroupMember:
     async def _join(self, command: SendJoin) -> None:
         settings = self.state.settings
         answer = await self._transport.join(
-            command.node,
+            NodeId(command.node),
             JoinRequest(
                 group_id=settings.group_id,
                 session_timeout_ms=settings.session_timeout_ms,
@@ -310,7 +310,7 @@ class GroupMember:
 
     async def _sync(self, command: SendSync) -> None:
         answer = await self._transport.sync(
-            command.node,
+            NodeId(command.node),
             SyncRequest(
                 group_id=self._group_id,
                 generation=command.generation,
@@ -331,7 +331,7 @@ class GroupMember:
         sent_at = now_ms()
         error = await asyncio.wait_for(
             self._transport.heartbeat(
-                command.node, settings.group_id, command.generation, command.member_id, settings.worker
+                NodeId(command.node), settings.group_id, command.generation, command.member_id, settings.worker
             ),
             (settings.session_timeout_ms - settings.lease_margin_ms) / 1000,
         )
