@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.leading import LeaderWatch, gather_call
+from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.kafka.transport import GroupTransport
@@ -55,7 +56,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import PROTOCOL_TYPE, Epoch, MemberId, SubProtocol, Tasks
+from airflow_provider.membership.model import PROTOCOL_TYPE, Epoch, MemberId, SubProtocol, Tasks, WorkerId
 from airflow_provider.membership.state import MemberState, Phase, save
 
 log = logging.getLogger(__name__)
@@ -245,7 +246,7 @@ class GroupMember:
     async def _answer(self, request: Awaitable[None], kind: Request, seq: int) -> None:
         try:
             await request
-        except (TransportError, TimeoutError, asyncio.TimeoutError) as failed:
+        except (TransportError, LogError, TimeoutError, asyncio.TimeoutError) as failed:
             cause = str(failed) or type(failed).__name__
             self._away(kind, cause)
             self.feed(RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause))
@@ -303,7 +304,9 @@ class GroupMember:
         call = gather_call(command, self._logs, max_delay_ms=self._max_delay_ms, wall_ms=wall_ms())
         verdict = await asyncio.to_thread(lead, call) if len(call.configured) >= _THREAD_FROM_TASKS else lead(call)
         for worker in verdict.unreadable:
-            log.warning("group %s: nobody can read what worker %s says of itself; it gets nothing", call.reason, worker)
+            log.warning(
+                "group %s: what worker %s says of itself cannot be read; it gets nothing", self._group_id, worker
+            )
         self.feed(
             AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)
         )
@@ -347,7 +350,7 @@ class GroupMember:
 
     async def _leave(self, command: SendLeave) -> None:
         error = await self._transport.leave(
-            command.node, self._group_id, command.member_id, self._worker, reason=command.reason
+            NodeId(command.node), self._group_id, command.member_id, self._worker, reason=command.reason
         )
         if error:
             self._rejected(command.seq, Request.LEAVE, error)
@@ -358,7 +361,7 @@ class GroupMember:
         """Without the record nothing breaks: workers that come back join anew, the next leader has no memory."""
         try:
             await self._logs.publish_group(command.record)
-        except TransportError as failed:
+        except LogError as failed:
             log.warning(
                 "group %s: the record of epoch %d was not written: %s", self._group_id, command.record.epoch, failed
             )
@@ -401,7 +404,7 @@ class GroupMember:
         return self.state.settings.group_id
 
     @property
-    def _worker(self) -> str:
+    def _worker(self) -> WorkerId:
         return self.state.settings.worker
 
 

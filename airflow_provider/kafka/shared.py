@@ -95,6 +95,7 @@ async def shared_logs(settings: KafkaSettings, group_id: str) -> AsyncIterator[G
     async def make() -> GroupLogs:
         logs = GroupLogs(settings, group_id)
         await logs.start()
+        await logs.catch_up()
         return logs
 
     async with _pools().logs.use((settings, group_id), make) as logs:

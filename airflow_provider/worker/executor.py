@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
@@ -319,7 +320,7 @@ class TaskExecutor:
         """A step that nobody waits for: the next step's record will do."""
         try:
             await self._logs.publish_task(status)
-        except self._logs.write_errors as failed:
+        except LogError as failed:
             log.warning("task %s: that it is %s was not written: %s", status.task, status.state.value, failed)
 
     async def _write(self, run: TaskRun, write: Callable[[], Awaitable[None]]) -> None:
@@ -327,7 +328,7 @@ class TaskExecutor:
         while True:
             try:
                 await write()
-            except self._logs.write_errors as failed:
+            except LogError as failed:
                 log.warning("task %s: its end was not written, trying again: %s", run.task, failed)
                 if run.task not in self._runs:
                     return

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.kafka.group import GroupMember, now_ms, wall_ms
+from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import group_drained
 from airflow_provider.kafka.records import ControlAction, WorkerPhase, WorkerStatus
@@ -238,5 +239,5 @@ class Worker:
     async def _try_to_publish(self, status: WorkerStatus) -> None:
         try:
             await self._logs.publish_worker(status)
-        except self._logs.write_errors as failed:
+        except LogError as failed:
             log.warning("worker %s: that it is %s was not written: %s", status.worker, status.state.value, failed)
