@@ -109,7 +109,7 @@ def lead(call: Call) -> Verdict:
         revoked=outcome.revoked,
         moves=outcome.moves,
         delay_ms=outcome.delay_ms,
-        reason=call.reason,
+        reason=_reason(call, frozenset(names)),
         at_ms=call.now_ms,
         memory=outcome.memory,
     )
@@ -119,6 +119,14 @@ def lead(call: Call) -> Verdict:
 def _name(member: JoinedMember) -> WorkerId:
     """A static member's instance id; a dynamic one (a Java Connect worker) has only its member id."""
     return WorkerId(member.instance_id or member.member_id)
+
+
+def _reason(call: Call, members: frozenset[WorkerId]) -> str:
+    """Why the group rebalances, for people: who came and went, otherwise what made the leader join."""
+    before = frozenset(call.last_record.members) if call.last_record else frozenset()
+    came, went = sorted(members - before), sorted(before - members)
+    changes = ([f"{', '.join(came)} joined"] if came else []) + ([f"{', '.join(went)} left"] if went else [])
+    return "; ".join(changes) or call.reason
 
 
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
