@@ -30,7 +30,7 @@ _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
 
 
-class UnreadableLineError(ValueError):
+class UnreadableLineError(Exception):
     """A line that is no round of a history; says what is wrong with it."""
 
 
@@ -91,13 +91,16 @@ def parse_line(line: bytes) -> tuple[bool, Round]:
     :raises UnreadableLineError: naming what is wrong
     """
     try:
-        data = json.loads(line.decode())
+        return _parse(json.loads(line.rstrip().decode()))
     except RecursionError:
         raise UnreadableLineError("not JSON that can be read: too deeply nested") from None
     except json.JSONDecodeError as wrong:
         raise UnreadableLineError(f"not JSON: {wrong.msg} at column {wrong.colno}") from None
     except ValueError as wrong:
         raise UnreadableLineError(f"not JSON: {wrong}") from None
+
+
+def _parse(data: object) -> tuple[bool, Round]:
     if not isinstance(data, dict):
         raise UnreadableLineError(f"not a JSON object: {_shown(data)}")
     event = data.get("event")
@@ -204,10 +207,9 @@ def _shown(value: object) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
-    return value
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"not a number of milliseconds: {text!r}")
+    return int(text)
 
 
 def _open(name: str) -> AbstractContextManager[BinaryIO]:

@@ -1,0 +1,198 @@
+"""What must hold for every group and every history."""
+
+from __future__ import annotations
+
+from assignor_group import MAX_DELAY_MS, Group, changed, moves_because, planners_in, started, stopped, tasks_in
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+
+from airflow_provider.membership.assignors.model import Memory, MoveReason, Outcome
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
+
+
+def balanced_group(workers: int, jobs: dict[str, int]) -> Group:
+    group = Group(jobs)
+    group.join(*[f"w{number}" for number in range(workers)])
+    group.rebalance()
+    return group
+
+
+patient = settings(deadline=None)
+"""A busy machine is no failure."""
+
+
+class TestOneEvent:
+    """A group in balance, and one thing that happens to it."""
+
+    @patient
+    @given(workers=st.integers(1, 12), jobs=JOB_SIZES)
+    def test_a_join_moves_one_share_and_takes_two_rounds(self, workers: int, jobs: dict[str, int]) -> None:
+        group = balanced_group(workers, jobs)
+        group.join("new")
+        first = group.rebalance()
+        assert len(planners_in(stopped(first))) == len(planners_in(group.configured)) // (workers + 1)
+        assert len(tasks_in(stopped(first))) == len(tasks_in(group.configured)) // (workers + 1)
+        assert started(first) == NO_TASKS
+        second = group.rebalance()
+        assert second.assigned[WorkerId("new")] == started(second) == stopped(first)
+        assert stopped(second) == NO_TASKS
+        assert not changed(group.rebalance())
+        assert_balanced(group)
+
+    @patient
+    @given(workers=st.integers(2, 12), jobs=JOB_SIZES)
+    def test_a_loss_moves_only_what_was_lost(self, workers: int, jobs: dict[str, int]) -> None:
+        group = balanced_group(workers, jobs)
+        lost = group.leave("w0")
+        outcomes = group.settle()
+        assert [started(outcome) for outcome in outcomes if changed(outcome)] == ([lost] if lost else [])
+        assert not any(stopped(outcome) for outcome in outcomes)
+        assert_balanced(group)
+
+    @patient
+    @given(workers=st.integers(2, 12), jobs=JOB_SIZES, within=st.integers(0, MAX_DELAY_MS))
+    def test_a_bounce_moves_nothing(self, workers: int, jobs: dict[str, int], within: int) -> None:
+        group = balanced_group(workers, jobs)
+        before = dict(group.owned)
+        group.leave("w0")
+        group.rebalance()
+        group.wait(within)
+        group.join("w0")
+        outcomes = group.settle()
+        assert not any(stopped(outcome) for outcome in outcomes)
+        if within < MAX_DELAY_MS:
+            assert group.owned == before
+
+    @patient
+    @given(workers=st.integers(1, 12), jobs=JOB_SIZES, later=JOB_SIZES)
+    def test_other_jobs_stop_only_for_balance(self, workers: int, jobs: dict[str, int], later: dict[str, int]) -> None:
+        group = balanced_group(workers, jobs)
+        before = group.configured
+        group.jobs = later
+        outcomes = group.settle()
+        for outcome in outcomes:
+            deleted = {move.task for move in moves_because(MoveReason.DELETED, outcome)}
+            assert deleted <= before - group.configured
+        assert_balanced(group)
+
+
+def assert_balanced(group: Group) -> None:
+    everything = [task for tasks in group.owned.values() for task in tasks]
+    assert len(everything) == len(set(everything))
+    assert set(everything) == group.configured
+    for counts in (group.planner_counts(), group.task_counts()):
+        assert max(counts) - min(counts) <= 1
+
+
+class Histories(RuleBasedStateMachine):
+    """Joins, departures, returns, jobs that change, rounds that fail, leaders that change, in any order."""
+
+    away = Bundle("away")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group = Group({"a": 5, "b": 3})
+        self.group.join("w0", "w1")
+        self.names = 2
+        self.waiting_since: dict[TaskId, int] = {}
+
+    @rule(number=st.integers(1, 3))
+    def workers_join(self, number: int) -> None:
+        for _ in range(number):
+            self.group.join(f"w{self.names}")
+            self.names += 1
+
+    @rule(target=away, data=st.data())
+    def worker_goes_away(self, data: st.DataObject) -> object:
+        if len(self.group.owned) == 1:
+            return multiple()
+        worker = data.draw(st.sampled_from(sorted(self.group.owned)))
+        return worker, self.group.leave(worker)
+
+    @rule(who=consumes(away), keeps_tasks=st.booleans())
+    def worker_comes_back(self, who: tuple[str, Tasks], keeps_tasks: bool) -> None:
+        worker, tasks = who
+        self.group.join(worker, owning=tasks if keeps_tasks else NO_TASKS)
+
+    @rule(job=st.sampled_from("abcdef"), number=st.integers(0, 9))
+    def job_is_submitted_or_resized(self, job: str, number: int) -> None:
+        self.group.jobs[job] = number
+
+    @rule(data=st.data())
+    def job_is_removed(self, data: st.DataObject) -> None:
+        if self.group.jobs:
+            del self.group.jobs[data.draw(st.sampled_from(sorted(self.group.jobs)))]
+
+    @rule(ms=st.sampled_from([1, 39, 40, 1600, 100_000, MAX_DELAY_MS - 1, MAX_DELAY_MS]))
+    def time_passes(self, ms: int) -> None:
+        self.group.wait(ms)
+
+    @rule()
+    def leader_hands_its_memory_over(self) -> None:
+        self.group.memory = Memory.from_json(self.group.memory.to_json())
+
+    @rule()
+    def leader_is_lost_with_its_memory(self) -> None:
+        self.group.lose_memory()
+        self.waiting_since.clear()
+
+    @rule()
+    def round_succeeds(self) -> None:
+        before = dict(self.group.owned)
+        self.check(before, self.group.rebalance())
+
+    @rule()
+    def round_fails(self) -> None:
+        self.check(dict(self.group.owned), self.group.fail_to_sync())
+
+    @rule()
+    def round_is_not_carried_out(self) -> None:
+        self.check(dict(self.group.owned), self.group.rebalance_in_vain())
+
+    @rule()
+    def group_is_left_alone(self) -> None:
+        self.group.settle()
+        assert_balanced(self.group)
+        self.waiting_since.clear()
+
+    def check(self, before: dict[WorkerId, Tasks], outcome: Outcome) -> None:
+        assert outcome.assigned.keys() == outcome.revoked.keys() == outcome.target.keys() == before.keys()
+        for worker, owned in before.items():
+            assert not outcome.assigned[worker] & outcome.revoked[worker]
+            assert not outcome.assigned[worker] & owned
+            assert outcome.target[worker] == (owned - outcome.revoked[worker]) | outcome.assigned[worker]
+        everything = [task for tasks in outcome.target.values() for task in tasks]
+        assert len(everything) == len(set(everything))
+        assert set(everything) <= self.group.configured
+        self.check_delay(outcome)
+        self.check_what_waits(outcome, self.group.configured - set(everything) - stopped(outcome))
+
+    def check_delay(self, outcome: Outcome) -> None:
+        assert 0 <= outcome.delay_ms <= MAX_DELAY_MS
+        if outcome.delay_ms:
+            assert outcome.memory.deadline_ms == self.group.now_ms + outcome.delay_ms
+            assert not stopped_for_balance(outcome)
+        else:
+            assert outcome.memory.deadline_ms == 0
+
+    def check_what_waits(self, outcome: Outcome, waiting: Tasks) -> None:
+        """Work is nowhere only while a delay runs, and never longer than the maximum."""
+        assert outcome.delay_ms or not waiting
+        now = self.group.now_ms
+        self.waiting_since = {task: self.waiting_since.get(task, now) for task in waiting}
+        assert all(now - since < MAX_DELAY_MS for since in self.waiting_since.values())
+
+    @invariant()
+    def memory_survives_json(self) -> None:
+        assert Memory.from_json(self.group.memory.to_json()) == self.group.memory
+
+
+def stopped_for_balance(outcome: Outcome) -> list[TaskId]:
+    return [move.task for move in moves_because(MoveReason.BALANCE, outcome) if move.target is None]
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(patient, max_examples=60, stateful_step_count=40)

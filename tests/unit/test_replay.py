@@ -1,0 +1,178 @@
+"""``cospark replay`` as somebody at a terminal sees it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.cli import replay
+
+Replay = Callable[..., tuple[int, list[Any]]]
+
+FIRST = {"now": 1_000, "generation": 1, "last_completed": -1, "jobs": {"a": 2, "b": 1}, "owned": {"w1": []}}
+ALL = [["a", -1], ["a", 0], ["a", 1], ["b", -1], ["b", 0]]
+JOINED = {**FIRST, "generation": 2, "last_completed": 1, "owned": {"w1": ALL, "w2": []}}
+MOVED = {**JOINED, "generation": 3, "last_completed": 2, "owned": {"w1": [["a", -1], ["a", 0], ["b", 0]], "w2": []}}
+SHARED = {"w1": [["a", -1], ["a", 0], ["b", 0]], "w2": [["a", 1], ["b", -1]]}
+GONE = {**FIRST, "now": 5_000, "generation": 4, "last_completed": 3, "owned": {"w1": SHARED["w1"]}}
+NOTHING = {"assigned": {"w1": []}, "revoked": {"w1": []}, "delay": 0}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
+    """Replays rounds, given as objects or as they stand in the file; returns exit status and answers."""
+
+    def run(*rounds: object, options: str = "") -> tuple[int, list[Any]]:
+        lines = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in rounds]
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines))))
+        status = replay.run(parse(f"{options} -"))
+        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def parse(arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    replay.add_arguments(parser)
+    return parser.parse_args(arguments.split())
+
+
+def test_a_history_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "history"
+    file.write_text(f"{json.dumps(FIRST)}\n\n{json.dumps(JOINED)}\n{json.dumps(MOVED)}\n")
+    assert replay.run(parse(str(file))) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"assigned": {"w1": ALL}, "revoked": {"w1": []}, "delay": 0},
+        {"assigned": {"w1": [], "w2": []}, "revoked": {"w1": [["a", 1], ["b", -1]], "w2": []}, "delay": 0},
+        {"assigned": {"w1": [], "w2": [["a", 1], ["b", -1]]}, "revoked": {"w1": [], "w2": []}, "delay": 0},
+    ]
+
+
+def test_a_lost_worker_starts_the_default_delay(run: Replay) -> None:
+    status, answers = run(FIRST, {**MOVED, "generation": 2, "last_completed": 1, "owned": SHARED}, GONE)
+    assert status == 0
+    assert answers[1:] == [
+        {"assigned": {"w1": [], "w2": []}, "revoked": {"w1": [], "w2": []}, "delay": 0},
+        {**NOTHING, "assigned": {"w1": SHARED["w2"]}},
+    ], "the leader's last round is not the last completed one, so it takes nothing for lost"
+    settled = {**MOVED, "owned": SHARED}
+    _, answers = run({**FIRST, "owned": SHARED}, {**settled, "last_completed": 1}, GONE)
+    assert answers[2] == {**NOTHING, "delay": 300_000}
+
+
+def test_the_maximum_delay_is_an_option(run: Replay) -> None:
+    history = ({**FIRST, "owned": SHARED}, {**GONE, "generation": 2, "last_completed": 1})
+    assert run(*history, options="--max-delay 1234")[1][1]["delay"] == 1234
+    assert run(*history, options="--max-delay 0")[1][1] == {**NOTHING, "assigned": {"w1": SHARED["w2"]}}
+
+
+def test_a_new_leader_remembers_nothing(run: Replay) -> None:
+    gone = {**GONE, "generation": 2, "last_completed": 1, "event": "leader_restart"}
+    _, answers = run({**FIRST, "owned": SHARED}, gone)
+    assert answers[1] == {**NOTHING, "assigned": {"w1": SHARED["w2"]}}
+
+
+def test_other_events_are_remarks(run: Replay) -> None:
+    assert run({**FIRST, "event": "w1 starts"}) == run(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        (b"{", "not JSON: Expecting property name enclosed in double quotes at column 2"),
+        (b"\xff", "not JSON: 'utf-8' codec can't decode"),
+        (b"[" * 100_000, "not JSON that can be read: too deeply nested"),
+        (b"7" * 5_000, "not JSON: Exceeds the limit"),
+        ([1], "not a JSON object: [1]"),
+        ({"event": 7}, "event must be a string, not 7"),
+        ({"now": None}, "now must be an integer, not null"),
+        ({"now": 1.5}, "now must be an integer, not 1.5"),
+        ({"generation": True}, "generation must be an integer, not true"),
+        ({"last_completed": "1"}, 'last_completed must be an integer, not "1"'),
+        ({"jobs": []}, "jobs must be an object, not []"),
+        ({"jobs": {"a": -1}}, 'jobs: the number of tasks of "a" must be an integer >= 0, not -1'),
+        ({"jobs": {"a": 10**12}}, "jobs: more than 1000000 tasks"),
+        ({"owned": {}}, "owned: a round needs at least one worker"),
+        ({"owned": {"w1": None}}, 'owned: "w1" must have a list of [job, index] pairs, not null'),
+        ({"owned": {"w1": [["a"]]}}, "owned: of \"w1\": a task is a pair [job, index] with index >= -1, not ['a']"),
+        ({"owned": {"w1": [["a", -2]]}}, 'owned: of "w1": a task is a pair [job, index] with index >= -1'),
+        ({"owned": {"w1": "x" * 100}}, 'owned: "w1" must have a list of [job, index] pairs, not "' + "x" * 36 + "..."),
+    ],
+)
+def test_a_bad_line_is_named_and_changes_nothing(run: Replay, line: object, wrong: str) -> None:
+    bad = {**JOINED, **line} if isinstance(line, dict) else line
+    status, answers = run(FIRST, bad, JOINED)
+    assert status == 1
+    assert answers[1].keys() == {"error"}
+    assert answers[1]["error"].startswith(f"line 2: {wrong}")
+    assert answers[2] == run(FIRST, JOINED)[1][1]
+
+
+@pytest.mark.parametrize("key", ["now", "generation", "last_completed", "jobs", "owned"])
+def test_what_is_missing_is_named(run: Replay, key: str) -> None:
+    line = {name: value for name, value in FIRST.items() if name != key}
+    assert run(line) == (1, [{"error": f"line 1: {key} is missing"}])
+
+
+def test_each_move_is_explained(run: Replay) -> None:
+    changed = {**JOINED, "generation": 4, "last_completed": 3, "jobs": {"a": 2, "c": 0}, "owned": SHARED}
+    _, answers = run(FIRST, JOINED, MOVED, changed, options="--explain")
+    assert [answer["explain"] for answer in answers] == [
+        [f"w1 starts {task}: nobody had it" for task in ("a:planner", "a:0", "a:1", "b:planner", "b:0")],
+        ["w1 stops a:1: it has more than its share", "w1 stops b:planner: it has more than its share"],
+        ["w2 starts a:1: w1 had more than its share", "w2 starts b:planner: w1 had more than its share"],
+        [
+            "w1 stops b:0: it is not configured any more",
+            "w2 stops b:planner: it is not configured any more",
+            "w2 starts c:planner: nobody had it",
+        ],
+    ]
+
+
+def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
+    jobs = {"a": 5}
+    three = {"w1": [["a", -1], ["a", 0]], "w2": [["a", 1], ["a", 2]], "w3": [["a", 3], ["a", 4]]}
+    base = {**FIRST, "jobs": jobs}
+    _, answers = run(
+        {**base, "owned": three},
+        {**base, "generation": 2, "last_completed": 1, "owned": {"w1": three["w1"]}},
+        {**base, "generation": 3, "last_completed": 2, "owned": {"w1": three["w1"], "w2": []}},
+        {**base, "now": 301_000, "generation": 4, "last_completed": 3, "owned": {"w1": three["w1"], "w2": []}},
+        options="--explain",
+    )
+    assert answers[3]["explain"] == [
+        "w2 starts a:1 again: it lost it and is back",
+        "w2 starts a:2 again: it lost it and is back",
+        "w2 starts a:3: w3 lost it",
+        "a:4 is held back for one round: w2 came back, but would have more than its share",
+    ]
+    both = {"w1": [["a", -1], ["a", 0]], "w2": [["a", 0]]}
+    _, answers = run(
+        {**base, "jobs": {"a": 1}, "owned": both},
+        {**base, "jobs": {"a": 1}, "generation": 2, "last_completed": 1, "owned": {"w1": [["a", -1]], "w2": []}},
+        options="--explain",
+    )
+    assert [answer["explain"] for answer in answers] == [
+        ["w1 stops a:0: another worker owns it too", "w2 stops a:0: another worker owns it too"],
+        ["w1 starts a:0: more than one worker owned it, and all have stopped it"],
+    ]
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "missing"
+    assert replay.run(parse(str(missing))) == 2
+    assert capsys.readouterr().err == f"cospark replay: can't read {missing}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("value", ["-1", "soon", "1.5"])
+def test_a_maximum_delay_that_is_none(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(f"--max-delay={value} -")
+    assert f"not a number of milliseconds: '{value}'" in capsys.readouterr().err
