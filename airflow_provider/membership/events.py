@@ -188,9 +188,10 @@ class HeartbeatAnswered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRead(Event):
-    """The status topic holds a newer ``group`` record."""
+    """The status topic holds a newer ``group`` record, which its leader wrote ``age_ms`` ago by the wall clock."""
 
     record: GroupRecord
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

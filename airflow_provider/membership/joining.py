@@ -156,7 +156,6 @@ def on_joined(turn: Turn, event: Joined) -> None:
         return
     turn.set(
         phase=Phase.COMPLETING_REBALANCE,
-        attempts=0,
         member_id=event.member_id,
         generation=event.generation,
         leader=event.leader,
@@ -165,6 +164,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     if turn.state.predecessor is Predecessor.UNKNOWN:
         # From now on the coordinator fences the process that had this name: its lease ends within a session.
         turn.set(predecessor=Predecessor.GONE, hold_until=turn.now + turn.state.settings.session_timeout_ms)
+    turn.set(rebalance_deadline=None, heard_at=max(turn.state.heard_at, turn.state.join_sent_at))
     turn.renew_lease(turn.state.join_sent_at)
     turn.heartbeat_fast()
     seq = turn.next_seq()
@@ -224,11 +224,11 @@ def on_synced(turn: Turn, event: Synced) -> None:
         turn.retry_later()
         _fall_back(turn)
         return
-    turn.set(phase=Phase.STABLE, awaiting=None)
+    turn.set(phase=Phase.STABLE, awaiting=None, attempts=0)
     turn.heartbeat_fast()
     state = turn.state
     if state.unpublished is not None:
-        turn.set(record=state.unpublished, unpublished=None)
+        turn.set(record=state.unpublished, record_at=turn.now, unpublished=None)
         assert turn.state.record is not None
         turn.do(PublishGroup(record=turn.state.record))
     if assignment.error != AssignmentError.NONE:
@@ -236,21 +236,20 @@ def on_synced(turn: Turn, event: Synced) -> None:
     elif not state.returning or assignment.version == 0:
         _adopt_difference(turn, assignment)
     else:
-        turn.set(unadopted=assignment, record_by=turn.now + state.settings.session_timeout_ms // 2)
+        patience = turn.now + state.settings.session_timeout_ms // 2
+        turn.set(unadopted=assignment, record_by=max(patience, state.hold_until or 0))
         adopt_record(turn)
 
 
 def _adopt_nothing(turn: Turn, assignment: Assignment) -> None:
-    """The leader could not assign. Whoever is behind reads on and then joins again; for the others there is nothing
-    to do but to go on, so that the group does not spin.
+    """The leader could not assign, for it is behind on the jobs topic. It joins again when it has caught up; for the
+    others there is nothing to do but to go on, so that the group does not spin.
     """
     state = turn.state
     turn.set(needed_offset=assignment.config_offset)
     if assignment.error != AssignmentError.CONFIG_MISMATCH:
         turn.do(Warn(message=f"the leader {assignment.leader!r} sent the unknown error {assignment.error}"))
-    if state.config_offset < assignment.config_offset:
-        turn.set(rejoin_at=None)
-    elif state.is_leader:
+    if state.is_leader and state.config_offset >= assignment.config_offset:
         turn.want_join("the leader has read the jobs topic further by now")
 
 
@@ -262,6 +261,7 @@ def _complete(turn: Turn, assignment: Assignment) -> None:
         last_completed=state.generation,
         last_leader=assignment.leader,
         needed_offset=assignment.config_offset,
+        told_delay_ms=assignment.delay_ms,
         returning=False,
         unadopted=None,
         record_by=None,
@@ -269,19 +269,21 @@ def _complete(turn: Turn, assignment: Assignment) -> None:
 
 
 def _adopt_difference(turn: Turn, assignment: Assignment) -> None:
-    """Apply what the leader computed from what this member reported when it joined."""
+    """Apply what the leader computed from what this member reported when it joined.
+
+    That may be the last round again: a follower that joins a stable group with the same metadata as last time, so
+    owning what it owned then, is answered with that round's assignment.
+    """
     state = turn.state
-    if (state.generation, assignment.leader) == (state.last_completed, state.last_leader):
-        turn.start_held()
-        return
     downgraded = assignment.version == 0 and state.last_completed >= 0 and bool(state.owned)
     _complete(turn, assignment)
-    if assignment.version == 0:
-        turn.stop(state.owned if downgraded else state.owned - assignment.assigned, StopReason.EAGER)
+    if downgraded:
+        turn.stop(state.owned, StopReason.EAGER)
     else:
-        turn.stop(assignment.revoked, StopReason.REVOKED)
-    turn.hold(assignment.assigned - state.owned)
-    _after_adoption(turn, assignment, rejoin=bool(assignment.revoked) or downgraded)
+        revoked = assignment.revoked if assignment.version else state.owned - assignment.assigned
+        turn.stop(revoked, StopReason.REVOKED)
+        turn.hold(assignment.assigned - state.owned)
+    _after_adoption(turn, rejoin_at=turn.now + assignment.delay_ms, rejoin=bool(assignment.revoked))
 
 
 def adopt_record(turn: Turn) -> None:
@@ -297,15 +299,15 @@ def adopt_record(turn: Turn) -> None:
     turn.stop(state.owned - owned, StopReason.REVOKED)
     turn.hold(owned - state.owned)
     revoked = record.revoked.get(state.settings.worker, NO_TASKS)
-    _after_adoption(turn, assignment, rejoin=bool(revoked))
+    _after_adoption(turn, rejoin_at=state.record_at + assignment.delay_ms, rejoin=bool(revoked))
 
 
-def _after_adoption(turn: Turn, assignment: Assignment, *, rejoin: bool) -> None:
+def _after_adoption(turn: Turn, *, rejoin_at: int, rejoin: bool) -> None:
     """Who had to give something up joins again at once, the others when the scheduled delay is over (KIP-415)."""
-    if assignment.delay_ms > 0:
-        turn.set(rejoin_at=turn.now + assignment.delay_ms)
+    if turn.state.told_delay_ms:
+        turn.set(rejoin_at=rejoin_at)
     turn.publish_assignment()
-    if rejoin:
+    if rejoin or turn.state.stopping:
         turn.set(rejoin_reason=turn.state.rejoin_reason or "revoked tasks have stopped")
     turn.join_when_ready()
 
@@ -314,7 +316,7 @@ def on_record_read(turn: Turn, event: RecordRead) -> None:
     state = turn.state
     if state.record is not None and event.record.epoch < state.record.epoch:
         return
-    turn.set(record=event.record)
+    turn.set(record=event.record, record_at=turn.now - max(0, event.age_ms))
     adopt_record(turn)
     state = turn.state
     in_round = event.record.is_round(state.last_completed, state.last_leader)

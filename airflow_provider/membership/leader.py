@@ -182,6 +182,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
         revoked=dict.fromkeys(members, NO_TASKS),
         target=target,
         delay_ms=0,
-        memory=Memory(generation=call.generation, assignment=target, members=members),
+        # In the next round nobody owns anything, and nothing of it is lost.
+        memory=Memory(generation=call.generation, members=members),
         moves=moves,
     )

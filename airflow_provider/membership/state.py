@@ -62,12 +62,15 @@ class MemberState:
     :param owned: what this worker has: running, held back, or stopping; what it reports when it joins
     :param held: the part of ``owned`` that may not be started yet
     :param stopping: the part of ``owned`` that was told to stop and has not said that it did
+    :param record_at: when the record was written
+    :param told_delay_ms: the scheduled delay of the last completed round
     :param hold_until: held work of a predecessor that may still run starts no sooner
     :param needed_offset: held work starts only when the jobs topic has been read so far
     :param returning: joined without a member id, so the coordinator may answer with an assignment of long ago
     :param unadopted: an assignment of which it isn't known yet whether it is of this round
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
+    :param heard_at: the coordinator said then or later that no rebalance was under way
     :param rebalance_deadline: the coordinator expels whoever has not joined by then
     :param lease_until: no other member can be given this one's tasks before then
     """
@@ -87,6 +90,8 @@ class MemberState:
     last_leader: MemberId = UNKNOWN_MEMBER_ID
     epoch: Epoch = Epoch(0)
     record: GroupRecord | None = None
+    record_at: int = 0
+    told_delay_ms: int = 0
     config_offset: ConfigOffset = ConfigOffset(0)
 
     owned: Tasks = NO_TASKS
@@ -127,7 +132,7 @@ class MemberState:
     @property
     def lease_stop_at(self) -> int | None:
         """When tasks must be told to stop unless a heartbeat is answered before."""
-        if self.lease_until is None or not self.owned - self.stopping:
+        if self.lease_until is None or not self.running - self.stopping:
             return None
         return self.lease_until - self.settings.lease_margin_ms
 
@@ -168,11 +173,15 @@ class MemberState:
 def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
     """What another process needs to go on with this membership.
 
-    Left out is what that process reads for itself: the jobs topic's offset and the group record.
+    Left out is what that process reads for itself (the jobs topic's offset and the group record), and the tasks that
+    were told to stop: they end with this process.
 
     :param now_ms: this process's monotonic clock
     :param wall_ms: the wall clock at the same moment, by which the other process translates times
+    :raises LocalProtocolError: if the membership is ending or has ended: going on with it would be another one
     """
+    if state.phase is Phase.LEAVING or state.phase.ended:
+        raise LocalProtocolError(f"a membership that is {state.phase.value} cannot be handed over")
     stable = state.phase is Phase.STABLE and state.unadopted is None
     return {
         "v": 1,
@@ -184,10 +193,13 @@ def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
         "last_completed": state.last_completed,
         "last_leader": state.last_leader,
         "epoch": state.epoch,
-        "owned": tasks_to_json(state.owned),
+        "told_delay_ms": state.told_delay_ms,
+        "owned": tasks_to_json(state.owned - (state.stopping - state.held)),
         "needed_offset": state.needed_offset,
+        "predecessor": state.predecessor.value,
         "returning": state.returning,
         "rejoin_reason": state.rejoin_reason,
+        "heard_ms": state.heard_at - now_ms,
         "lease_ms": None if state.lease_until is None else state.lease_until - now_ms,
         "rejoin_in_ms": None if state.rejoin_at is None else state.rejoin_at - now_ms,
         "hold_ms": None if state.hold_until is None else state.hold_until - now_ms,
@@ -216,14 +228,16 @@ def resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wa
         last_completed=GenerationId(data["last_completed"]),
         last_leader=MemberId(data["last_leader"]),
         epoch=Epoch(data["epoch"]),
+        told_delay_ms=int(data["told_delay_ms"]),
         owned=tasks_from_json(data["owned"]),
         needed_offset=ConfigOffset(data["needed_offset"]),
+        predecessor=Predecessor(data["predecessor"]),
         returning=bool(data["returning"]),
         rejoin_reason=data["rejoin_reason"],
+        heard_at=int(data["heard_ms"]) + shift,
         lease_until=at("lease_ms"),
         rejoin_at=at("rejoin_in_ms"),
         hold_until=at("hold_ms"),
-        predecessor=Predecessor.GONE,
     )
     if not data["stable"]:
         return replace(state, rejoin_reason=state.rejoin_reason or "the rebalance was cut short by a hand-over")

@@ -18,7 +18,7 @@ from airflow_provider.membership.events import (
     TimerFired,
 )
 from airflow_provider.membership.joining import fenced, refused, without_record
-from airflow_provider.membership.model import NO_TASKS, SubProtocol
+from airflow_provider.membership.model import NO_TASKS, SubProtocol, Tasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
 
@@ -51,17 +51,13 @@ def on_heartbeat_answered(turn: Turn, event: HeartbeatAnswered) -> None:
 
 def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
     """The coordinator waits ``rebalance_timeout_ms`` for this member to join and then expels it, heartbeats or not.
-    The rebalance began at some time after the last heartbeat that was answered without an error.
+    The rebalance began at some time after the last heartbeat that was answered without an error. Its end, for this
+    member, is the answer to its JoinGroup: one that is on its way may get lost.
     """
-    turn.renew_lease(event.sent_at_ms)
     state = turn.state
-    if state.phase not in (Phase.STABLE, Phase.LEAVING):
-        return
     if state.rebalance_deadline is None:
-        turn.set(rebalance_deadline=max(state.heard_at, state.join_sent_at) + state.settings.rebalance_timeout_ms)
-    assert turn.state.rebalance_deadline is not None
-    assert turn.state.lease_until is not None
-    turn.set(lease_until=min(turn.state.lease_until, turn.state.rebalance_deadline))
+        turn.set(rebalance_deadline=state.heard_at + state.settings.rebalance_timeout_ms)
+    turn.renew_lease(event.sent_at_ms)
     if state.phase is Phase.STABLE:
         turn.want_join("the group rebalances")
         _limit_patience(turn)
@@ -103,6 +99,7 @@ def on_timer(turn: Turn, _event: TimerFired) -> None:
             turn.send_join("the rebalance cannot wait for tasks that do not stop")
     if state.hold_until is not None and now >= state.hold_until:
         turn.set(hold_until=None)
+        _stopped(turn, state.held & state.stopping)
         turn.start_held()
 
 
@@ -110,7 +107,7 @@ def _lease_over(turn: Turn) -> None:
     state = turn.state
     if state.lease_stop_at is None or turn.now < state.lease_stop_at:
         return
-    turn.stop(state.owned, StopReason.LEASE_OVER)
+    turn.stop(state.running, StopReason.LEASE_OVER)
     if turn.state.phase is Phase.STABLE:
         turn.set(rejoin_reason=turn.state.rejoin_reason or "no heartbeat was answered in time, so all tasks stopped")
 
@@ -122,7 +119,21 @@ def _heartbeat_due(turn: Turn) -> None:
         turn.send_heartbeat()
 
 
-def on_tasks_ended(turn: Turn, event: TasksStopped | TasksFinished) -> None:
+def on_tasks_stopped(turn: Turn, event: TasksStopped) -> None:
+    _stopped(turn, event.tasks)
+    turn.join_when_ready()
+
+
+def _stopped(turn: Turn, tasks: Tasks) -> None:
+    """A member that has already joined a rebalance reported these as its own, so it must join another one."""
+    state = turn.state
+    if tasks & state.owned and state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
+        turn.set(rejoin_reason=state.rejoin_reason or "tasks stopped while the group rebalanced")
+    turn.released(tasks)
+
+
+def on_tasks_finished(turn: Turn, event: TasksFinished) -> None:
+    """Everybody knows it from the status topic: no reason to join again."""
     turn.released(event.tasks)
     turn.join_when_ready()
 
@@ -133,13 +144,13 @@ def on_tasks_ended_late(turn: Turn, event: TasksStopped | TasksFinished) -> None
 
 
 def on_config_advanced(turn: Turn, event: ConfigAdvanced) -> None:
-    """Start what had to wait for the jobs topic; and join again if the last round failed for want of it."""
+    """Start what had to wait for the jobs topic. If the last round failed for want of it, the leader joins again."""
     turn.set(config_offset=max(turn.state.config_offset, event.config_offset))
     state = turn.state
     turn.start_held()
-    failed_round = state.phase is Phase.STABLE and state.unadopted is None and state.generation != state.last_completed
-    if failed_round and state.config_offset >= state.needed_offset:
-        turn.want_join("the jobs topic is read as far as the group has")
+    failed_round = state.unadopted is None and state.generation != state.last_completed
+    if state.is_leader and failed_round and state.config_offset >= state.needed_offset:
+        turn.want_join("the leader has read the jobs topic as far as the others")
 
 
 def on_rebalance_wanted(turn: Turn, event: RebalanceWanted) -> None:
@@ -212,6 +223,7 @@ def _gone(turn: Turn) -> None:
 
 def on_timer_while_leaving(turn: Turn, event: TimerFired) -> None:
     on_timer(turn, event)
+    _leave_when_stopped(turn)
     state = turn.state
     if state.phase is Phase.LEAVING and state.leave_by is not None and turn.now >= state.leave_by:
         turn.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)

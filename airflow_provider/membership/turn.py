@@ -89,7 +89,6 @@ class Turn:
             join_reason=reason,
             join_sent_at=self.now,
             rejoin_reason=None,
-            rebalance_deadline=None,
             rejoin_at=None,
             join_by=None,
             record_by=None,
@@ -107,26 +106,45 @@ class Turn:
         )
 
     def _metadata(self, offer: SubProtocol) -> bytes:
-        """This member's metadata. A returning member, who does not know yet what it owns, sends no assignment:
-        when it must join again for want of a record, its metadata then differs, which makes the coordinator rebalance.
-        """
         state = self.state
-        owned = None
-        if offer.cooperative and not state.returning and state.member_id != UNKNOWN_MEMBER_ID:
-            owned = Assignment(
-                version=offer.version,
-                leader=state.last_leader,
-                config_offset=state.config_offset,
-                assigned=state.owned,
-            )
         return encode_metadata(
             WorkerState(
                 version=offer.version,
                 url=state.settings.url,
                 config_offset=state.config_offset,
-                assignment=owned,
+                assignment=self._owned(offer) if offer.cooperative else None,
             )
         )
+
+    def _owned(self, offer: SubProtocol) -> Assignment | None:
+        """What this member says that it owns. It carries the delay of the last round, as in Connect: only metadata
+        that differ from those of the last join make the coordinator rebalance, and when the delay is over it shall.
+
+        A returning member does not know yet what it owns. All it may speak for is what a predecessor may still run.
+        """
+        state = self.state
+        if state.returning:
+            claimed = self._predecessors()
+            return Assignment(version=offer.version, assigned=claimed) if claimed else None
+        return Assignment(
+            version=offer.version,
+            leader=state.last_leader,
+            config_offset=state.config_offset,
+            assigned=state.owned,
+            delay_ms=state.told_delay_ms,
+        )
+
+    def _predecessors(self) -> Tasks:
+        """What the process that had this name may still run: nobody else may be given it as long as its lease lasts."""
+        state = self.state
+        if state.record is None or not (state.predecessor is Predecessor.UNKNOWN or self.predecessor_may_run):
+            return NO_TASKS
+        return state.record.owned_by(state.settings.worker)
+
+    @property
+    def predecessor_may_run(self) -> bool:
+        """Whether the process that had this worker's name may have a valid lease still."""
+        return self.state.hold_until is not None and self.now < self.state.hold_until
 
     def send_heartbeat(self) -> None:
         state = self.state
@@ -172,10 +190,17 @@ class Turn:
     # ---- tasks
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
+        """Have these stopped. What a predecessor may still run can't be told to stop: it stays held, and is let go of
+        when that one's lease is over.
+        """
         tasks = (tasks & self.state.owned) - self.state.stopping
-        if tasks:
-            self.set(stopping=self.state.stopping | tasks, held=self.state.held - tasks)
-            self.do(StopTasks(tasks=tasks, reason=reason))
+        if not tasks:
+            return
+        self.set(stopping=self.state.stopping | tasks)
+        here = tasks - self.state.held if self.predecessor_may_run else tasks
+        if here:
+            self.set(held=self.state.held - here)
+            self.do(StopTasks(tasks=here, reason=reason))
 
     def released(self, tasks: Tasks) -> None:
         """These do not run here any more."""
@@ -192,14 +217,15 @@ class Turn:
         its name before can run nothing any more.
         """
         state = self.state
-        if not state.held or state.config_offset < state.needed_offset or state.phase is not Phase.STABLE:
+        startable = state.held - state.stopping
+        if not startable or state.config_offset < state.needed_offset or state.phase is not Phase.STABLE:
             return
-        if state.hold_until is not None and self.now < state.hold_until:
+        if self.predecessor_may_run:
             return
         if state.lease_until is None or self.now >= state.lease_until - state.settings.lease_margin_ms:
             return
-        self.set(held=NO_TASKS, hold_until=None)
-        self.do(StartTasks(tasks=state.held, epoch=state.epoch))
+        self.set(held=state.held - startable)
+        self.do(StartTasks(tasks=startable, epoch=state.epoch))
 
     def publish_assignment(self) -> None:
         state = self.state
@@ -216,10 +242,16 @@ class Turn:
     # ---- endings
 
     def renew_lease(self, sent_at_ms: int) -> None:
-        """The coordinator heard from this member at ``sent_at_ms`` or later, and then waits for a whole session."""
-        until = sent_at_ms + self.state.settings.session_timeout_ms
-        if self.state.lease_until is None or until > self.state.lease_until:
-            self.set(lease_until=until)
+        """The coordinator heard from this member at ``sent_at_ms`` or later, and then waits for a whole session; but
+        for a member that does not join a rebalance no longer than until the rebalance's deadline.
+        """
+        state = self.state
+        until = sent_at_ms + state.settings.session_timeout_ms
+        if state.lease_until is not None:
+            until = max(until, state.lease_until)
+        if state.rebalance_deadline is not None:
+            until = min(until, state.rebalance_deadline)
+        self.set(lease_until=until)
 
     def expelled(self, why: str) -> None:
         """The coordinator does not know this member: others may be given its tasks at any time."""
@@ -249,6 +281,7 @@ class Turn:
 
     def end(self, phase: Phase, reason: StopReason, error: str | None) -> None:
         """Nothing more will be sent; what still runs is told to stop."""
+        self.set(hold_until=None)
         self.stop(self.state.owned, reason)
         self.set(
             phase=phase,
@@ -261,7 +294,6 @@ class Turn:
             join_by=None,
             record_by=None,
             leave_by=None,
-            hold_until=None,
             unadopted=None,
             unpublished=None,
         )

@@ -75,7 +75,6 @@ class Process:
         self.overslept = False
         self.reads_jobs = True
         self.running: dict[TaskId, int] = {}
-        self.commands: list[Command] = []
         self.errors: list[str] = []
         self.config_offset = ConfigOffset(0)
         self._clock_offset = world.rng.randint(0, 10_000_000)
@@ -128,6 +127,14 @@ class Process:
         self.kill()
         return saved
 
+    @property
+    def can_hand_over(self) -> bool:
+        """A process that is leaving sees it through itself."""
+        return self.alive and not self.asleep and not self.state.phase.ended and self.state.phase is not Phase.LEAVING
+
+    def reconnect(self) -> None:
+        self.cut_off = False
+
     def kill(self) -> None:
         self.alive = False
         self.running.clear()
@@ -148,11 +155,12 @@ class Process:
         before = self.state.phase
         self.state, commands = handle(self.state, event)
         self.state.validate()
-        self.world.note(f"{self.name:8} {before.value}: {_short(event)} -> {self.state.phase.value}")
+        worth_telling = [command for command in commands if not isinstance(command, (ArmTimer, SendHeartbeat))]
+        if worth_telling or not _humdrum(event):
+            self.world.note(f"{self.name:8} {before.value}: {_short(event)} -> {self.state.phase.value}")
+        for command in worth_telling:
+            self.world.note(f"{self.name:8}     {_short(command)}")
         for command in commands:
-            if not isinstance(command, ArmTimer):
-                self.world.note(f"{self.name:8}     {_short(command)}")
-            self.commands.append(command)
             self._execute(command)
         self._look_later()
 
@@ -172,7 +180,7 @@ class Process:
         record = self.world.record
         if self.alive and record is not None and record is not self._read:
             self._read = record
-            self.deliver(lambda: RecordRead(now_ms=self.now, record=record))
+            self.deliver(lambda: RecordRead(now_ms=self.now, record=record, age_ms=self.world.wall - record.at_ms))
 
     # ---- commands out
 
@@ -408,6 +416,11 @@ class Process:
             self.feed(RebalanceWanted(now_ms=self.now, reason=reason))
 
 
+def _humdrum(event: Event) -> bool:
+    """Nobody who reads a story wants to hear of it."""
+    return isinstance(event, TimerFired) or (isinstance(event, HeartbeatAnswered) and event.error is GroupError.NONE)
+
+
 def _short(thing: Event | Command) -> str:
     """An event or command in a line of the story."""
     hidden = {"now_ms", "metadata", "protocols", "assignments", "members", "record", "assignment"}
@@ -420,5 +433,3 @@ def _value(value: Any) -> str:
     if isinstance(value, frozenset):
         return "{" + " ".join(sorted(map(str, value))) + "}"
     return str(getattr(value, "value", value))
-
-

@@ -130,6 +130,9 @@ class World:
         process.go_on(saved)
         return process
 
+    def coordinator_back(self) -> None:
+        self.coordinator_away = False
+
     def leave(self, worker: str) -> None:
         self.processes[worker].leave()
 
@@ -141,6 +144,11 @@ class World:
             for worker, process in self.processes.items()
             if process.alive and not process.state.phase.ended
         }
+
+    @property
+    def members(self) -> list[Process]:
+        """Every process that takes part in the group or wants to, also one whose name another has taken."""
+        return [process for process in self.everybody if process.alive and not process.state.phase.ended]
 
     def running(self, worker: str) -> Tasks:
         return frozenset(self.processes[worker].running)
@@ -224,17 +232,17 @@ class World:
     @property
     def settled(self) -> bool:
         """Every configured task runs, and only where it shall; the group is stable without anything pending."""
-        live = self.live.values()
-        if self.coordinator.state is not GroupState.STABLE and self.live:
+        members = self.members
+        if self.coordinator.state is not GroupState.STABLE and members:
             return False
-        if any(process.state.phase is not Phase.STABLE or process.state.stopping for process in live):
+        if any(member.state.phase is not Phase.STABLE or member.state.stopping for member in members):
             return False
-        running = [task for process in live for task in process.running]
+        running = [task for member in members for task in member.running]
         return len(running) == len(set(running)) and set(running) == self.configured
 
     def spread(self) -> tuple[int, int]:
-        """Over live workers: the difference between most and least planners, and tasks."""
-        shares = [set(process.running) for process in self.live.values()]
+        """Over all members: the difference between most and least planners, and tasks."""
+        shares = [set(process.running) for process in self.members]
         planners = [sum(task.is_planner for task in share) for share in shares]
         tasks = [sum(not task.is_planner for task in share) for share in shares]
         return max(planners) - min(planners), max(tasks) - min(tasks)
