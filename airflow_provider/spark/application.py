@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider.spark.pyspark_internals import (
     forget_jvm,
     install_thread_sessions,
-    jvm_exit_code,
+    jvm_process,
     uninstall_thread_sessions,
 )
 
@@ -74,7 +74,7 @@ class SparkApplication:
         :raises SparkStartError: if Spark does not start
         """
         with self._lock:
-            if self._root is not None and jvm_exit_code() is not None:
+            if self._jvm_has_ended():
                 self._discard()
             if self._root is None:
                 self._root = self._start(settings)
@@ -87,7 +87,7 @@ class SparkApplication:
             self._users.discard(user)
             if self._root is None or self._users:
                 return
-            if jvm_exit_code() is not None:
+            if self._jvm_has_ended():
                 self._discard()
                 return
             root, self._root = self._root, None
@@ -97,8 +97,6 @@ class SparkApplication:
 
     def _start(self, settings: LocalSparkSettings) -> SparkSession:
         _require_java()
-        if jvm_exit_code() is not None:
-            forget_jvm()
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -119,8 +117,12 @@ class SparkApplication:
         log.info("Spark %s runs with master %s", root.version, settings.master)
         return root
 
+    def _jvm_has_ended(self) -> bool:
+        process = jvm_process()
+        return process is not None and process.poll() is not None
+
     def _discard(self) -> None:
-        log.warning("The JVM of the Spark application has ended with exit code %s", jvm_exit_code())
+        log.warning("The JVM of this process's Spark application has ended; the next task starts another")
         self._root = None
         forget_jvm()
         self._clean_up()
@@ -152,6 +154,9 @@ def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": str(_write_pools(folder)),
+        # Threads that Spark keeps for a minute each, and with them the session of the task for which they were made.
+        "spark.sql.shuffleExchange.maxThreadThreshold": "32",
+        "spark.sql.resultQueryStage.maxThreadThreshold": "32",
     }
     if settings.master.startswith("local"):
         conf |= _local_defaults(folder)
@@ -164,11 +169,11 @@ def _local_defaults(folder: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        # By a deeply recursive regular expression Spark finds out whether a foreachBatch was interrupted by a stop, and
+        # Java's usual 1 MB of stack is too little for it (StreamExecution.isInterruptionException).
+        "spark.driver.extraJavaOptions": f"-Xss8m -Dderby.system.home={folder}",
         # Spark's 200 are for clusters; on a few threads each partition of a small shuffle costs more than it does.
         "spark.sql.shuffle.partitions": "4",
-        # Python workers find what this process finds, the folder of the DAGs for example.
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
     }
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import heapq
-import logging
+import os
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.spark.application import (
-    APPLICATION,
-    LocalSparkSettings,
-    SparkGoneError,
-)
-from airflow_provider.spark.pyspark_internals import bind_session, jvm_exit_code, unbind_session
+from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkGoneError
+from airflow_provider.spark.pyspark_internals import bind_session, jvm_process, unbind_session
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger(__name__)
+JVM_END_S: Final = 2.0
+"""How long after a broken connection to the JVM to wait for the JVM's own end."""
 
 
 class Pools:
@@ -55,6 +56,7 @@ class LocalSession:
         self._pool: str | None = None
         self._tag = f"cospark-{uuid.uuid4()}"
         self._session: SparkSession | None = None
+        self._jvm: subprocess.Popen[bytes] | None = None
 
     def open(self) -> SparkSession:
         if self._session is None:
@@ -65,7 +67,10 @@ class LocalSession:
             self._pool = self._pools.take()
             if self._pool is not None:
                 context.setLocalProperty("spark.scheduler.pool", self._pool)
+            if self._settings.master.startswith("local"):
+                _share_import_path(context)
             bind_session(session)
+            self._jvm = jvm_process()
             self._session = session
         return self._session
 
@@ -76,13 +81,13 @@ class LocalSession:
 
         return str(value.id) if isinstance(value, StreamingQuery) else None
 
-    def await_query(self, query: Any) -> Any:
+    def await_query(self, query: StreamingQuery) -> Any:
         query.awaitTermination()
         progress = query.lastProgress
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
     def explain(self, error: BaseException) -> BaseException:
-        code = jvm_exit_code() if self._session is not None else None
+        code = self._exit_code(JVM_END_S if _is_lost_connection(error) else 0.0)
         if code is None:
             return error
         gone = SparkGoneError(
@@ -93,12 +98,21 @@ class LocalSession:
 
     def cancel(self) -> None:
         session = self._session
-        if session is None or jvm_exit_code() is not None:
+        if session is None or self._exit_code() is not None:
             return
         session.sparkContext.cancelJobsWithTag(self._tag)
         for query in session.streams.active:
             query.stop()
         session.sparkContext.cancelJobsWithTag(self._tag)
+
+    def _exit_code(self, wait_s: float = 0.0) -> int | None:
+        """How the JVM ended; None while it runs, or if it is somebody else's."""
+        if self._jvm is None:
+            return None
+        try:
+            return self._jvm.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return None
 
     def close(self) -> None:
         try:
@@ -107,3 +121,15 @@ class LocalSession:
             unbind_session()
             self._pools.give_back(self._pool)
             self._pool = None
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    return isinstance(error, (Py4JError, OSError)) and not isinstance(error, Py4JJavaError)
+
+
+def _share_import_path(context: SparkContext) -> None:
+    """Let Python workers on this machine import what this process can now: the folder of the DAGs, for example."""
+    if not context.getConf().contains("spark.executorEnv.PYTHONPATH"):
+        context.environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)

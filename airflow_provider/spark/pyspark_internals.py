@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,13 +87,12 @@ def _get_or_create(self: SparkSession.Builder) -> SparkSession:
     return session
 
 
-def jvm_exit_code() -> int | None:
-    """How this process's JVM ended; None while it runs, or if there is none."""
+def jvm_process() -> Popen[bytes] | None:
+    """The JVM that PySpark has started for this process; None if there is none, or if somebody else has started it."""
     from pyspark import SparkContext
 
-    process = getattr(SparkContext._gateway, "proc", None)
-    code: int | None = None if process is None else process.poll()
-    return code
+    process: Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
 
 
 def forget_jvm() -> None:
@@ -100,7 +100,9 @@ def forget_jvm() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    gateway = SparkContext._gateway
+    gateway, process = SparkContext._gateway, jvm_process()
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
     if gateway is not None:
         with contextlib.suppress(Exception):
             gateway.shutdown()

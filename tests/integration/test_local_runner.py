@@ -23,6 +23,7 @@ from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     QueryStarted,
+    RunnerClosedError,
     RunnerEvent,
     StillRunningError,
     TaskFailed,
@@ -32,9 +33,9 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 SETTINGS = LocalSparkSettings(master="local[2]")
 
 _signals: dict[str, threading.Event] = {}
@@ -335,6 +336,47 @@ async def test_a_query_that_a_task_leaves_behind_is_stopped(runner, events):
     assert not _seen["query"].isActive
 
 
+@spark_job
+def use_a_view_in_batches(spark, task):
+    from pyspark.sql import SparkSession
+
+    spark.range(4).createOrReplaceTempView("numbers")
+
+    def look(batch, batch_id):
+        _seen["rows"] = SparkSession.active().table("numbers").count()
+
+    rows = spark.readStream.format("rate").load()
+    return rows.writeStream.foreachBatch(look).trigger(once=True).start()
+
+
+async def test_batches_see_the_views_of_their_task(runner, events, tmp_path):
+    task = order("use_a_view_in_batches")
+    await runner.start(task)
+    assert isinstance(await until_last(events, task.task), TaskFinished)
+    assert _seen == {"rows": 4}
+
+
+async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(runner, events, tmp_path, monkeypatch):
+    (tmp_path / "cospark_helpers.py").write_text("def double(value):\n    return 2 * value\n")
+    (tmp_path / "cospark_helped.py").write_text(
+        textwrap.dedent("""
+            from airflow_provider.spark.job import spark_job
+            from cospark_helpers import double
+
+            @spark_job
+            def run(spark, task):
+                from pyspark.sql.functions import udf
+                return spark.range(3, 4).select(udf(double, "long")("id")).first()[0]
+        """)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    helped = LocalRunner(events, allowed=["cospark_helped"], settings=SETTINGS)
+    task = TaskOrder(task=TaskId("helped", 0), entry_point="cospark_helped:run", epoch=Epoch(1))
+    await helped.start(task)
+    assert await events.last(task.task) == TaskFinished(order=task, result=6)
+    assert await helped.close() == frozenset()
+
+
 # --- stopping and fencing
 
 
@@ -379,6 +421,40 @@ async def test_a_task_that_does_not_listen_is_reported_as_still_running(runner, 
     assert runner.running == {task.task}
     _signals["end"].set()
     assert await events.last(task.task) == TaskStopped(order=task, reason="revoked")
+
+
+@spark_job
+def write_slowly(spark, task):
+    def write(batch, batch_id):
+        _signals["writing"].set()
+        assert _signals["end"].wait(DEADLINE_S)
+
+    rows = spark.readStream.format("rate").load()
+    return rows.writeStream.foreachBatch(write).option("checkpointLocation", task.checkpoint_location).start()
+
+
+async def test_a_batch_that_does_not_end_is_reported_as_still_running(runner, events, tmp_path):
+    _signals.update(writing=threading.Event(), end=threading.Event())
+    task = order("write_slowly", checkpoint=tmp_path)
+    await runner.start(task)
+    await until(_signals["writing"].is_set)
+    assert await runner.stop([task.task], "revoked", timeout_s=0.5) == {task.task}
+    _signals["end"].set()
+    assert await runner.stop([task.task], "once more") == frozenset()
+    assert events.heard[-1] == TaskStopped(order=task, reason="revoked")
+
+
+async def test_closing_stops_everything(events, tmp_path):
+    runner = LocalRunner(events, allowed=[__name__], settings=SETTINGS)
+    tasks = [holding(tmp_path, 0), order("count_rows", rows=10**12)]
+    for task in tasks:
+        await runner.start(task)
+        await events.wait_for(task.task, TaskStarted)
+    assert await runner.close() == frozenset()
+    assert runner.running == frozenset()
+    assert {event.order.task for event in events.heard if isinstance(event, TaskStopped)} == {t.task for t in tasks}
+    with pytest.raises(RunnerClosedError):
+        await runner.start(tasks[0])
 
 
 # --- streaming
@@ -481,7 +557,7 @@ async def test_a_query_that_fails_fails_its_task(runner, events, tmp_path):
 
 
 async def until_last(events: Events, task: TaskId) -> RunnerEvent:
-    await until(lambda: isinstance(events.of(task)[-1], LAST_EVENTS))
+    await until(lambda: isinstance((events.of(task) or [None])[-1], LAST_EVENTS))
     return events.of(task)[-1]
 
 
@@ -516,6 +592,22 @@ async def test_no_batch_is_written_after_the_lease_is_over(events, tmp_path):
 
 
 # --- the process
+
+
+async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runner, events, tmp_path):
+    lost = holding(tmp_path, 0)
+    await runner.start(lost)
+    await until(Path(lost.config["started"]).exists)
+    for child in psutil.Process().children():
+        if child.name() == "java":
+            child.kill()
+    last = await events.last(lost.task)
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert last.error.startswith("SparkGoneError: the JVM of this worker's Spark ended with exit code -9")
+    again = order("count_rows", rows=5)
+    await runner.start(again)
+    assert isinstance(await events.last(again.task), TaskFinished)
 
 
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
