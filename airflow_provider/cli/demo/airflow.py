@@ -114,7 +114,8 @@ class LocalAirflow:
         """
         deadline = time.monotonic() + self._start_timeout_s
         try:
-            self._prepare()
+            self._write_passwords()
+            self._migrate()
             self._run("api-server", "api-server", "--host", _HOST, "--port", str(self.port))
             self.start_scheduler()
             self._run("dag-processor", "dag-processor")
@@ -187,11 +188,13 @@ class LocalAirflow:
 
     # Start
 
-    def _prepare(self) -> None:
+    def _write_passwords(self) -> None:
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         passwords = self.home / "passwords.json"
         passwords.touch(mode=0o600)
         passwords.write_text(json.dumps({self.username: self.password}))
+
+    def _migrate(self) -> None:
         migration = self._run("db-migrate", "db", "migrate")
         if migration.wait(_MIGRATE_TIMEOUT_S):
             raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
