@@ -203,6 +203,21 @@ class TestLeaving:
         assert stopped(outcome) == outcome.revoked[W1] != NO_TASKS
         assert not any(outcome.memory.assignment.values())
 
+    def test_who_came_back_may_take_up_new_work_meanwhile(self) -> None:
+        group = group_of(3, jobs=3)
+        lost = group.leave("w2")
+        group.rebalance()
+        group.join("w2")
+        group.rebalance()
+        group.jobs["more"] = 3
+        new = group.rebalance()
+        assert new.delay_ms == MAX_DELAY_MS
+        assert new.assigned[W2] == started(new)
+        group.rebalance()
+        group.wait(MAX_DELAY_MS)
+        over = group.rebalance()
+        assert started(over) == over.assigned[W2] < lost
+
     def test_a_second_loss_shares_the_running_delay(self) -> None:
         group = group_of(3, jobs=3)
         group.leave("w2")
@@ -286,6 +301,16 @@ class TestFailedRounds:
         assert (third.delay_ms, counts(group)) == (0, ([0, 1, 1], [0, 3, 3]))
         group.rebalance()
         assert counts(group) == ([0, 1, 1], [2, 3, 3])
+
+    def test_then_nothing_is_taken_for_lost(self) -> None:
+        """As in Connect: what is owned is all that is known when revocations have not been carried out."""
+        group = group_of(2)
+        group.join("w3")
+        group.rebalance_in_vain()
+        lost = group.leave("w2")
+        outcome = group.rebalance()
+        assert started(outcome) == lost
+        assert outcome.delay_ms == 0
 
     def test_a_leader_that_missed_a_round_takes_nothing_for_lost(self) -> None:
         group = group_of(3)
