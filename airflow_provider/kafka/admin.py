@@ -1,0 +1,214 @@
+"""Makes the topics of a group, and asks how far they go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget to export them
+    AdminClient,
+    NewTopic,
+    TopicDescription,
+)
+
+from airflow_provider.kafka.end_offsets import EndOffsets
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.records import Topics
+
+T = TypeVar("T")
+
+_EVENTS_KEPT_MS: Final = 7 * 24 * 60 * 60 * 1_000
+# Compaction leaves the newest segment alone: a small one means that a new worker has little to read.
+_SEGMENT_BYTES: Final = 16 * 1024 * 1024
+_BROKER_DEFAULT: Final = -1
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.5
+_PROPAGATION_S: Final = 1.0
+
+_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_UNKNOWN_TOPIC: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+_NOT_NOW: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError._NOENT,  # noqa: SLF001  "No leaders found"
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    }
+)
+
+
+class TopicAdmin:
+    """What is asked of the brokers about topics.
+
+    On its own connection: on the reader's, a question would wait behind the fetch that waits for records.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: knows why a broker does not answer
+    :raises LogError: if librdkafka refuses the settings
+    """
+
+    def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
+        self._outage = outage
+        ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._on_error}
+        try:
+            self._client = AdminClient({**config, **ours})
+        except KafkaException as refused:
+            raise LogError(f"librdkafka refuses the connection's settings: {refused.args[0].str()}") from refused
+        self._ends = EndOffsets(self._client)
+
+    async def ensure_topics(self, topics: Topics, *, timeout_s: float) -> None:
+        """Make those of a group's topics that are missing, with as many replicas as the broker gives by default.
+
+        :raises TopicRightsError: if one is missing and may not be made, or may not be described
+        :raises BrokerAwayError: if no broker answers in time
+        :raises LogError: if a topic has more than one partition, or can't be made
+        """
+        try:
+            missing = [topic for topic in topics.all if not await self._is_usable(topic, timeout_s)]
+        except _TopicFailure as failure:
+            raise self._explain(failure, "Describe", f"looking for the topic {failure.topic!r}") from failure
+        if missing:
+            await self._make(missing, topics, timeout_s)
+
+    async def end_offsets(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        """The offset that each topic's next record will have.
+
+        :raises NoTopicError: if a topic does not exist
+        :raises TopicRightsError: if it may not be described
+        :raises BrokerAwayError: if no broker answers in time
+        """
+        return await self._ends_of(tuple(topics), timeout_s=timeout_s, appears_s=_PROPAGATION_S)
+
+    async def groups(self, *, timeout_s: float) -> list[str]:
+        """The groups whose topics this connection can see.
+
+        :raises BrokerAwayError: if no broker answers in time
+        """
+        try:
+            listed = await asyncio.to_thread(self._client.list_topics, timeout=timeout_s)
+        except KafkaException as failed:
+            raise self._explain(_TopicFailure("", failed.args[0]), "Describe", "listing the topics") from failed
+        names = set(listed.topics)
+        suffix = Topics.of("").jobs
+        groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+        return sorted(group for group in groups if group and Topics.of(group).status in names)
+
+    async def _is_usable(self, topic: str, timeout_s: float) -> bool:
+        """:returns: False if the topic does not exist"""
+        try:
+            described = await self._describe(topic, timeout_s)
+        except _TopicFailure as failure:
+            if failure.code in _UNKNOWN_TOPIC:
+                return False
+            raise
+        self._outage.is_back()
+        if len(described.partitions) != 1:
+            raise LogError(
+                f"the topic {topic!r} has {len(described.partitions)} partitions, but must have exactly one, because"
+                " the order of its records matters: delete it (it is made anew), or choose another name for the group"
+            )
+        return True
+
+    async def _make(self, missing: list[str], topics: Topics, timeout_s: float) -> None:
+        made = self._client.create_topics(
+            [NewTopic(topic, 1, _BROKER_DEFAULT, config=_settings_of(topic, topics)) for topic in missing],
+            request_timeout=timeout_s,
+        )
+        for topic, future in made.items():
+            try:
+                await _answer(topic, asyncio.wrap_future(future))
+            except _TopicFailure as failure:
+                if failure.code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._explain(failure, "Create", f"making the topic {topic!r}") from failure
+        await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
+
+    async def _ends_of(self, topics: tuple[str, ...], *, timeout_s: float, appears_s: float) -> dict[str, int]:
+        """Ask until there is an answer: a topic that has just been made is unknown for a moment, then has no leader.
+
+        :param appears_s: how long a topic may be unknown
+        """
+        doing = f"asking for the ends of {', '.join(topics)}"
+        asked_at, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            left_s = max(pause_s, asked_at + timeout_s - time.monotonic())
+            try:
+                ends = await asyncio.wait_for(self._ask(topics, left_s), left_s)
+            except asyncio.TimeoutError:
+                raise BrokerAwayError(self._outage.servers, doing, self._outage.reason) from None
+            except _TopicFailure as failure:
+                may_last_s = {**dict.fromkeys(_UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
+                if time.monotonic() + pause_s > asked_at + may_last_s.get(failure.code, 0.0):
+                    raise self._explain(failure, "Describe", doing) from failure
+            else:
+                self._outage.is_back()
+                return ends
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
+        try:
+            answers = await _answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
+            ends = {topic: await _answer(topic, asyncio.wrap_future(answers[topic])) for topic in topics}
+        except _TopicFailure:
+            # librdkafka remembers for minutes that a topic did not exist: only this makes it look again, and only this
+            # says whether it is the topic that is missing or its leader.
+            for topic in topics:
+                await self._describe(topic, timeout_s)
+            raise
+        return {topic: int(end.offset) for topic, end in ends.items()}
+
+    async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
+        return await _answer(topic, asyncio.wrap_future(asked[topic]))
+
+    def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> LogError:
+        if failure.code in _NO_RIGHT:
+            return TopicRightsError(failure.topic, operation)
+        if failure.code in _UNKNOWN_TOPIC:
+            return NoTopicError(failure.topic)
+        if failure.code in _NOT_NOW:
+            return BrokerAwayError(self._outage.servers, doing, self._outage.reason or str(failure))
+        return LogError(f"{doing} failed: {failure}")
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._outage.trouble(error.str())
+
+
+class _TopicFailure(Exception):  # noqa: N818  never leaves this module
+    """What a broker, or librdkafka, says about a topic instead of an answer."""
+
+    def __init__(self, topic: str, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.topic = topic
+        self.code = error.code()
+
+
+async def _answer(topic: str, future: Awaitable[T]) -> T:
+    try:
+        return await future
+    except KafkaException as failed:
+        raise _TopicFailure(topic, failed.args[0]) from failed
+
+
+def _settings_of(topic: str, topics: Topics) -> dict[str, str]:
+    if topic == topics.events:
+        return {"cleanup.policy": "delete", "retention.ms": str(_EVENTS_KEPT_MS)}
+    return {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}

@@ -1,0 +1,106 @@
+"""One set of Kafka clients per connection and process, shared by all memberships, sensors and groups in it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import Final
+
+from airflow_provider.kafka.admin import TopicAdmin
+from airflow_provider.kafka.feed import GroupFeed
+from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.producer import LogWriter
+from airflow_provider.kafka.reader import LogReader
+from airflow_provider.kafka.settings import KafkaSettings
+
+
+class Clients:
+    """The clients of one connection, and the feeds of the groups that are followed with them."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        config = settings.librdkafka()
+        self.outage = Outage(settings.bootstrap_servers)
+        self.admin = TopicAdmin(config, self.outage)
+        self.writer = LogWriter(config, self.outage)
+        self.reader = LogReader(config, self.outage)
+        self._feeds: dict[str, GroupFeed] = {}
+        self._users: dict[str, int] = {}
+
+    @property
+    def unused(self) -> bool:
+        return not self._users
+
+    def follow(self, group: str) -> GroupFeed:
+        """The feed of a group; the first who asks starts it."""
+        self._users[group] = self._users.get(group, 0) + 1
+        if group not in self._feeds:
+            feed = self._feeds[group] = GroupFeed(group)
+            self.reader.follow(feed.topics.jobs, feed.jobs)
+            self.reader.follow(feed.topics.status, feed.status)
+        return self._feeds[group]
+
+    def unfollow(self, group: str) -> None:
+        """The last who asked ends it."""
+        self._users[group] -= 1
+        if not self._users[group]:
+            del self._users[group]
+            topics = self._feeds.pop(group).topics
+            self.reader.unfollow(topics.jobs)
+            self.reader.unfollow(topics.status)
+
+    def close(self) -> None:
+        """Blocks for as long as records are still being written, at most some seconds."""
+        self.reader.close()
+        self.writer.close()
+
+
+class _Process:
+    """What this process has open."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: dict[KafkaSettings, Clients] = {}
+
+
+_process = _Process()
+_of_parents: Final[list[_Process]] = []
+
+
+def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
+    """The clients of a connection and the feed of a group, to be given back with :func:`release`."""
+    with _process.lock:
+        clients = _process.clients.get(settings)
+        if clients is None:
+            clients = _process.clients[settings] = Clients(settings)
+        return clients, clients.follow(group)
+
+
+def release(settings: KafkaSettings, group: str) -> Clients | None:
+    """Give back what :func:`acquire` gave.
+
+    :returns: the clients, if nobody uses them any more: close them
+    """
+    with _process.lock:
+        clients = _process.clients.get(settings)
+        if clients is None:  # acquired in the process that this one was forked from
+            return None
+        clients.unfollow(group)
+        return _process.clients.pop(settings) if clients.unused else None
+
+
+def _start_over() -> None:
+    """A forked process has the clients' memory, but not their threads: it may neither use nor destroy them."""
+    global _process
+    _of_parents.append(_process)
+    _process = _Process()
+
+
+def _close_all() -> None:
+    for clients in _process.clients.values():
+        clients.close()
+    _process.clients.clear()
+
+
+os.register_at_fork(after_in_child=_start_over)
+atexit.register(_close_all)

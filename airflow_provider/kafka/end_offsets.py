@@ -1,0 +1,85 @@
+"""Asks for the ends of topics, for all who want to know at once with one request.
+
+Every leader asks before it assigns, and a triggerer may hold a thousand memberships: what is asked while a request is
+under way is asked with the next one. So nobody gets an answer that is older than the question.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Final
+
+from confluent_kafka import KafkaException, TopicPartition  # noqa: TID253  no DAG file comes here
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # noqa: TID253  its stubs forget to export them
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
+
+Answers = Mapping[str, "Future[ListOffsetsResultInfo]"]
+"""For each topic a future that is done: its end, or the KafkaException that says why there is none."""
+
+_REQUEST_TIMEOUT_S: Final = 10.0
+
+
+class EndOffsets:
+    """One question after the other. Safe for threads.
+
+    :param client: asks; its connection must not be one that fetches, or the question would wait behind a fetch
+    """
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._under_way = False
+        self._topics: set[str] = set()
+        self._asked: Future[Answers] = _running()
+
+    def ask(self, topics: Iterable[str]) -> Future[Answers]:
+        """The ends of at least these topics; the future fails with a KafkaException if nobody could be asked at all."""
+        with self._lock:
+            self._topics.update(topics)
+            asked = self._asked
+            if self._under_way:
+                return asked
+            self._under_way = True
+        self._ask_next()
+        return asked
+
+    def _ask_next(self) -> None:
+        with self._lock:
+            topics, asked = self._topics, self._asked
+            self._topics, self._asked = set(), _running()
+            self._under_way = bool(topics)
+        if not topics:
+            return
+        partitions = {topic: TopicPartition(topic, 0) for topic in topics}
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        try:
+            results = self._client.list_offsets(
+                dict.fromkeys(partitions.values(), latest), request_timeout=_REQUEST_TIMEOUT_S
+            )
+        except KafkaException as failed:
+            asked.set_exception(failed)
+            self._ask_next()
+            return
+        answers = {topic: results[partition] for topic, partition in partitions.items()}
+        left = itertools.count(len(answers) - 1, -1)
+
+        def answered(_answer: Future[ListOffsetsResultInfo]) -> None:
+            if next(left) == 0:
+                asked.set_result(answers)
+                self._ask_next()
+
+        for answer in answers.values():
+            answer.add_done_callback(answered)
+
+
+def _running() -> Future[Answers]:
+    """A future that nobody can cancel: others wait for it too."""
+    future: Future[Answers] = Future()
+    future.set_running_or_notify_cancel()
+    return future

@@ -1,0 +1,94 @@
+"""The views of one group's topics in this process: filled by the reader's thread, seen from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from airflow_provider.kafka.changes import Changes
+from airflow_provider.kafka.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.reader import Record
+from airflow_provider.kafka.records import Topics
+from airflow_provider.kafka.status_view import StatusRecord, StatusSnapshot, StatusView
+from airflow_provider.kafka.topic_view import TopicView, Unreadable
+
+log: Final = logging.getLogger(__name__)
+
+S = TypeVar("S")
+
+
+class TopicFeed(Generic[S]):
+    """A view that a thread of its own feeds: the reader's sink for one topic."""
+
+    def __init__(self, view: TopicView[S], changes: Changes) -> None:
+        self._view = view
+        self._changes = changes
+        self._lock = threading.Lock()
+        self._problem: LogError | None = None
+
+    @property
+    def problem(self) -> LogError | None:
+        """Why the topic can't be read at present."""
+        return self._problem
+
+    @property
+    def offset(self) -> int:
+        return self._view.offset
+
+    def snapshot(self) -> S:
+        with self._lock:
+            return self._view.snapshot()
+
+    def take(self, records: Sequence[Record]) -> None:
+        with self._lock:
+            self._problem = None
+            for record in records:
+                self._view.apply(record.key, record.value, record.offset)
+        self._changes.tell()
+
+    def reached(self, offset: int) -> None:
+        with self._lock:
+            self._problem = None
+            self._view.advance(offset)
+        self._changes.tell()
+
+    def fail(self, error: LogError) -> None:
+        self._problem = error
+        self._changes.tell()
+
+
+class GroupFeed:
+    """Both compacted topics of a group."""
+
+    def __init__(self, group: str) -> None:
+        self.topics = Topics.of(group)
+        self.topics_made = False
+        self._making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self.changes = Changes()
+        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView(self._on_unreadable_job), self.changes)
+        self.status: TopicFeed[StatusSnapshot] = TopicFeed(
+            StatusView(self._on_unreadable_status, self._on_stale), self.changes
+        )
+
+    def making_topics(self) -> asyncio.Lock:
+        """Held by the one in the running loop who makes the group's topics, while others wait."""
+        return self._making.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    @property
+    def problem(self) -> LogError | None:
+        """Why one of the topics can't be read at present."""
+        return self.jobs.problem or self.status.problem
+
+    def _on_unreadable_job(self, record: Unreadable) -> None:
+        log.warning("%s: %s", self.topics.jobs, record)
+
+    def _on_unreadable_status(self, record: Unreadable) -> None:
+        log.warning("%s: %s", self.topics.status, record)
+
+    def _on_stale(self, key: str, winner: StatusRecord) -> None:
+        log.info("%s: a record of %s older than that of epoch %s came late", self.topics.status, key, winner.epoch)

@@ -1,0 +1,261 @@
+"""The topics of a group, as whoever takes part in it sees them: what is to run, what runs, and words to add."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from airflow_provider.kafka import clients
+from airflow_provider.kafka.feed import GroupFeed
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, LogTimeoutError
+from airflow_provider.kafka.records import (
+    GROUP_KEY,
+    ControlRecord,
+    Event,
+    JobDefinition,
+    PlanRecord,
+    RebalanceEvent,
+    TaskEvent,
+    TaskStatus,
+    Topics,
+    WorkerStatus,
+    control_key,
+    encode,
+    job_key,
+    plan_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.record import GroupRecord
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What came of submitting a job.
+
+    :param definition: the one that holds now
+    :param changed: False if the same had been submitted before, under the same run key
+    """
+
+    definition: JobDefinition
+    changed: bool
+
+
+class GroupLogs:
+    """The jobs, status and events topics of one group, for one event loop.
+
+    Cheap: all of a process that use the same connection share its clients, and the views of a group.
+
+    :param settings: the connection
+    :param group: the group's id
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str) -> None:
+        self.group = group
+        self.topics = Topics.of(group)
+        self._settings = settings
+        self._clients: clients.Clients | None = None
+        self._feed: GroupFeed | None = None
+
+    async def __aenter__(self) -> GroupLogs:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def attach(self) -> None:
+        """Begin to read, and make no topics: for whoever only looks."""
+        if self._clients is None:
+            self._clients, self._feed = clients.acquire(self._settings, self.group)
+
+    async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Make the topics that are missing and begin to read.
+
+        :raises TopicRightsError: if one is missing and may not be made
+        :raises BrokerAwayError: if no broker answers in time
+        :raises LogError: if a topic can't be used
+        """
+        self.attach()
+        feed = self._followed()
+        try:
+            async with feed.making_topics():
+                if not feed.topics_made:
+                    await self._open().admin.ensure_topics(self.topics, timeout_s=timeout_s)
+                    feed.topics_made = True
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Stop reading, when what was written is stored. May be called again."""
+        if self._clients is None:
+            return
+        self._clients = self._feed = None
+        unused = clients.release(self._settings, self.group)
+        if unused is not None:
+            await asyncio.to_thread(unused.close)
+
+    @property
+    def jobs(self) -> JobsSnapshot:
+        """The jobs topic, as far as it has been read."""
+        return self._followed().jobs.snapshot()
+
+    @property
+    def status(self) -> StatusSnapshot:
+        """The status topic, as far as it has been read."""
+        return self._followed().status.snapshot()
+
+    async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Wait until everything has been read that was in the jobs and status topics when this was called.
+
+        :raises NoTopicError, TopicRightsError: if a topic can't be read
+        :raises BrokerAwayError: if no broker answers in time
+        """
+        deadline = time.monotonic() + timeout_s
+        feed, jobs, status = self._followed(), self.topics.jobs, self.topics.status
+        ends = await self._open().admin.end_offsets((jobs, status), timeout_s=timeout_s)
+        await self._wait(
+            lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
+            timeout_s=max(0.0, deadline - time.monotonic()),
+            waiting_for="the end of the topics",
+        )
+
+    async def wait_for(
+        self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
+    ) -> None:
+        """Wait until ``predicate`` holds; it is asked now and after each change.
+
+        :raises LogTimeoutError: if it does not in time, though the broker is there
+        :raises BrokerAwayError: if it does not in time, and no broker is there
+        :raises LogError: if a topic can't be read
+        """
+        await self._wait(lambda: predicate(self.jobs, self.status), timeout_s=timeout_s, waiting_for="a change")
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` in the running loop soon after each change, perhaps once for several changes.
+
+        :returns: a function that ends it
+        """
+        return self._followed().changes.listen(listener)
+
+    async def submit(self, definition: JobDefinition) -> Submission:
+        """Ask the group to run a job. The same definition under the same run key changes nothing.
+
+        :raises LogError: if it can't be written
+        """
+        await self.catch_up()
+        known = self.jobs.jobs.get(definition.name)
+        if known is not None and known.same_as(definition):
+            return Submission(definition=known, changed=False)
+        await self._put(self.topics.jobs, job_key(definition.name), definition.to_json())
+        return Submission(definition=definition, changed=True)
+
+    async def remove(self, job: str) -> bool:
+        """Ask the group to run a job no more, and forget how far it was.
+
+        :returns: whether there was such a job
+        :raises LogError: if it can't be written
+        """
+        await self.catch_up()
+        known = job in self.jobs.jobs
+        statuses = [task_key(task) for task in self.status.tasks if task.job == job]
+        if known:
+            await self._put(self.topics.jobs, job_key(job), None)
+        if job in self.jobs.plans:
+            await self._put(self.topics.jobs, plan_key(job), None)
+        await asyncio.gather(*(self._put(self.topics.status, key, None) for key in statuses))
+        return known
+
+    async def publish_plan(self, plan: PlanRecord) -> None:
+        """Write the task configs of a job. By whoever holds the job's planner."""
+        await self._put(self.topics.jobs, plan_key(plan.job), plan.to_json())
+
+    async def publish_control(self, control: ControlRecord) -> None:
+        """Ask something of a worker."""
+        await self._put(self.topics.jobs, control_key(control.worker), control.to_json())
+
+    async def clear_control(self, control: ControlRecord) -> None:
+        """The worker has done what it was asked."""
+        await self._put(self.topics.jobs, control_key(control.worker), None)
+
+    async def publish_task(self, status: TaskStatus) -> None:
+        """Write what became of a task, to the status topic and to the timeline."""
+        await self._put_with_event(
+            task_key(status.task), status.to_json(), TaskEvent(status=status, at_ms=int(time.time() * 1_000))
+        )
+
+    async def publish_worker(self, status: WorkerStatus) -> None:
+        """Write what a worker does."""
+        await self._put(self.topics.status, worker_key(status.worker), status.to_json())
+
+    async def publish_group(self, record: GroupRecord) -> None:
+        """Write a completed rebalance, to the status topic and to the timeline. By its leader."""
+        await self._put_with_event(GROUP_KEY, record.to_json(), RebalanceEvent.of(record))
+
+    async def reassert(self) -> int:
+        """Write the records again that stale ones were written over, which compaction would keep. By the leader.
+
+        :returns: how many
+        """
+        overwritten = self.status.overwritten
+        await asyncio.gather(
+            *(self._put(self.topics.status, key, record.to_json()) for key, record in overwritten.items())
+        )
+        return len(overwritten)
+
+    async def _put_with_event(self, key: str, data: dict[str, Any], event: Event) -> None:
+        await asyncio.gather(
+            self._put(self.topics.status, key, data), self._put(self.topics.events, key, event.to_json())
+        )
+
+    async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
+        await self._open().writer.write(topic, key, None if data is None else encode(data))
+
+    async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
+        feed, outage = self._followed(), self._open().outage
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            if done.done():
+                return
+            try:
+                if holds():
+                    done.set_result(None)
+                elif feed.problem is not None:
+                    done.set_exception(feed.problem)
+            except Exception as error:  # noqa: BLE001  the predicate's own: it goes to whoever waits
+                done.set_exception(error)
+
+        stop = feed.changes.listen(look)
+        look()
+        try:
+            await asyncio.wait_for(done, timeout_s)
+        except asyncio.TimeoutError:
+            doing = f"waiting for {waiting_for} of group {self.group!r}"
+            if outage.away:
+                raise BrokerAwayError(outage.servers, doing, outage.reason) from None
+            raise LogTimeoutError(f"{doing}: not within {timeout_s:g} s") from None
+        finally:
+            stop()
+
+    def _open(self) -> clients.Clients:
+        if self._clients is None:
+            raise LogError(f"the logs of group {self.group!r} are not open: call start() first")
+        return self._clients
+
+    def _followed(self) -> GroupFeed:
+        self._open()
+        assert self._feed is not None
+        return self._feed

@@ -1,0 +1,126 @@
+"""Writes records: one producer and one thread for all groups of a connection in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, TopicRightsError
+from airflow_provider.kafka.outage import Outage
+
+_POLL_S: Final = 0.25
+_FLUSH_S: Final = 5.0
+_CONNECT_S: Final = 5.0
+_DELIVERY_TIMEOUT_MS: Final = 30_000
+# The group record of a large group is some MB of JSON; what brokers limit is its compressed size, a tenth of that.
+_LARGEST_RECORD: Final = 32 * 1024 * 1024
+_TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
+
+
+class LogWriter:
+    """Writes records so that each is stored once, in the order of the calls, on all replicas that are in sync.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: knows why a broker does not answer
+    :param delivery_timeout_ms: a record that isn't stored by then fails
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], outage: Outage, *, delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
+    ) -> None:
+        self._outage = outage
+        self._config = {
+            **config,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "compression.type": "gzip",
+            "message.max.bytes": _LARGEST_RECORD,
+            "delivery.timeout.ms": delivery_timeout_ms,
+            "reconnect.backoff.max.ms": 1_000,
+            "log_level": 0,
+            "error_cb": self._on_error,
+        }
+        self._lock = threading.Lock()
+        self._producer = Producer(self._config)
+        self._broken = False
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
+        self._thread.start()
+
+    def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
+        """Write one record; no value deletes the key.
+
+        :returns: a future of the record's offset, which fails with a :class:`LogError`
+        """
+        future: Future[int] = Future()
+        future.set_running_or_notify_cancel()
+
+        def stored(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._outage.is_back()
+                future.set_result(message.offset() or 0)
+            else:
+                future.set_exception(self._explain(topic, key, error))
+
+        try:
+            self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=stored)
+        except (KafkaException, BufferError) as refused:
+            error = refused.args[0]
+            future.set_exception(
+                self._explain(topic, key, error)
+                if isinstance(error, KafkaError)
+                else LogError(f"could not write {key!r} to the topic {topic!r}: {refused}")
+            )
+        return future
+
+    async def write(self, topic: str, key: str, value: bytes | None) -> int:
+        """As :meth:`send`; waits until the record is stored.
+
+        :returns: the record's offset
+        :raises LogError: if it could not be stored
+        """
+        return await asyncio.wrap_future(self.send(topic, key, value))
+
+    def close(self) -> None:
+        """Write what is still to be written, for at most 5 s, and stop; returns when the thread has ended."""
+        self._producer.flush(_FLUSH_S)
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        # Without a connection the first record would wait for half a second, until the producer asks again for its id.
+        with contextlib.suppress(KafkaException):
+            self._producer.list_topics("cospark", timeout=_CONNECT_S)
+        while not self._closing.is_set():
+            self._producer.poll(_POLL_S)
+
+    def _live_producer(self) -> Producer:
+        """An idempotent producer that has met a fatal error writes nothing any more: it is replaced."""
+        with self._lock:
+            if self._broken:
+                self._broken = False
+                self._producer.purge()
+                self._producer.flush(_FLUSH_S)
+                self._producer = Producer(self._config)
+            return self._producer
+
+    def _explain(self, topic: str, key: str, error: KafkaError) -> LogError:
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return TopicRightsError(topic, "Write")
+        doing = f"writing {key!r} to the topic {topic!r}"
+        if error.code() in _TIMED_OUT:
+            return BrokerAwayError(self._outage.servers, doing, self._outage.reason or error.str())
+        return LogError(f"{doing} failed: {error.str()}")
+
+    def _on_error(self, error: KafkaError) -> None:
+        """The reader says when brokers are away; here it shows in the record that was not written."""
+        self._broken = self._broken or error.fatal()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._outage.trouble(error.str())

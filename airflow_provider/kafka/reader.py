@@ -1,0 +1,188 @@
+"""Reads topics: one consumer and one thread for all groups of a connection in this process.
+
+The consumer joins no consumer group and commits nothing: every topic is read from its beginning. All calls to it are
+made by its own thread, because confluent-kafka lets no other thread in while one polls; what others want is queued.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.outage import Outage
+
+log: Final = logging.getLogger(__name__)
+
+# A new order (follow, close) waits for the running poll; a record does not.
+_POLL_S: Final = 0.05
+_BATCH: Final = 1_000
+_PROBE_INTERVAL_S: Final = 1.0
+_PROBE_TIMEOUT_S: Final = 0.5
+_FROM_THE_START: Final = 0
+_TROUBLE: Final = frozenset(
+    {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION}  # noqa: SLF001
+)
+_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
+
+
+class Record(NamedTuple):
+    """One record of a topic; no value: the key is deleted."""
+
+    key: bytes | None
+    value: bytes | None
+    offset: int
+
+
+class Sink(Protocol):
+    """Where the records of a topic go. Called in the reader's thread; must not block."""
+
+    def take(self, records: Sequence[Record]) -> None:
+        """The next records, in their order."""
+
+    def reached(self, offset: int) -> None:
+        """The topic ends, for now, at this offset."""
+
+    def fail(self, error: LogError) -> None:
+        """The topic can't be read at present."""
+
+
+class LogReader:
+    """Follows topics of one partition each and hands their records to sinks.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: is told of brokers that go and come back
+    """
+
+    def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
+        self._outage = outage
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._sinks: dict[str, Sink] = {}
+        self._failing: set[tuple[str, int]] = set()
+        self._probe_at = 0.0
+        self._closing = threading.Event()
+        self._consumer = Consumer(
+            {
+                **config,
+                # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+                "group.id": "cospark-log-reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "allow.auto.create.topics": False,
+                "reconnect.backoff.max.ms": 1_000,
+                "log_level": 0,
+                "error_cb": self._on_error,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
+        self._thread.start()
+
+    def follow(self, topic: str, sink: Sink) -> None:
+        """Read ``topic`` from its beginning, and what is written to it from now on."""
+
+        def order() -> None:
+            self._sinks[topic] = sink
+            self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START)])
+
+        self._orders.put(order)
+
+    def unfollow(self, topic: str) -> None:
+        """Read ``topic`` no more."""
+
+        def order() -> None:
+            if self._sinks.pop(topic, None) is not None:
+                self._consumer.incremental_unassign([TopicPartition(topic, 0)])
+
+        self._orders.put(order)
+
+    def close(self) -> None:
+        """Stop reading; returns when the thread has ended."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._obey()
+                first = self._consumer.poll(_POLL_S)
+                if first is not None:
+                    self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
+                self._probe()
+        except Exception as bug:
+            log.exception("the reader of %s has failed", self._outage.servers)
+            for sink in self._sinks.values():
+                sink.fail(LogError(f"the reader of {self._outage.servers} has failed: {bug!r}"))
+        finally:
+            self._consumer.close()
+
+    def _obey(self) -> None:
+        while not self._orders.empty():
+            self._orders.get()()
+
+    def _hand_out(self, messages: Iterable[Message]) -> None:
+        records: dict[str, list[Record]] = {}
+        ends: dict[str, int] = {}
+        for message in messages:
+            topic, error, offset = message.topic(), message.error(), message.offset()
+            if error is None and topic is not None and offset is not None:
+                records.setdefault(topic, []).append(Record(_bytes(message.key()), _bytes(message.value()), offset))
+            elif error is not None and error.code() == _END and topic is not None and offset is not None:
+                ends[topic] = offset
+            elif error is not None:
+                self._on_topic_error(topic, error)
+        for topic in {*records, *ends} & self._sinks.keys():
+            self._outage.is_back()
+            self._failing = {(name, code) for name, code in self._failing if name != topic}
+            if topic in records:
+                self._sinks[topic].take(records[topic])
+            if topic in ends:
+                self._sinks[topic].reached(ends[topic])
+
+    def _on_topic_error(self, topic: str | None, error: KafkaError) -> None:
+        sink = self._sinks.get(topic or "")
+        if topic is None or sink is None:
+            self._on_error(error)
+            return
+        match error.code():
+            case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                failure: LogError = TopicRightsError(topic, "Read")
+            case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC | KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
+                failure = NoTopicError(topic)
+            case _:
+                failure = LogError(f"the topic {topic!r} can't be read: {error.str()}")
+        if (topic, error.code()) not in self._failing:
+            self._failing.add((topic, error.code()))
+            log.warning("%s", failure)
+        sink.fail(failure)
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Librdkafka goes on trying by itself, whatever it is."""
+        if error.code() in _TROUBLE:
+            self._outage.trouble(error.str())
+        elif error.code() == _DOWN:
+            self._outage.went_away(error.str())
+
+    def _probe(self) -> None:
+        """When a broker is back and nobody writes, nothing would tell."""
+        now = time.monotonic()
+        if not self._outage.away or now < self._probe_at:
+            return
+        self._probe_at = now + _PROBE_INTERVAL_S
+        try:
+            self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_PROBE_TIMEOUT_S)
+        except KafkaException:
+            return
+        self._outage.is_back()
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
