@@ -108,7 +108,7 @@ class GroupMember:
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._unsubscribe: Callable[[], None] | None = None
-        self._watch = LeaderWatch(logs, self._want_rebalance)
+        self._watch = LeaderWatch(logs, self._want_rebalance, lambda: self._spawn(self._mend()))
         self._away_since: float | None = None
         self._story: deque[str] = deque(maxlen=50)
 
@@ -365,6 +365,13 @@ class GroupMember:
             log.warning(
                 "group %s: the record of epoch %d was not written: %s", self._group_id, command.record.epoch, failed
             )
+
+    async def _mend(self) -> None:
+        """Compaction keeps the last record of a key, and that must not be one that a worker wrote too late."""
+        try:
+            await self._logs.reassert()
+        except LogError as failed:
+            log.warning("group %s: records that a stale worker wrote over were not mended: %s", self._group_id, failed)
 
     # ---- the topics
 

@@ -83,15 +83,17 @@ def _released(status: TaskStatus | None, epoch: Epoch, *, begun: bool) -> bool:
 
 
 class LeaderWatch:
-    """Looks for reasons to rebalance while this member leads a stable group.
+    """Looks after a stable group while this member leads it: for reasons to rebalance, and for records to mend.
 
     :param want: is told the reason
+    :param mend: is called when a stale record was written over one that wins
     """
 
-    def __init__(self, logs: GroupLogs, want: Callable[[str], None]) -> None:
+    def __init__(self, logs: GroupLogs, want: Callable[[str], None], mend: Callable[[], None]) -> None:
         self.leading = False
         self._logs = logs
         self._want = want
+        self._mend = mend
         self._timer: asyncio.TimerHandle | None = None
         self._helped_at = float("-inf")
 
@@ -111,6 +113,8 @@ class LeaderWatch:
             return
         loop = asyncio.get_running_loop()
         jobs, status = self._logs.jobs, self._logs.status
+        if status.overwritten:
+            self._mend()
         reason = unassigned_work(jobs, status)
         if reason is None and spare_capacity(jobs, status):
             wait = self._helped_at + _BETWEEN_HELPS_S - loop.time()
