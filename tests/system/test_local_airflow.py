@@ -18,10 +18,6 @@ from airflow_provider.cli.demo.processes import KeptProcess, ProcessFailedError
 DAG_FILE = """
 from __future__ import annotations
 
-import time
-from datetime import timedelta
-
-from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
 from airflow.sdk import DAG, BaseHook, task
 
 with DAG("plain"):
@@ -32,6 +28,14 @@ with DAG("plain"):
         return 42
 
     answer()
+"""
+
+OTHER_DAG_FILE = """
+import time
+from datetime import timedelta
+
+from airflow.providers.standard.sensors.time_delta import TimeDeltaSensor
+from airflow.sdk import DAG, task
 
 with DAG("waits"):
     TimeDeltaSensor(task_id="until", delta=timedelta(seconds=WAIT_S), deferrable=True)
@@ -50,10 +54,12 @@ WAIT_S = 25
 
 @pytest.fixture(scope="module")
 def airflow(start_airflow, tmp_path_factory):
-    dags = tmp_path_factory.mktemp("dags")
-    (dags / "dags.py").write_text(DAG_FILE.replace("WAIT_S", str(WAIT_S)))
+    folders = [tmp_path_factory.mktemp(name) / "dags" for name in ("one", "other")]
+    for folder, text in zip(folders, (DAG_FILE, OTHER_DAG_FILE.replace("WAIT_S", str(WAIT_S))), strict=True):
+        folder.mkdir()
+        (folder / "dags.py").write_text(text)
     return start_airflow(
-        [dags],
+        folders,
         connections={"some_broker": "kafka://broker.example:9092"},
         env={"AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6"},
     )
@@ -180,6 +186,7 @@ def kept(tmp_path: Path, program: str) -> KeptProcess:
         "program",
         [sys.executable, "-c", textwrap.dedent(program)],
         env=os.environ,
+        folder=tmp_path,
         log_file=tmp_path / "program.log",
     )
 

@@ -63,7 +63,8 @@ class LocalAirflow:
 
     All processes end with this one, however it ends. The interpreter is the one that runs this code.
 
-    :param home: an empty folder for its configuration, database and logs (its ``AIRFLOW_HOME``)
+    :param home: an empty folder for its configuration, database and logs (its ``AIRFLOW_HOME``), and the folder that
+        its processes, tasks too, run in
     :param dag_folders: each is loaded as a DAG bundle of its own, named after the folder
     :param connections: connection id -> URI or JSON, given to all processes as ``AIRFLOW_CONN_<ID>``
     :param env: more environment variables for all processes; ``AIRFLOW__SECTION__KEY`` overrides what is set here
@@ -181,6 +182,7 @@ class LocalAirflow:
             name,
             [sys.executable, "-m", "airflow", *arguments],
             env=self._env,
+            folder=self.home,
             log_file=self.home / "logs" / f"{name}.log",
         )
         self._processes[name] = process
@@ -240,17 +242,21 @@ class LocalAirflow:
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
-            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([_bundle(folder) for folder in dag_folders]),
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dag_folders)),
             **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in connections.items()},
         }
 
 
-def _bundle(folder: Path) -> dict[str, object]:
-    return {
-        "name": folder.name,
-        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-        "kwargs": {"path": str(folder.absolute()), "refresh_interval": 3},
-    }
+def _bundles(folders: Sequence[Path]) -> list[dict[str, object]]:
+    names = [folder.name for folder in folders]
+    return [
+        {
+            "name": name if names.count(name) == 1 else f"{name}-{number}",
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(folder.absolute()), "refresh_interval": 3},
+        }
+        for number, (name, folder) in enumerate(zip(names, folders, strict=True), start=1)
+    ]
 
 
 def _free_port() -> int:

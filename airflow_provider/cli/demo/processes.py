@@ -28,17 +28,21 @@ class KeptProcess:
     :param name: how messages call the process
     :param command: the command and its arguments
     :param env: the whole environment of the command
+    :param folder: where the command runs
     :param log_file: receives the output; it is appended to
     """
 
-    def __init__(self, name: str, command: Sequence[str], *, env: Mapping[str, str], log_file: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], *, env: Mapping[str, str], folder: Path, log_file: Path
+    ) -> None:
         self.name = name
         self.log_file = log_file
         self._keeper = subprocess.Popen(  # noqa: S603  our own script
-            [sys.executable, "-I", _KEEPER, str(log_file), *command],
+            [sys.executable, "-I", _KEEPER, str(log_file.absolute()), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(env),
+            cwd=folder,
             start_new_session=True,
         )
         assert self._keeper.stdout is not None
