@@ -38,17 +38,21 @@ def judge(
 ) -> Verdict:
     """Decide about the lost work.
 
+    The delay that runs may be one of module ``pace``, after rounds that revoked: it is waited for in the same way, and
+    lost work waits no longer than it does.
+
     :param lost: each lost task and the worker that had it
     :param kept: every member and what it keeps in this round
     """
-    everybody_is_here = memory.members <= kept.keys()
+    runs = memory.deadline_ms > 0
+    nobody_is_missed = memory.members <= kept.keys()
     nothing_to_wait_for = not lost and not memory.revoked_in_previous
-    no_reason_to_start = memory.deadline_ms == 0 and (not lost or everybody_is_here)
-    if nothing_to_wait_for or no_reason_to_start or max_delay_ms == 0:
+    no_reason_to_start = not runs and (not lost or nobody_is_missed)
+    if max_delay_ms == 0 or nothing_to_wait_for or no_reason_to_start:
         return Verdict(as_new=frozenset(lost))
-    if 0 < memory.deadline_ms <= now_ms:
+    if runs and now_ms >= memory.deadline_ms:
         return _after_delay(lost, kept, [worker for worker in memory.candidates if worker in kept])
-    delay_ms = min(memory.deadline_ms - now_ms, max_delay_ms) if memory.deadline_ms else max_delay_ms
+    delay_ms = min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms
     empty = sorted(worker for worker, tasks in kept.items() if not tasks)
     return Verdict(
         delay_ms=delay_ms,
@@ -74,7 +78,10 @@ def _after_delay(
 def _give_back(
     lost: Mapping[TaskId, WorkerId], kept: Mapping[WorkerId, Tasks], candidates: Sequence[WorkerId]
 ) -> dict[WorkerId, list[TaskId]]:
-    """Share lost work among the candidates in equal numbers, to each what was its own as far as that goes."""
+    """Share lost work among the candidates in equal numbers, to each what was its own as far as that goes.
+
+    Where the numbers can't be equal, those get one more who lost the most, then those who came first.
+    """
     own: dict[WorkerId, list[TaskId]] = {worker: [] for worker in candidates}
     for task in sorted(lost):
         if lost[task] in own:
