@@ -23,7 +23,6 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.model import (
-    NO_TASKS,
     UNKNOWN_MEMBER_ID,
     Assignment,
     AssignmentError,
@@ -97,6 +96,9 @@ def on_request_failed(turn: Turn, event: RequestFailed) -> None:
         return
     if event.seq != state.awaiting:
         return
+    if event.request is Request.JOIN and state.member_id == UNKNOWN_MEMBER_ID:
+        # Another process may have taken this name since, and with the next try this one takes it back.
+        turn.set(predecessor=Predecessor.UNKNOWN)
     turn.retry_later()
     _fall_back(turn)
 
@@ -295,10 +297,13 @@ def adopt_record(turn: Turn) -> None:
     if assignment is None or record is None or not record.is_round(state.generation, assignment.leader):
         return
     _complete(turn, assignment)
-    owned = record.owned_by(state.settings.worker)
+    owned, revoked = record.owned_by(state.settings.worker), record.revoked_from(state.settings.worker)
     turn.stop(state.owned - owned, StopReason.REVOKED)
-    turn.hold(owned - state.owned)
-    revoked = record.revoked.get(state.settings.worker, NO_TASKS)
+    if turn.predecessor_may_run:
+        turn.hold((owned | revoked) - state.owned)
+        turn.stop(revoked, StopReason.REVOKED)
+    else:
+        turn.hold(owned - state.owned)
     _after_adoption(turn, rejoin_at=state.record_at + assignment.delay_ms, rejoin=bool(revoked))
 
 

@@ -63,6 +63,9 @@ class GroupRecord:
     def owned_by(self, worker: WorkerId) -> Tasks:
         return self.assignment.get(worker, NO_TASKS)
 
+    def revoked_from(self, worker: WorkerId) -> Tasks:
+        return self.revoked.get(worker, NO_TASKS)
+
     @property
     def deadline_ms(self) -> int:
         """When the scheduled delay is over (wall clock, ms since 1970); 0 when none runs."""

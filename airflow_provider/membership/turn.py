@@ -139,7 +139,8 @@ class Turn:
         state = self.state
         if state.record is None or not (state.predecessor is Predecessor.UNKNOWN or self.predecessor_may_run):
             return NO_TASKS
-        return state.record.owned_by(state.settings.worker)
+        worker = state.settings.worker
+        return state.record.owned_by(worker) | state.record.revoked_from(worker)
 
     @property
     def predecessor_may_run(self) -> bool:

@@ -155,8 +155,8 @@ class History:
         world.coordinator_back()
         for process in world.everybody:
             process.reconnect()
+        world.run(60_000)
         if not world.members:
             world.start("w1")
-        world.run(60_000)
         world.configure(world.configured | {TaskId("last", 0)})
         world.run_until(lambda: world.settled, within_ms=3 * self.plan.max_delay_ms + 120_000)
