@@ -1,4 +1,4 @@
-"""Java and jars: what a local broker needs beside Python.
+"""Jars from Maven coordinates, for a local broker and for whoever checks us against Kafka's own classes.
 
 Nobody installs Kafka for this. PySpark carries Ivy, the resolver of ``spark-submit --packages``, and needs a Java
 itself: so whoever can run PySpark can have any jar that is published under Maven coordinates.
@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,15 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-MIN_JAVA: Final = 17
+from airflow_provider.kafka.java import MissingPrerequisiteError, find_java
+
 _DOWNLOAD_TIMEOUT_S: Final = 900
 _OUTPUT_LINES_SHOWN: Final = 15
 
 Report = Callable[[str], None]
-
-
-class MissingPrerequisiteError(RuntimeError):
-    """Something that this package cannot bring along is not there; the message says how to get it."""
 
 
 class JarsUnavailableError(RuntimeError):
@@ -39,24 +35,6 @@ def default_cache() -> Path:
     """The folder for whatever is fetched once: ``$COSPARK_CACHE``, else ``~/.cache/cospark``."""
     configured = os.environ.get("COSPARK_CACHE")
     return Path(configured).expanduser().absolute() if configured else Path.home() / ".cache" / "cospark"
-
-
-def find_java() -> Path:
-    """A ``java`` of version 17 or newer: ``$JAVA_HOME``'s, else the first on the ``PATH``.
-
-    :raises MissingPrerequisiteError: there is none, or it is too old
-    """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if found is None:
-        where = f"JAVA_HOME is {home}, but there is no bin/java in it" if home else "there is no `java` on the PATH"
-        raise MissingPrerequisiteError(f"Java {MIN_JAVA} or newer is needed, and {where}. {_how_to_get_java()}")
-    version = _java_version(found)
-    if version < MIN_JAVA:
-        raise MissingPrerequisiteError(
-            f"Java {MIN_JAVA} or newer is needed, and {found} is version {version}. {_how_to_get_java()}"
-        )
-    return Path(found)
 
 
 def fetch_jars(*coordinates: str, cache: Path, report: Report | None = None) -> tuple[Path, ...]:
@@ -150,19 +128,6 @@ def _pyspark_home() -> Path:
             "pip install --force-reinstall 'pyspark>=4,<5'"
         )
     return home
-
-
-def _java_version(java: str) -> int:
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
-    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    if version is None:
-        raise MissingPrerequisiteError(f"`{java} -version` does not name a version: {answer.stderr.strip()!r}")
-    return int(version[1])
-
-
-def _how_to_get_java() -> str:
-    install = "brew install openjdk@17" if sys.platform == "darwin" else "apt-get install openjdk-17-jre-headless"
-    return f"Install one (for example `{install}`), or set JAVA_HOME to one that is installed elsewhere."
 
 
 def _print_progress(line: str) -> None:

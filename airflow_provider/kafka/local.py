@@ -21,13 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from airflow_provider.kafka.jars import (
-    JarsUnavailableError,
-    MissingPrerequisiteError,
-    default_cache,
-    fetch_jars,
-    find_java,
-)
+from airflow_provider.kafka.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.kafka.java import ClassArchive, MissingPrerequisiteError, find_java
 
 __all__ = [
     "BrokerStartError",
@@ -117,6 +112,7 @@ class LocalBroker:
         self._properties = dict(properties or {})
         self._cache = cache or default_cache()
         self._start_timeout_s = start_timeout_s
+        self._owner = os.getpid()
         self._keep_folder = data is not None
         self._folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="cospark-broker-"))
         internal, controller, *free = _free_ports(2 if port else 3)
@@ -146,16 +142,18 @@ class LocalBroker:
         """
         if self.pid is not None:
             return
-        command = self._java()
+        _require_free(self._client_port)
+        java, class_path = self._prepare()
         self._folder.mkdir(parents=True, exist_ok=True)
         atexit.register(self.close)
         self._write_properties()
         if not (self._folder / "data" / "meta.properties").exists():
-            self._format(command)
+            self._format([*java, *self._archive.options(), "-cp", class_path])
         before = self.log_path.stat().st_size if self.log_path.exists() else 0
+        options = self._archive.options(write_to=self._written_archive)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
-                [*command, "kafka.Kafka", str(self._folder / "server.properties")],
+                [*java, *options, "-cp", class_path, "kafka.Kafka", str(self._folder / "server.properties")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -168,13 +166,14 @@ class LocalBroker:
             self.kill()
             raise
 
-    def stop(self, timeout_s: float = 10.0) -> None:
+    def stop(self, timeout_s: float = 30.0) -> None:
         """End the broker in order, or by force if that takes longer than ``timeout_s``. Its data stay."""
         if self._process is None:
             return
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
+            self._archive.keep(self._written_archive)
         self.kill()
 
     def kill(self) -> None:
@@ -190,6 +189,8 @@ class LocalBroker:
 
     def close(self) -> None:
         """Stop the broker and remove its data, unless the caller named the folder."""
+        if os.getpid() != self._owner:
+            return  # a forked child that ends: the broker is its parent's
         atexit.unregister(self.close)
         self.stop()
         if not self._keep_folder:
@@ -208,10 +209,16 @@ class LocalBroker:
     ) -> None:
         self.close()
 
-    def _java(self) -> list[str]:
+    def _prepare(self) -> tuple[list[str], str]:
+        """How to call Java, and the class path."""
         java = find_java()
-        jars = fetch_jars(*COORDINATES, cache=self._cache)
-        return [str(java), *_JVM, "-cp", os.pathsep.join(map(str, jars))]
+        class_path = os.pathsep.join(map(str, fetch_jars(*COORDINATES, cache=self._cache)))
+        self._archive = ClassArchive.of(java, class_path, cache=self._cache)
+        return [str(java), *_JVM], class_path
+
+    @property
+    def _written_archive(self) -> Path:
+        return self._folder / "classes.jsa"
 
     def _write_properties(self) -> None:
         listeners = {"CLIENT": self._client_port, "INTERNAL": self._internal_port, "CONTROLLER": self._controller_port}
@@ -229,11 +236,11 @@ class LocalBroker:
         lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
         (self._folder / "server.properties").write_text("".join(lines))
 
-    def _format(self, command: list[str]) -> None:
+    def _format(self, java: list[str]) -> None:
         try:
             done = subprocess.run(  # noqa: S603
                 [
-                    *(*command, "kafka.tools.StorageTool", "format", "--cluster-id", _cluster_id()),
+                    *(*java, "kafka.tools.StorageTool", "format", "--cluster-id", _cluster_id()),
                     *("--config", str(self._folder / "server.properties")),
                 ],
                 capture_output=True,
@@ -279,6 +286,16 @@ def _free_ports(count: int) -> list[int]:
             if len(ports) == count:
                 return ports
     raise BrokerStartError(f"there is no free port between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as listener:
+        # As the broker does: connections of one that was killed just now may still be there.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError as taken:
+            raise BrokerStartError(f"cannot listen on {_HOST}:{port}: {taken.strerror}") from taken
 
 
 def _cluster_id() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from airflow_provider.kafka.jars import MissingPrerequisiteError, find_java
+from airflow_provider.kafka.java import MissingPrerequisiteError, find_java
 from airflow_provider.kafka.local import BrokerStartError, LocalBroker
 
 
@@ -94,6 +95,34 @@ def test_the_broker_dies_with_a_killed_owner(tmp_path: Path) -> None:
         assert is_running(broker_pid)
         owner.send_signal(signal.SIGKILL)
     wait_for(lambda: not is_running(broker_pid))
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerStartError, match=rf"127\.0\.0\.1:{port}: Address already in use"):
+            LocalBroker(port=port).__enter__()
+
+
+def test_the_command_shows_where_the_broker_is_and_stops_it_when_told_to(tmp_path: Path) -> None:
+    program = (
+        "import argparse, sys; from airflow_provider.cli import broker; parser = argparse.ArgumentParser();"
+        "broker.add_arguments(parser); sys.exit(broker.run(parser.parse_args()))"
+    )
+    command = [sys.executable, "-c", program, "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cospark:
+        assert cospark.stdout is not None
+        for line in cospark.stdout:
+            if "COSPARK_BOOTSTRAP_SERVERS=" in line:
+                servers = line.partition("=")[2].strip()
+                break
+        client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        assert len(client.list_topics(timeout=10).brokers) == 1
+        cospark.send_signal(signal.SIGTERM)
+        assert cospark.wait(20) == 0
+    host, _, port = servers.partition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
 
 
 def test_without_java_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
