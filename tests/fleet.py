@@ -1,0 +1,177 @@
+"""Real workers for tests: processes of ``cospark worker``, which a test can kill, stop and start again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+
+from airflow_provider.kafka.group import wall_ms
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import configured, converged
+from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.shared import shared_logs
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId, Tasks, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+DEADLINE_S = 60.0
+_COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
+TIMING = ("--session-timeout-ms", "6000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "1500")
+
+
+class Fleet:
+    """Workers of one group, and what the topics say of them.
+
+    :param options: of ``cospark worker``, for all of them
+    """
+
+    def __init__(self, bootstrap_servers: str, group_id: str, folder: Path, *options: str) -> None:
+        self.settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
+        self.group_id = group_id
+        self.records: list[GroupRecord] = []
+        self.steps: list[TaskStatus] = []
+        self._folder = folder
+        self._options = (*TIMING, "--bootstrap-servers", bootstrap_servers, *options)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: GroupLogs | None = None
+        self._seen: dict[TaskId, TaskStatus] = {}
+
+    def start(self, name: str, *options: str) -> None:
+        """Start a worker, or start it again."""
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*_COSPARK, "worker", self.group_id, "--instance-id", name, *self._options, *options],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            )
+
+    def kill(self, name: str) -> None:
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
+    def wait_for_end(self, name: str) -> int:
+        return self._processes[name].wait(DEADLINE_S)
+
+    def log_of(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text()
+
+    def end(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    # ---- what the topics say
+
+    @property
+    def logs(self) -> GroupLogs:
+        assert self._logs is not None
+        return self._logs
+
+    @property
+    def record(self) -> GroupRecord:
+        record = self.logs.status.group
+        assert record is not None
+        return record
+
+    @property
+    def epoch(self) -> int:
+        return self.record.epoch
+
+    def owned(self, worker: str) -> Tasks:
+        return self.record.owned_by(WorkerId(worker))
+
+    def stops(self) -> set[tuple[TaskId, str]]:
+        """Which tasks were stopped where, so far."""
+        stopped = (step for step in self.steps if step.state is TaskState.STOPPED and step.started_at_ms is not None)
+        return {(step.task, step.worker) for step in stopped}
+
+    def story(self) -> str:
+        """The rounds so far, a line each."""
+        return "\n".join(
+            f"epoch {record.epoch}: {record.reason}; "
+            + ", ".join(
+                f"{worker} {len(tasks)}-{len(record.revoked.get(worker, ()))}"
+                for worker, tasks in sorted(record.assignment.items())
+            )
+            + (f"; delay {record.delay_ms}" if record.delay_ms else "")
+            for record in self.records
+        )
+
+    async def submit(self, name: str, *, tasks: int, seconds: float | None = None, **more: object) -> None:
+        """A job for the noop runner: so many tasks that each run so long, or until they are stopped."""
+        config = {} if seconds is None else {"seconds": seconds}
+        definition = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
+        await self.logs.submit(
+            JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition)  # type: ignore[arg-type]
+        )
+
+    async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
+        try:
+            await self.logs.wait_for(holds, timeout_s=DEADLINE_S)
+        except TimeoutError as late:
+            logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self.story()}\n{logs}") from late
+
+    async def balanced(self, *workers: str) -> None:
+        """Wait until exactly these are in the group and share evenly all that is configured, and all of it runs."""
+
+        def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+            record = status.group
+            if record is None or set(record.members) != set(workers) or not converged(record, status.workers):
+                return False
+            counts = [len(tasks) for tasks in record.assignment.values()]
+            assigned = frozenset().union(*record.assignment.values())
+            running = all(
+                status.tasks[task].state is TaskState.RUNNING if task in status.tasks else False
+                for task in configured(jobs, status.tasks)
+            )
+            return (
+                bool(assigned)
+                and configured(jobs, status.tasks) <= assigned
+                and running
+                and max(counts) - min(counts) <= 1
+            )
+
+        await self.wait_for(holds, f"balanced over {', '.join(workers)}")
+
+    def _on_logs(self) -> None:
+        status = self.logs.status
+        if status.group is not None and (not self.records or status.group.epoch != self.records[-1].epoch):
+            self.records.append(status.group)
+        for task, step in status.tasks.items():
+            if self._seen.get(task) != step:
+                self._seen[task] = step
+                self.steps.append(step)
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Fleet]:
+        async with shared_logs(self.settings, self.group_id) as logs:
+            self._logs = logs
+            unsubscribe = logs.subscribe(self._on_logs)
+            try:
+                yield self
+            finally:
+                unsubscribe()
+
+    async def __aenter__(self) -> Fleet:
+        self._watch = self.watched()
+        return await self._watch.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.end)
+        await self._watch.__aexit__(kind, error, trace)

@@ -1,0 +1,174 @@
+"""Workers as processes on a real broker: who is stopped when the group changes, and who is not."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fleet import Fleet
+
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.progress import job_progress
+from airflow_provider.kafka.records import TaskKind, TaskState
+
+MakeFleet = Callable[..., Fleet]
+
+
+@pytest.fixture
+def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
+    def make(*options: str) -> Fleet:
+        return Fleet(broker.bootstrap_servers, group_id, tmp_path, "--runner", "noop", "--slots", "20", *options)
+
+    return make
+
+
+async def test_a_third_worker_stops_only_the_tasks_that_it_receives(fleet: MakeFleet) -> None:
+    async with fleet() as group:
+        await group.submit("forever", tasks=9, kind=TaskKind.STREAMING)
+        group.start("w1")
+        group.start("w2")
+        await group.balanced("w1", "w2")
+        before, stopped_before = group.record, group.stops()
+
+        group.start("w3")
+        await group.balanced("w1", "w2", "w3")
+
+        assert len(group.owned("w3")) == 3
+        stopped = {task for task, _ in group.stops() - stopped_before}
+        assert stopped == group.owned("w3")
+        assert group.epoch == before.epoch + 2, f"one round to revoke, one to assign\n{group.story()}"
+
+
+async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a_rebalance(fleet: MakeFleet) -> None:
+    """Also the leader, and also when the last round gave it nothing new."""
+    async with fleet() as group:
+        await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
+        group.start("w1")
+        await group.balanced("w1")
+        group.start("w2")
+        await group.balanced("w1", "w2")
+        assert group.record.leader == "w1"
+        for worker in ("w1", "w2"):
+            before, stops = group.record, group.stops()
+            attempts = {task: group.logs.status.tasks[task].attempt for task in group.owned(worker)}
+
+            group.kill(worker)
+            group.start(worker)
+
+            await group.wait_for(
+                lambda _jobs, status, attempts=attempts: all(
+                    status.tasks[task].attempt == attempt + 1 and status.tasks[task].state is TaskState.RUNNING
+                    for task, attempt in attempts.items()
+                ),
+                f"{worker} runs its tasks again",
+            )
+            assert group.record == before, "no rebalance, so nobody has another assignment"
+            assert group.stops() == stops
+
+
+async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(fleet: MakeFleet) -> None:
+    async with fleet("--max-delay-ms", "15000") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        group.start("w3")
+        await group.balanced("w1", "w2", "w3")
+        own, stops = group.owned("w3"), group.stops()
+
+        group.kill("w3")
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and "w3" not in status.group.members, "w3's session is over"
+        )
+        assert group.record.delay_ms > 0, "what w3 had waits for it"
+        group.start("w3")
+        await group.balanced("w1", "w2", "w3")
+
+        assert group.owned("w3") == own
+        assert {stop for stop in group.stops() - stops if stop[1] != "w3"} == set(), "nobody else was stopped"
+
+
+async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: MakeFleet) -> None:
+    async with fleet("--max-delay-ms", "3000") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        kept, lost, stops = group.owned("w1"), group.owned("w2"), group.stops()
+
+        group.kill("w2")
+        await group.balanced("w1")
+
+        assert group.owned("w1") == kept | lost
+        assert group.stops() == stops
+        waited = [record for record in group.records if record.delay_ms]
+        assert waited, "a delay ran"
+        assert group.record.at_ms >= waited[0].deadline_ms
+
+
+async def test_a_worker_told_to_go_stops_its_tasks_and_leaves_at_once(fleet: MakeFleet) -> None:
+    async with fleet("--max-delay-ms", "0") as group:
+        await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+
+        group.send("w2", signal.SIGTERM)
+
+        assert group.wait_for_end("w2") == 0
+        assert "left" in group.log_of("w2")
+        await group.balanced("w1")
+
+
+async def test_a_paused_worker_finds_its_lease_over_and_joins_anew(fleet: MakeFleet) -> None:
+    async with fleet("--max-delay-ms", "0") as group:
+        await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+
+        group.send("w2", signal.SIGSTOP)
+        await group.balanced("w1")
+        group.send("w2", signal.SIGCONT)
+        await group.balanced("w1", "w2")
+
+        running = [group.logs.status.tasks[task].worker for task in group.owned("w1")]
+        assert set(running) == {"w1"}, "what w2 said when it woke did not win"
+
+
+async def test_the_group_is_done_when_its_jobs_are_and_a_new_run_key_runs_them_again(fleet: MakeFleet) -> None:
+    async with fleet("--until", "drained") as group:
+        await group.submit("batch", tasks=5, seconds=0.2)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
+        epoch = group.epoch
+
+        await group.submit("batch", tasks=5, seconds=0.2)
+        await group.logs.catch_up()
+        progress = job_progress("batch", group.logs.jobs, group.logs.status.tasks)
+        assert progress is not None
+        assert progress.complete, "the same again changes nothing"
+
+        await group.submit("batch", tasks=5, seconds=0.2, run_key="second")
+        group.start("w3")
+        assert group.wait_for_end("w3") == 0
+        await group.logs.catch_up()
+        assert {status.run_key for status in group.logs.status.tasks.values()} == {"second"}
+        assert group.epoch > epoch, "the coordinator counts anew, the epoch does not"
+
+
+async def test_a_second_process_under_a_workers_name_fences_the_first(fleet: MakeFleet) -> None:
+    async with fleet() as group:
+        await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
+        group.start("w1")
+        await group.balanced("w1")
+        first = group._processes.pop("w1")
+
+        group.start("w1")
+
+        assert first.wait(30) == 1
+        assert "another process joined" in group.log_of("w1")
+        await group.balanced("w1")
