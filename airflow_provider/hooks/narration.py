@@ -1,0 +1,63 @@
+"""A rebalance, in words for a task log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from airflow_provider.membership.assignors.model import Move, MoveReason
+from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+_MOST_MOVES: Final = 20
+_MOST_TASKS: Final = 20
+
+_STOPS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.DELETED: "it is not configured any more",
+    MoveReason.DUPLICATE: "another worker owns it too",
+    MoveReason.BALANCE: "that worker has more than its share",
+    MoveReason.EAGER: "the group speaks the eager protocol",
+}
+_STARTS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.NEW: "nobody had it",
+    MoveReason.LOST: "its worker is gone",
+    MoveReason.RETURNED: "its worker is back",
+    MoveReason.BALANCE: "the other worker had more than its share",
+    MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
+    MoveReason.EAGER: "the group speaks the eager protocol",
+}
+
+
+def epoch_in_words(record: GroupRecord, me: WorkerId) -> Iterator[str]:
+    """What a rebalance means: for the group, for each task that moves, and for the worker ``me``."""
+    led = "led by this worker" if record.leader == me else f"led by {record.leader}"
+    yield (
+        f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} workers:"
+        f" {', '.join(sorted(record.members))}{f' ({record.reason})' if record.reason else ''}"
+    )
+    for move in record.moves[:_MOST_MOVES]:
+        yield f"  {move_in_words(move)}"
+    if len(record.moves) > _MOST_MOVES:
+        yield f"  ... and {len(record.moves) - _MOST_MOVES} moves more"
+    if record.delay_ms:
+        yield f"  Lost tasks wait for their worker for {record.delay_ms / 1000:g} s"
+    yield f"  This worker has {tasks_in_words(record.owned_by(me))}"
+
+
+def move_in_words(move: Move) -> str:
+    """One task's change of place, and why."""
+    if move.target is None:
+        return f"{move.task} stops on {move.source}: {_STOPS.get(move.reason, move.reason.value)}"
+    why = _STARTS.get(move.reason, move.reason.value)
+    if move.source is None or move.source == move.target:
+        return f"{move.task} starts on {move.target}: {why}"
+    return f"{move.task} moves from {move.source} to {move.target}: {why}"
+
+
+def tasks_in_words(tasks: Iterable[TaskId]) -> str:
+    """Tasks by name, shortened where there are very many."""
+    names = [str(task) for task in sorted(tasks)]
+    if not names:
+        return "no task"
+    shown = ", ".join(names[:_MOST_TASKS])
+    return shown if len(names) <= _MOST_TASKS else f"{shown} and {len(names) - _MOST_TASKS} more"

@@ -1,0 +1,127 @@
+"""What the topics say, as it is passed on by XCom. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
+from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId, tasks_to_json
+from airflow_provider.membership.record import GroupRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """How far the present run of a job is.
+
+    :param progress: in numbers, with the errors
+    :param results: what finished tasks returned, by index
+    :param submitted_by: who submitted it
+    """
+
+    progress: JobProgress
+    results: Mapping[int, Any]
+    submitted_by: str = ""
+
+    @classmethod
+    def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
+        """The report on ``job``; None if there is no such job."""
+        progress = job_progress(job, jobs, status.tasks)
+        if progress is None:
+            return None
+        results: dict[int, Any] = {}
+        for index in range(progress.planned or 0):
+            task = TaskId(job, index)
+            work, last = jobs.work_of(task), status.tasks.get(task)
+            if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
+                results[index] = last.result
+        return cls(progress=progress, results=results, submitted_by=jobs.jobs[job].submitted_by)
+
+    @property
+    def failed(self) -> bool:
+        return self.progress.state is JobState.FAILED
+
+    def failures_in_words(self) -> str:
+        """Why it failed: a line for each task."""
+        lines = (f"{task}: {error.message}" for task, error in sorted(self.progress.errors.items()))
+        return "\n".join(lines) or "no task has left an error"
+
+    def to_json(self) -> dict[str, Any]:
+        progress = self.progress
+        return {
+            "job": progress.job,
+            "run_key": progress.run_key,
+            "state": progress.state.value,
+            "complete": progress.complete,
+            "tasks": progress.planned,
+            "counts": {state.value: number for state, number in progress.counts.items()},
+            "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
+            "results": {str(index): result for index, result in self.results.items()},
+        }
+
+
+def _error_json(error: TaskFailure) -> dict[str, str]:
+    return {"message": error.message, "traceback": error.traceback}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """The last completed rebalance of a group, and what has come of it.
+
+    :param converged: each member has applied it, and no further round is to follow
+    """
+
+    record: GroupRecord
+    workers: tuple[WorkerStatus, ...]
+    converged: bool
+
+    @classmethod
+    def of(cls, status: StatusSnapshot) -> GroupReport | None:
+        """The report on a group; None before its first rebalance."""
+        record = status.group
+        if record is None:
+            return None
+        return cls(
+            record=record,
+            workers=tuple(status.workers[worker] for worker in sorted(record.members) if worker in status.workers),
+            converged=converged(record, status.workers),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        record = self.record
+        return {
+            "epoch": record.epoch,
+            "generation": record.generation,
+            "leader": record.leader,
+            "members": sorted(record.members),
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in sorted(record.assignment.items())},
+            "revoked": {worker: tasks_to_json(tasks) for worker, tasks in sorted(record.revoked.items()) if tasks},
+            "moved": [
+                {
+                    "task": [move.task.job, move.task.index],
+                    "from": move.source,
+                    "to": move.target,
+                    "reason": move.reason.value,
+                }
+                for move in record.moves
+            ],
+            "delay_ms": record.delay_ms,
+            "deadline_ms": record.deadline_ms,
+            "reason": record.reason,
+            "at_ms": record.at_ms,
+            "converged": self.converged,
+            "workers": {
+                worker.worker: {
+                    "state": worker.state.value,
+                    "epoch": worker.epoch,
+                    "slots": worker.slots,
+                    "running": tasks_to_json(worker.running),
+                    "url": worker.url,
+                }
+                for worker in self.workers
+            },
+        }

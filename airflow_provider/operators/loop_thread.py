@@ -1,0 +1,67 @@
+"""Runs a coroutine on an event loop in a thread, while the main thread waits and can still be told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread(Generic[T]):
+    """One coroutine on a loop of its own.
+
+    Airflow handles signals in the main thread, inside whatever runs there: so that thread must not be the loop's.
+
+    :param work: makes the coroutine, on the loop
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="cospark-worker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end, at most so many seconds. Signal handlers run meanwhile, if this is the main thread.
+
+        :returns: whether it has ended
+        """
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        """What the coroutine gave, after its end.
+
+        :raises BaseException: what it raised
+        """
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have ``function`` called on the loop; nothing happens if none runs. May be called by a signal handler."""
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(function)
+            except RuntimeError:  # closed meanwhile
+                return
+
+    def _run(self) -> None:
+        try:
+            self._result.append(asyncio.run(self._main()))
+        except BaseException as error:  # noqa: BLE001  raised again in the thread that waits
+            self._error = error
+
+    async def _main(self) -> T:
+        self._loop = asyncio.get_running_loop()
+        return await self._work()

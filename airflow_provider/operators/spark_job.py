@@ -1,0 +1,258 @@
+"""Submits a job to a group, and takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
+
+from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.parameters import TimeSpan, choice, group_name, is_template, milliseconds, whole_number
+from airflow_provider.hooks.reports import JobReport
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
+from airflow_provider.triggers.conditions import JobCondition, JobGoal
+from airflow_provider.triggers.group import GroupTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+_PARAMETERS = {
+    "name": "job",
+    "retries": "task_retries",
+    "retry_delay_ms": "task_retry_delay",
+    "replan_interval_ms": "replan_interval",
+}
+
+
+class SparkJobOperator(BaseOperator):
+    """Asks a group to run a job, or to run it otherwise than before.
+
+    The same job under the same run key changes nothing. When this Airflow task is run again (a retry, or cleared), the
+    Spark tasks of the same run that had failed are tried again; those that had finished stay finished.
+
+    :param group: the group; its topics are made if they are missing
+    :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
+    :param entry_point: ``package.module:Class``, or a decorated function; the workers must be able and allowed to
+        import it
+    :param config: a JSON object, handed to the job's ``plan``
+    :param max_tasks: the most tasks a plan may have
+    :param run_key: names one run: the job runs again under a new one. By default the DAG run's id for a job that ends
+        by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
+    :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
+    :param task_retries: how often a failed Spark task is tried again. Airflow's own ``retries`` is about this task
+    :param task_retry_delay: how long to wait before that
+    :param replan_interval: plan again after so long, for a job whose plan watches for changes
+    :param kafka_conn_id: a connection of type ``kafka``
+    :param wait_for_completion: wait until the job is complete; an unbounded one, until it runs everywhere
+    :param deferrable: wait in the triggerer
+    :param timeout: how long to wait; without end if None
+
+    All times are timedeltas, or seconds.
+
+    Returns a summary: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state, ``errors`` and
+    ``results`` by task; and ``changed``: whether it was not known already. Fails, with the errors of the Spark tasks,
+    if it waits and the job fails.
+    """
+
+    template_fields: Sequence[str] = (
+        "group",
+        "job",
+        "entry_point",
+        "config",
+        "max_tasks",
+        "run_key",
+        "kafka_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json"}
+    operator_extra_links = (SparkGroupLink(),)
+    ui_color = "#f7e3b5"
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        job: str,
+        entry_point: str,
+        config: Mapping[str, Any] | None = None,
+        max_tasks: int | str = 1,
+        run_key: str | None = None,
+        kind: str = TaskKind.BATCH.value,
+        task_retries: int = 0,
+        task_retry_delay: TimeSpan = timedelta(seconds=10),
+        replan_interval: TimeSpan | None = None,
+        kafka_conn_id: str = SparkGroupHook.default_conn_name,
+        wait_for_completion: bool = False,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        timeout: TimeSpan | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.job = job
+        self.entry_point = entry_point
+        self.config = config or {}
+        self.max_tasks = max_tasks
+        self.run_key = run_key
+        self.kind = kind
+        self.task_retries = task_retries
+        self.task_retry_delay = task_retry_delay
+        self.replan_interval = replan_interval
+        self.kafka_conn_id = kafka_conn_id
+        self.wait_for_completion = wait_for_completion
+        self.deferrable = deferrable
+        self.timeout = timeout
+        self.group_link = ""
+        self._check()
+
+    # ---- parameters
+
+    def _check(self) -> None:
+        """Refuse at parse time what is wrong whatever templates will say."""
+        if not is_template(self.group):
+            group_name(self.group)
+        if self.timeout is not None:
+            milliseconds("timeout", self.timeout, least_ms=1)
+        self._definition(
+            job="job" if is_template(self.job) else self.job,
+            entry_point="module:Job" if is_template(self.entry_point) else self.entry_point,
+            config={} if is_template(self.config) else self.config,
+            max_tasks=1 if is_template(self.max_tasks) else self.max_tasks,
+            run_key="" if self.run_key is None or is_template(self.run_key) else self.run_key,
+        )
+
+    def _definition(
+        self,
+        *,
+        job: str,
+        entry_point: str,
+        config: Mapping[str, Any],
+        max_tasks: int | str,
+        run_key: str,
+        submitted_by: str = "",
+    ) -> JobDefinition:
+        replan = self.replan_interval
+        try:
+            return JobDefinition(
+                name=job,
+                entry_point=entry_point,
+                config=config,
+                max_tasks=whole_number("max_tasks", max_tasks, least=1),
+                run_key=run_key,
+                kind=choice("kind", self.kind, TaskKind),
+                retries=self.task_retries,
+                retry_delay_ms=milliseconds("task_retry_delay", self.task_retry_delay),
+                replan_interval_ms=None if replan is None else milliseconds("replan_interval", replan, least_ms=1),
+                submitted_by=submitted_by,
+            )
+        except JobError as wrong:
+            raise ValueError(f"{_PARAMETERS.get(wrong.field_name, wrong.field_name)}: {wrong}") from wrong
+
+    @property
+    def _bounded(self) -> bool:
+        return self.kind == TaskKind.BATCH.value and self.replan_interval is None
+
+    # ---- its life
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        ti = context["ti"]
+        group = group_name(self.group)
+        run_key = self.run_key if self.run_key is not None else (context["run_id"] if self._bounded else "")
+        definition = self._definition(
+            job=self.job,
+            entry_point=self.entry_point,
+            config=self.config,
+            max_tasks=self.max_tasks,
+            run_key=str(run_key),
+            submitted_by=f"{ti.dag_id}.{ti.task_id}",
+        )
+        hook = SparkGroupHook(self.kafka_conn_id)
+        submission = hook.submit_job(group, definition)
+        if submission.changed:
+            self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
+        else:
+            self.log.info("Job %s (run %s) was known to group %s already", definition.name, definition.run_key, group)
+            if ti.try_number > 1:
+                again = hook.retry_failed(group, definition.name)
+                self.log.info("To be tried again: %s", ", ".join(again) or "nothing")
+        if not self.wait_for_completion:
+            return self._summary(hook, group, changed=submission.changed)
+        condition = JobCondition(
+            job=definition.name,
+            run_key=definition.run_key,
+            goal=JobGoal.FINISHED if self._bounded else JobGoal.RUNNING,
+            fingerprint=definition.fingerprint,
+        )
+        timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
+        if self.deferrable:
+            self.defer(
+                trigger=GroupTrigger(kafka_conn_id=self.kafka_conn_id, group=group, condition=condition.to_json()),
+                method_name="execute_complete",
+                timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
+            )
+        answer = hook.wait_for(group, condition.answer, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
+        return self._complete(answer.to_json(), changed=submission.changed)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """What the trigger has seen."""
+        self.group_link = event.get("link", "")
+        return self._complete(event, changed=True)
+
+    def _complete(self, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
+        if answer["problem"]:
+            raise AirflowException(answer["problem"])
+        return {**answer["report"], "changed": changed}
+
+    def _summary(self, hook: SparkGroupHook, group: str, *, changed: bool) -> dict[str, Any]:
+        report = hook.look(group, lambda jobs, status: (JobReport.of(self.job, jobs, status), group_link(status)))
+        if report is None or report[0] is None:
+            raise AirflowException(f"job {self.job!r} was removed from group {group!r} right after it was submitted")
+        self.group_link = report[1]
+        return {**report[0].to_json(), "changed": changed}
+
+
+class RemoveSparkJobOperator(BaseOperator):
+    """Asks a group to run a job no more: its tasks are stopped, and it is forgotten how far they were.
+
+    :param group: the group
+    :param job: the job's name
+    :param kafka_conn_id: a connection of type ``kafka``
+
+    Returns ``job`` and ``removed``: whether there was such a job.
+    """
+
+    template_fields: Sequence[str] = ("group", "job", "kafka_conn_id")
+    operator_extra_links = (SparkGroupLink(),)
+    ui_color = "#f7e3b5"
+
+    def __init__(
+        self, *, group: str, job: str, kafka_conn_id: str = SparkGroupHook.default_conn_name, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.job = job
+        self.kafka_conn_id = kafka_conn_id
+        self.group_link = ""
+        if not is_template(group):
+            group_name(group)
+        if not is_template(job):
+            job_name(job)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        group, job = group_name(self.group), job_name(self.job)
+        removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job)
+        self.log.info("Job %s %s group %s", job, "was removed from" if removed else "was not in", group)
+        return {"job": job, "removed": removed}
+
+
+def job_name(value: Any) -> str:
+    """The name of a job.
+
+    :raises ValueError: if keys and paths can't carry it
+    """
+    try:
+        return JobDefinition(name=value, entry_point="module:Job").name
+    except JobError as wrong:
+        raise ValueError(f"job: {wrong}") from wrong

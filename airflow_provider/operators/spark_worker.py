@@ -1,0 +1,270 @@
+"""A worker of a group, as an Airflow task."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
+
+from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.parameters import (
+    TimeSpan,
+    choice,
+    group_name,
+    is_template,
+    milliseconds,
+    prefixes,
+    text,
+    text_mapping,
+    whole_number,
+    worker_name,
+)
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.membership.model import ConnectProtocol, WorkerId
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.operators.worker_run import Equipment, RunResult, WorkerRun
+from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+UNTIL: Final = ("drained", "forever")
+RUNNERS: Final = ("local", "noop")
+_LEASE_MARGIN_MS: Final = 2_000
+
+
+class SparkWorkerOperator(BaseOperator):
+    """One worker of a group: it runs the Spark tasks that the group's leader assigns to it.
+
+    The task's process stays as long as Spark tasks run in it. When there is nothing to run for ``linger``, the operator
+    defers: the membership goes on in the triggerer, takes part in rebalances there, and comes back when there is work.
+    Killed and tried again, it comes back as the same worker and goes on with its own tasks if it is back within
+    ``session_timeout``; so give it ``retries`` and a short ``retry_delay``.
+
+    A user who ends the task (marks it, clears it) ends the worker: its Spark tasks are stopped and it leaves the group.
+
+    :param group: the group to join; becomes a part of topics' names
+    :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: whoever
+        may write to the group's jobs topic decides what runs here, within these
+    :param worker: the worker's name (its group instance id), by which it is known in the group. It must stay the same
+        over retries, deferrals and restarts, and no two workers of a group may share it. By default
+        ``<dag_id>.<task_id>`` with ``.<map_index>`` if mapped: the next run of the DAG has the same workers. So set
+        ``max_active_runs=1``, or have the run's id in ``group`` or ``worker``, if runs of the DAG can overlap
+    :param slots: how many Spark tasks it runs at once; what is assigned beyond that waits
+    :param until: ``drained``: until every job of the group is bounded and complete; ``forever``: until told to end
+    :param kafka_conn_id: a connection of type ``kafka``
+    :param runner: ``local``: a Spark session in this task's process, shared by its Spark tasks; ``noop``: runs nothing,
+        to try out groups
+    :param spark_master: Spark's master URL
+    :param spark_conf: Spark's settings
+    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group
+    :param linger: how long to keep the process when there is nothing to run
+    :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
+        trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
+        ``triggerer_health_check_threshold`` and a few seconds)
+    :param heartbeat_interval: time between heartbeats
+    :param rebalance_timeout: the coordinator waits so long for workers to join a rebalance; must cover stopping a task
+    :param max_delay: how long lost tasks wait for their worker to come back, when this worker leads the group
+        (Connect's ``scheduled.rebalance.max.delay.ms``)
+    :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``
+
+    All times are timedeltas, or seconds.
+
+    Returns a summary: ``group``, ``worker``, ``ended`` (how), ``finished`` and ``failed`` (the Spark tasks that ended
+    here), ``stopped`` (how often one was stopped here), ``first_epoch``, ``last_epoch``, ``deferrals``. A Spark task
+    that fails does not fail its worker: wait for the job with a ``JobSensor``.
+    """
+
+    template_fields: Sequence[str] = (
+        "group",
+        "worker",
+        "allowed_entry_points",
+        "slots",
+        "kafka_conn_id",
+        "spark_master",
+        "spark_conf",
+        "checkpoint_root",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"spark_conf": "json"}
+    operator_extra_links = (SparkGroupLink(),)
+    ui_color = "#f5d9c2"
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        allowed_entry_points: str | Sequence[str],
+        worker: str | None = None,
+        slots: int | str = 2,
+        until: str = "drained",
+        kafka_conn_id: str = SparkGroupHook.default_conn_name,
+        runner: str = "local",
+        spark_master: str = "local[2]",
+        spark_conf: Mapping[str, Any] | None = None,
+        checkpoint_root: str | None = None,
+        linger: TimeSpan = timedelta(seconds=5),
+        session_timeout: TimeSpan = timedelta(seconds=60),
+        heartbeat_interval: TimeSpan = timedelta(seconds=3),
+        rebalance_timeout: TimeSpan = timedelta(seconds=60),
+        max_delay: TimeSpan = timedelta(minutes=5),
+        connect_protocol: str = ConnectProtocol.SESSIONED.value,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.allowed_entry_points = allowed_entry_points
+        self.worker = worker
+        self.slots = slots
+        self.until = until
+        self.kafka_conn_id = kafka_conn_id
+        self.runner = runner
+        self.spark_master = spark_master
+        self.spark_conf = spark_conf or {}
+        self.checkpoint_root = checkpoint_root or str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
+        self.linger = linger
+        self.session_timeout = session_timeout
+        self.heartbeat_interval = heartbeat_interval
+        self.rebalance_timeout = rebalance_timeout
+        self.max_delay = max_delay
+        self.connect_protocol = connect_protocol
+        self.group_link = ""
+        self._run: WorkerRun | None = None
+        self._killed = False
+        self._check()
+
+    # ---- parameters
+
+    def _check(self) -> None:
+        """Refuse at parse time what is wrong whatever templates will say."""
+        for check, value in (
+            (group_name, self.group),
+            (worker_name, self.worker or "default"),
+            (lambda value: prefixes("allowed_entry_points", value), self.allowed_entry_points),
+            (lambda value: whole_number("slots", value, least=1), self.slots),
+            (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
+            (lambda value: text("spark_master", value), self.spark_master),
+            (lambda value: text_mapping("spark_conf", value), self.spark_conf),
+            (lambda value: text("checkpoint_root", value), self.checkpoint_root),
+        ):
+            if not is_template(value):
+                check(value)
+        if self.runner not in RUNNERS:
+            raise ValueError(f"runner: {self.runner!r} must be one of {', '.join(RUNNERS)}")
+        if self.until not in UNTIL:
+            raise ValueError(f"until: {self.until!r} must be one of {', '.join(UNTIL)}")
+        milliseconds("linger", self.linger)
+        self._member(group="group", worker="worker", url="")
+        milliseconds("max_delay", self.max_delay)
+
+    def _member(self, *, group: str, worker: str, url: str) -> MemberSettings:
+        session_ms = milliseconds("session_timeout", self.session_timeout, least_ms=1)
+        heartbeat_ms = milliseconds("heartbeat_interval", self.heartbeat_interval, least_ms=1)
+        margin_ms = min(_LEASE_MARGIN_MS, session_ms // 4)
+        if heartbeat_ms + margin_ms >= session_ms:
+            raise ValueError(
+                f"session_timeout: {self.session_timeout!r} must be longer than heartbeat_interval"
+                f" ({self.heartbeat_interval!r}) and {margin_ms} ms for stopping tasks in time"
+            )
+        return MemberSettings(
+            group_id=group,
+            worker=WorkerId(worker),
+            url=url,
+            protocol=choice("connect_protocol", self.connect_protocol, ConnectProtocol),
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=heartbeat_ms,
+            fast_heartbeat_ms=min(50, heartbeat_ms),
+            rebalance_timeout_ms=milliseconds("rebalance_timeout", self.rebalance_timeout, least_ms=1),
+            lease_margin_ms=margin_ms,
+        )
+
+    def _plan(self, context: Context) -> WorkerPlan:
+        ti = context["ti"]
+        name = self.worker or default_worker_name(ti)
+        return WorkerPlan(
+            member=self._member(group=group_name(self.group), worker=worker_name(name), url=ti.log_url),
+            slots=whole_number("slots", self.slots, least=1),
+            until=self.until,
+            max_delay_ms=milliseconds("max_delay", self.max_delay),
+        )
+
+    def _equipment(self) -> Equipment:
+        return Equipment(
+            runner=self.runner,
+            allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
+            checkpoint_root=text("checkpoint_root", self.checkpoint_root),
+            spark_master=text("spark_master", self.spark_master),
+            spark_conf=text_mapping("spark_conf", self.spark_conf),
+            linger_ms=milliseconds("linger", self.linger),
+        )
+
+    # ---- its life
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        plan = self._plan(context)
+        self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
+        return self._work(plan, WorkerStory(began_ms=int(time.time() * 1000)), saved=None)
+
+    def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
+        """Go on after the trigger's event: with the same membership if there is work, else to the end."""
+        if not isinstance(event, Mapping):  # dag.test() resumes also after what ends the task by itself
+            return None
+        plan, story = self._plan(context), WorkerStory.from_json(event["story"])
+        if event["ending"] == "handed over":
+            self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
+            return self._work(plan, story, saved=event["saved"])
+        return self._end(plan, event["ending"], event["error"], event["summary"])
+
+    def on_kill(self) -> None:
+        """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
+        self._killed = True
+        if self._run is not None:
+            self._run.leave("its task was ended by a user")
+
+    def _work(self, plan: WorkerPlan, story: WorkerStory, saved: Mapping[str, Any] | None) -> dict[str, Any]:
+        kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
+        self._run = self._make_run(plan, self._equipment(), kafka, story, saved)
+        result: RunResult = self._run.run()
+        self.group_link = group_link(result.status)
+        outcome = result.outcome
+        if outcome.ending.value == "handed over":
+            self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", plan.member.worker)
+            self.defer(
+                trigger=WorkerTrigger(
+                    kafka_conn_id=self.kafka_conn_id,
+                    plan=plan.to_json(),
+                    saved=outcome.saved or {},
+                    story=result.story.deferred().to_json(),
+                    push_summary=bool(self.do_xcom_push),
+                ),
+                method_name="resume",
+            )
+        summary = result.story.summary(plan, outcome.ending.value, result.status)
+        return self._end(plan, outcome.ending.value, outcome.error, summary)
+
+    _make_run = WorkerRun
+
+    def _end(self, plan: WorkerPlan, ending: str, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
+        self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending, summary["last_epoch"])
+        if self._killed:
+            raise AirflowException(f"worker {plan.member.worker}: its task was ended by a user; it has left the group")
+        if ending in ("drained", "left"):
+            return summary
+        if ending == "fenced":
+            raise AirflowFailException(
+                f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}: two"
+                " workers share a name. If runs of this DAG can overlap, set max_active_runs=1, or have the run's id in"
+                " the parameter worker or group"
+            )
+        raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
+
+
+def default_worker_name(ti: Any) -> str:
+    """A name that stays the same over retries, deferrals and runs of the DAG."""
+    mapped = "" if ti.map_index is None or ti.map_index < 0 else f".{ti.map_index}"
+    return f"{ti.dag_id}.{ti.task_id}{mapped}"

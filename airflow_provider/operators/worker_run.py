@@ -1,0 +1,128 @@
+"""A worker in the process of its task: membership, Spark, and the words for the task log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.membership.model import Epoch
+from airflow_provider.operators.loop_thread import LoopThread
+from airflow_provider.triggers.narrator import narrated
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+
+if TYPE_CHECKING:
+    from airflow_provider.kafka.status_view import StatusSnapshot
+    from airflow_provider.worker.worker import Outcome, Worker
+
+
+_LEAVE_WITHIN_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a worker runs its tasks with.
+
+    :param runner: ``local`` or ``noop``
+    :param allowed: import prefixes of entry points
+    :param linger_ms: how long there must be nothing to run until the membership goes to the triggerer
+    """
+
+    runner: str
+    allowed: tuple[str, ...]
+    checkpoint_root: str
+    spark_master: str
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    linger_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a worker's run in this process ended.
+
+    :param status: what the status topic said at the end
+    """
+
+    outcome: Outcome
+    story: WorkerStory
+    status: StatusSnapshot
+
+
+class WorkerRun:
+    """Runs a worker until it is done, told to leave, or its membership had better go on in the triggerer.
+
+    :param saved: the membership, as the triggerer left it; None to join anew
+    """
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        equipment: Equipment,
+        kafka: KafkaSettings,
+        story: WorkerStory,
+        saved: Mapping[str, Any] | None,
+    ) -> None:
+        self._plan = plan
+        self._equipment = equipment
+        self._kafka = kafka
+        self._story = story
+        self._saved = saved
+        self._worker: Worker | None = None
+        self._leaving: str | None = None
+        self._thread: LoopThread[RunResult] = LoopThread(self._work)
+
+    def run(self) -> RunResult:
+        """Blocks until the end. Interrupted (when the task's time is over, say), the worker leaves the group.
+
+        :raises LogError: if the group's topics can't be used
+        """
+        self._thread.start()
+        try:
+            self._thread.join()
+        except BaseException:
+            self.leave("its task was interrupted")
+            self._thread.join(_LEAVE_WITHIN_S)
+            raise
+        return self._thread.result()
+
+    def leave(self, reason: str) -> None:
+        """Stop everything and leave the group for good. May be called by a signal handler: takes no lock."""
+        self._leaving = reason
+        self._thread.call_soon(self._leave)
+
+    def _leave(self) -> None:
+        if self._worker is not None and self._leaving is not None:
+            self._worker.leave(self._leaving)
+
+    async def _work(self) -> RunResult:
+        from airflow_provider.kafka.records import WorkerPhase
+        from airflow_provider.kafka.shared import shared_group
+        from airflow_provider.operators.hands import CountingExecutor, make_executor
+        from airflow_provider.triggers.standby import worker_settings
+        from airflow_provider.worker.worker import Worker
+
+        plan = self._plan
+        async with shared_group(self._kafka, plan.member.group_id) as (transport, logs):
+            hands: list[CountingExecutor] = []
+
+            def make_hands(*told: Any) -> CountingExecutor:
+                hands.append(make_executor(plan, self._equipment, logs, *told))
+                return hands[0]
+
+            worker = Worker(
+                worker_settings(plan, WorkerPhase.STABLE),
+                transport=transport,
+                logs=logs,
+                make_hands=make_hands,
+                saved=self._saved,
+            )
+            told = Epoch(self._story.last_epoch or 0)
+            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+                self._worker = worker
+                self._thread.call_soon(self._leave)  # it may have been told so before
+                outcome = await worker.run()
+            story = self._story.stopped_more(hands[0].stopped_running)
+            if narrator.epoch:
+                story = story.in_epoch(narrator.epoch)
+            return RunResult(outcome=outcome, story=story, status=logs.status)

@@ -1,0 +1,153 @@
+"""What sensors wait for: small values, asked of the topics as they are now. Pure.
+
+They are stored as a trigger's arguments: the keys are a contract with what an older release has stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider.hooks.reports import GroupReport, JobReport
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.progress import JobState
+from airflow_provider.kafka.status_view import StatusSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The end of the waiting.
+
+    :param report: what is passed on by XCom
+    :param problem: why what was waited for will not come, or None
+    """
+
+    report: Mapping[str, Any]
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"report": dict(self.report), "problem": self.problem}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochCondition:
+    """The group has reached an epoch.
+
+    :param at_least: this one, or a later one
+    :param converged: and its workers have applied it, and no further round is to follow
+    """
+
+    at_least: int
+    converged: bool = False
+
+    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:  # noqa: ARG002
+        """None: go on waiting."""
+        if status.group is None or status.group.epoch < self.at_least:
+            return None
+        report = GroupReport.of(status)
+        if report is None or (self.converged and not report.converged):
+            return None
+        return Answer(report=report.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        return {"of": "epoch", "at_least": self.at_least, "converged": self.converged}
+
+
+class JobGoal(str, Enum):
+    """What of a job is waited for."""
+
+    FINISHED = "finished"
+    """Every task has finished."""
+    FAILED = "failed"
+    """The planner or a task has failed for good."""
+    RUNNING = "running"
+    """Every task that has not finished runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCondition:
+    """A run of a job has come so far, or can't any more.
+
+    :param run_key: of which run; None: of whichever is the present one. A job that does not end by itself has no runs:
+        there it isn't looked at
+    :param fingerprint: of the definition whose submitter waits: another one means that the job was replaced. None: any
+    """
+
+    job: str
+    run_key: str | None
+    goal: JobGoal
+    fingerprint: str | None = None
+
+    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
+        """None: go on waiting."""
+        definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
+        if definition is None or report is None:
+            return (
+                None
+                if self.fingerprint is None
+                else self._gone(f"job {self.job!r} was removed while it was waited for")
+            )
+        if self.fingerprint is not None and (self.fingerprint, self.run_key) != (
+            definition.fingerprint,
+            definition.run_key,
+        ):
+            return self._gone(
+                f"job {self.job!r} was submitted anew while it was waited for:"
+                f" by {definition.submitted_by or 'somebody'}, run {definition.run_key!r}"
+            )
+        if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
+            return None
+        return self._judge(report, bounded=definition.bounded)
+
+    def _judge(self, report: JobReport, *, bounded: bool) -> Answer | None:
+        progress = report.progress
+        finished = progress.state is JobState.FINISHED
+        if self.goal is JobGoal.FAILED:
+            if report.failed:
+                return Answer(report=report.to_json())
+            return Answer(report=report.to_json(), problem=f"job {self.job!r} has finished") if finished else None
+        if finished or (self.goal is JobGoal.RUNNING and progress.running_everywhere):
+            return Answer(report=report.to_json())
+        # The other tasks of a bounded job go on: whoever waits for its end is told of all errors at once.
+        if report.failed and (progress.complete or not bounded or self.goal is JobGoal.RUNNING):
+            return Answer(
+                report=report.to_json(), problem=f"job {self.job!r} has failed:\n{report.failures_in_words()}"
+            )
+        return None
+
+    @staticmethod
+    def _gone(problem: str) -> Answer:
+        return Answer(report={}, problem=problem)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "of": "job",
+            "job": self.job,
+            "run_key": self.run_key,
+            "goal": self.goal.value,
+            "fingerprint": self.fingerprint,
+        }
+
+
+Condition = EpochCondition | JobCondition
+
+
+def condition_from_json(data: Mapping[str, Any]) -> Condition:
+    """The condition that made ``data``.
+
+    :raises ValueError: if none did
+    """
+    match data.get("of"):
+        case "epoch":
+            return EpochCondition(at_least=int(data["at_least"]), converged=bool(data.get("converged", False)))
+        case "job":
+            return JobCondition(
+                job=data["job"],
+                run_key=data["run_key"],
+                goal=JobGoal(data["goal"]),
+                fingerprint=data.get("fingerprint"),
+            )
+        case other:
+            raise ValueError(f"there is no condition of {other!r}: upgrade the triggerer too")

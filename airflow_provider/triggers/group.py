@@ -1,0 +1,83 @@
+"""Waits until a group's topics say what a sensor or operator waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider.hooks.links import group_link
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.log_errors import BrokerAwayError
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.triggers.conditions import Answer, condition_from_json
+from airflow_provider.triggers.worker_values import VERSION, check_version
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 5.0
+
+
+class GroupTrigger(BaseTrigger):
+    """Fires once, when its condition holds. It follows the topics, which all triggers of a group share; it never polls.
+
+    A broker that is away is waited for.
+
+    :param kafka_conn_id: the connection; nothing of what is in it is stored
+    :param group: the group
+    :param condition: see :mod:`airflow_provider.triggers.conditions`
+    """
+
+    def __init__(self, *, kafka_conn_id: str, group: str, condition: Mapping[str, Any], v: int = VERSION) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        check_version({"v": v}, "GroupTrigger")
+        self.kafka_conn_id = kafka_conn_id
+        self.group = group
+        self.condition = condition_from_json(condition)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "v": VERSION,
+                "kafka_conn_id": self.kafka_conn_id,
+                "group": self.group,
+                "condition": self.condition.to_json(),
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        settings = await SparkGroupHook(self.kafka_conn_id).aget_settings()
+        # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
+        await asyncio.to_thread(importlib.import_module, "airflow_provider.kafka.shared")
+        told = False
+        while True:
+            try:
+                event = await self._watch(settings)
+            except BrokerAwayError as away:
+                if not told:
+                    log.warning("Going on waiting: %s", away)
+                told = True
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+                return
+
+    async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
+        from airflow_provider.kafka.shared import shared_logs
+
+        async with shared_logs(settings, self.group) as logs:
+            answers: list[Answer] = []
+
+            def holds(*snapshots: Any) -> bool:
+                answer = self.condition.answer(*snapshots)
+                if answer is not None:
+                    answers.append(answer)
+                return answer is not None
+
+            await logs.wait_for(holds)
+            return {**answers[0].to_json(), "link": group_link(logs.status)}

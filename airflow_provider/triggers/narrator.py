@@ -1,0 +1,90 @@
+"""Tells a task log what a worker goes through: every rebalance, and every task of its own that fails or ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from airflow_provider.hooks.narration import epoch_in_words
+from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+
+if TYPE_CHECKING:
+    from airflow_provider.kafka.logs import GroupLogs
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def narrated(logs: GroupLogs, worker: WorkerId, *, already_told: Epoch) -> AsyncIterator[Narrator]:
+    """Narrate as long as the block runs.
+
+    In a task of its own: what is logged from there goes where the caller's own log goes, which isn't so in the
+    callbacks of a reader that many share.
+
+    :param already_told: the last epoch that this worker's log knows
+    """
+    narrator = Narrator(logs, worker, already_told)
+    telling = asyncio.ensure_future(narrator.run())
+    try:
+        yield narrator
+    finally:
+        narrator.tell()
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+class Narrator:
+    """Compares what is known of the group with what it has told.
+
+    :param worker: whose log this is
+    """
+
+    def __init__(self, logs: GroupLogs, worker: WorkerId, already_told: Epoch) -> None:
+        self._logs = logs
+        self._worker = worker
+        self._epoch = already_told
+        self._tasks: dict[TaskId, TaskStatus] = {
+            task: status for task, status in logs.status.tasks.items() if status.worker == worker
+        }
+
+    @property
+    def epoch(self) -> Epoch:
+        """The last epoch told."""
+        return self._epoch
+
+    async def run(self) -> None:
+        changed = asyncio.Event()
+        unsubscribe = self._logs.subscribe(changed.set)
+        try:
+            while True:
+                self.tell()
+                await changed.wait()
+                changed.clear()
+        finally:
+            unsubscribe()
+
+    def tell(self) -> None:
+        """Log what is new."""
+        status = self._logs.status
+        if status.group is not None and status.group.epoch > self._epoch and self._worker in status.group.members:
+            self._epoch = status.group.epoch
+            for line in epoch_in_words(status.group, self._worker):
+                log.info("%s", line)
+        for task, last in status.tasks.items():
+            if last.worker == self._worker and self._tasks.get(task) != last:
+                self._tell_task(last, self._tasks.get(task))
+                self._tasks[task] = last
+
+    def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
+        if last.error is not None and (before is None or before.failures != last.failures):
+            again = "" if last.state is TaskState.FAILED else "; it will be tried again"
+            log.error("Task %s failed: %s%s\n%s", last.task, last.error.message, again, last.error.traceback)
+        elif last.state in (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED) and (
+            before is None or before.state is not last.state
+        ):
+            attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
+            log.info("Task %s is %s (epoch %s%s)", last.task, last.state.value, last.epoch, attempt)

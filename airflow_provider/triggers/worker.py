@@ -1,0 +1,134 @@
+"""Holds a worker's membership in the triggerer while no Spark task of it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.membership.model import Epoch
+from airflow_provider.triggers.narrator import narrated
+from airflow_provider.triggers.task_instance import push_xcom, state_of
+from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
+
+if TYPE_CHECKING:
+    from airflow_provider.worker.worker import Outcome, Worker
+
+log = logging.getLogger(__name__)
+
+_FINAL_STATES: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
+
+
+class WorkerTrigger(BaseTrigger):
+    """The same worker as in the task's process, with hands that run nothing: it heartbeats, joins, syncs, and assigns.
+
+    It fires once: when there is a task to run (the operator goes on with the same membership), or when the membership
+    is over. When the group has done its work it ends the task by itself.
+
+    A triggerer that is shut down leaves the membership to the next one; a user who ends the task ends the membership.
+
+    :param kafka_conn_id: the connection; nothing of what is in it is stored
+    :param plan: see :class:`~airflow_provider.triggers.worker_values.WorkerPlan`
+    :param saved: the membership, as the task's process left it
+    :param story: see :class:`~airflow_provider.triggers.worker_values.WorkerStory`
+    :param push_summary: whether a summary is to be left as the task's ``return_value``
+    """
+
+    def __init__(
+        self,
+        *,
+        kafka_conn_id: str,
+        plan: Mapping[str, Any],
+        saved: Mapping[str, Any],
+        story: Mapping[str, Any],
+        push_summary: bool = True,
+        v: int = VERSION,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        check_version({"v": v}, "WorkerTrigger")
+        self.kafka_conn_id = kafka_conn_id
+        self.plan = WorkerPlan.from_json(plan)
+        self.saved = dict(saved)
+        self.story = WorkerStory.from_json(story)
+        self.push_summary = push_summary
+        self._worker: Worker | None = None
+        self._holding: asyncio.Task[TriggerEvent] | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "v": VERSION,
+                "kafka_conn_id": self.kafka_conn_id,
+                "plan": self.plan.to_json(),
+                "saved": self.saved,
+                "story": self.story.to_json(),
+                "push_summary": self.push_summary,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        # In a task of its own: when Airflow cancels this one it has not said yet whether the membership is to go on.
+        self._holding = asyncio.ensure_future(self._hold())
+        yield await asyncio.shield(self._holding)
+
+    async def cleanup(self) -> None:
+        """Stop holding the membership, without leaving. Asks nothing of Airflow, which may be gone."""
+        if self._holding is not None:
+            self._holding.cancel()
+            await asyncio.gather(self._holding, return_exceptions=True)
+
+    async def on_kill(self) -> None:
+        """A user has ended the task: leave the group.
+
+        Airflow calls this too for the copy of a trigger that was stalled while another triggerer took over, and for a
+        task that was cleared, whose next try has the membership by now. Both go on: only a task that is over leaves.
+        """
+        if self.task_instance is None or await state_of(self.task_instance) not in _FINAL_STATES:
+            log.info("Worker %s goes on elsewhere", self.plan.member.worker)
+            return
+        if self._worker is not None and self._holding is not None and not self._holding.done():
+            log.info("Worker %s leaves the group: its task was ended by a user", self.plan.member.worker)
+            self._worker.leave("its task was ended by a user")
+            await asyncio.gather(self._holding, return_exceptions=True)
+
+    async def _hold(self) -> TriggerEvent:
+        settings = await SparkGroupHook(self.kafka_conn_id).aget_settings()
+        # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
+        await asyncio.to_thread(importlib.import_module, "airflow_provider.triggers.standby")
+        from airflow_provider.kafka.shared import shared_group
+        from airflow_provider.triggers.standby import standby_worker
+
+        plan = self.plan
+        async with shared_group(settings, plan.member.group_id) as (transport, logs):
+            self._worker = standby_worker(plan, transport, logs, self.saved)
+            told = Epoch(self.story.last_epoch or 0)
+            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+                outcome = await self._worker.run()
+            story = self.story.in_epoch(narrator.epoch) if narrator.epoch else self.story
+            return await self._event_of(outcome, story, story.summary(plan, outcome.ending.value, logs.status))
+
+    async def _event_of(self, outcome: Outcome, story: WorkerStory, summary: Mapping[str, Any]) -> TriggerEvent:
+        over = outcome.ending.value in ("drained", "left")
+        log.info("Worker %s: %s at epoch %s", self.plan.member.worker, outcome.ending.value, outcome.epoch)
+        if over and self.task_instance is not None:
+            if self.push_summary:
+                await push_xcom(self.task_instance, "return_value", dict(summary))
+            return TaskSuccessEvent()
+        return TriggerEvent(  # type: ignore[no-untyped-call]
+            {
+                "v": VERSION,
+                "worker": self.plan.member.worker,
+                "epoch": outcome.epoch,
+                "ending": outcome.ending.value,
+                "error": outcome.error,
+                "saved": outcome.saved,
+                "story": story.to_json(),
+                "summary": dict(summary),
+            }
+        )
