@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.pyspark_internals import (
-    forget_jvm,
+    forget_application,
     install_thread_sessions,
-    jvm_process,
+    is_alive,
     uninstall_thread_sessions,
 )
 
@@ -74,7 +74,7 @@ class SparkApplication:
         :raises SparkStartError: if Spark does not start
         """
         with self._lock:
-            if self._jvm_has_ended():
+            if self._root is not None and not is_alive(self._root):
                 self._discard()
             if self._root is None:
                 self._root = self._start(settings)
@@ -87,7 +87,7 @@ class SparkApplication:
             self._users.discard(user)
             if self._root is None or self._users:
                 return
-            if self._jvm_has_ended():
+            if not is_alive(self._root):
                 self._discard()
                 return
             root, self._root = self._root, None
@@ -117,14 +117,10 @@ class SparkApplication:
         log.info("Spark %s runs with master %s", root.version, settings.master)
         return root
 
-    def _jvm_has_ended(self) -> bool:
-        process = jvm_process()
-        return process is not None and process.poll() is not None
-
     def _discard(self) -> None:
-        log.warning("The JVM of this process's Spark application has ended; the next task starts another")
+        log.warning("The Spark application of this process has ended under its tasks; the next task starts another")
         self._root = None
-        forget_jvm()
+        forget_application()
         self._clean_up()
 
     def _clean_up(self) -> None:

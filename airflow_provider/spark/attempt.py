@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import ResultError, describe, is_retryable, traceback_tail
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
-from airflow_provider.spark.json_value import NotJsonError, to_json_value
+from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.runner import (
     OnEvent,
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
+
+MAX_RESULT_BYTES: Final = 64 * 1024
+"""A result is for people and sensors to look at; data belongs into a table."""
 
 
 class TaskSession(Protocol):
@@ -95,10 +98,10 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
         emit(QueryStarted(order=order, query_id=query_id))
         return session.await_query(value)
     try:
-        return to_json_value(value)
+        return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:
         raise ResultError(
-            f"the result of task {order.task} cannot be written as JSON: {error};"
+            f"the result of task {order.task} cannot be written into its status record: {error};"
             " return None, or a small dict of numbers and strings"
         ) from error
 

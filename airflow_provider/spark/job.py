@@ -22,7 +22,7 @@ What to count on:
 
 - ``run`` is called in a thread of its own, with a :class:`~pyspark.sql.SparkSession` of its own: temporary views, SQL
   settings and streaming queries are the task's, the Spark application and its executors are shared with the other tasks
-  of the worker. Never stop the session. When ``run`` ends, whatever it left running in its session is stopped.
+  of the worker; ``spark.stop()`` does nothing. When ``run`` ends, whatever it left running in its session is stopped.
 - A bounded task returns something JSON-able (it is shown in the status topic, so keep it small). An unbounded task
   returns its started ``StreamingQuery``; the worker waits for its end. A query that ends by itself (``availableNow``)
   finishes the task.

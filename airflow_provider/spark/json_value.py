@@ -22,6 +22,18 @@ def to_json_value(value: object) -> Any:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
+def to_small_json_value(value: object, max_bytes: int) -> Any:
+    """As :func:`to_json_value`, for what has to fit into a record.
+
+    :raises NotJsonError: also if its JSON has more than ``max_bytes`` bytes
+    """
+    plain = to_json_value(value)
+    size = len(json.dumps(plain))
+    if size > max_bytes:
+        raise NotJsonError(f"$ has {size} bytes as JSON, more than the {max_bytes} that a record has room for")
+    return plain
+
+
 def _check(value: object, path: str, depth: int) -> None:
     if depth == 0:
         raise NotJsonError(f"{path[:40]}... is more than {MAX_DEPTH} levels deep, or contains itself")

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkGoneError
-from airflow_provider.spark.pyspark_internals import bind_session, jvm_process, unbind_session
+from airflow_provider.spark.pyspark_internals import bind_session, jvm_process, refuse_stop, unbind_session
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -69,6 +69,7 @@ class LocalSession:
                 context.setLocalProperty("spark.scheduler.pool", self._pool)
             if self._settings.master.startswith("local"):
                 _share_import_path(context)
+            refuse_stop(session)
             bind_session(session)
             self._jvm = jvm_process()
             self._session = session

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Final
 
 from airflow_provider.spark.checkpoints import CHECKPOINT_KEY, CheckpointError, check_segment
 from airflow_provider.spark.job import JobContext, SparkJob
 from airflow_provider.spark.json_value import NotJsonError, to_json_value
+
+MAX_PLAN_BYTES: Final = 900_000
+"""A plan is one record, and a broker takes records of up to 1 MiB (``message.max.bytes``) by default."""
 
 
 class PlanError(Exception):
@@ -30,7 +34,15 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
             context.name,
             f"has {len(configs)} tasks, more than max_tasks={context.max_tasks}; raise max_tasks, or make bigger tasks",
         )
-    return _without_shared_checkpoints(context.name, [_checked(context.name, i, c) for i, c in enumerate(configs)])
+    plan = [_checked(context.name, index, config) for index, config in enumerate(configs)]
+    size = len(json.dumps(plan))
+    if size > MAX_PLAN_BYTES:
+        raise PlanError(
+            context.name,
+            f"has {size} bytes as JSON, more than the {MAX_PLAN_BYTES} that a record has room for;"
+            " put what is long into a file or table, and its name into the plan",
+        )
+    return _without_shared_checkpoints(context.name, plan)
 
 
 def _checked(job: str, index: int, config: object) -> dict[str, Any]:

@@ -10,12 +10,15 @@ task's, with its temporary views. :func:`install_thread_sessions` puts that righ
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _bound = threading.local()
 _originals: dict[str, Any] = {}
@@ -95,20 +98,49 @@ def jvm_process() -> Popen[bytes] | None:
     return process
 
 
-def forget_jvm() -> None:
-    """Make PySpark start a new JVM the next time: it would go on for ever with the one that is gone."""
+def is_alive(session: SparkSession) -> bool:
+    """Whether the session's application can run anything: its JVM runs, and nobody has stopped its context."""
+    process = jvm_process()
+    if process is not None and process.poll() is not None:
+        return False
+    context = session.sparkContext._jsc
+    return context is not None and not context.sc().isStopped()
+
+
+def forget_application() -> None:
+    """Make PySpark start anew the next time, also the JVM if that is gone: it would go on for ever with what it has."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    gateway, process = SparkContext._gateway, jvm_process()
-    if process is not None and process.stdin is not None:
+    process = jvm_process()
+    if process is not None and process.poll() is not None:
+        _forget_gateway(process)
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None
+
+
+def _forget_gateway(process: Popen[bytes]) -> None:
+    from pyspark import SparkContext
+
+    if process.stdin is not None:
         process.stdin.close()
+    gateway = SparkContext._gateway
     if gateway is not None:
         with contextlib.suppress(Exception):
             gateway.shutdown()
     with SparkContext._lock:
         SparkContext._gateway = None
         SparkContext._jvm = None
-        SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = None
-        SparkSession._activeSession = None
+
+
+def refuse_stop(session: SparkSession) -> None:
+    """Make ``session.stop()`` do nothing but say so: it would stop Spark for all other tasks, too."""
+
+    def stop() -> None:
+        log.warning(
+            "A task called stop() on its Spark session: ignored, because its worker's other tasks use that Spark"
+        )
+
+    session.stop = stop  # type: ignore[method-assign]

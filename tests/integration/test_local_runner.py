@@ -377,6 +377,36 @@ async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(runne
     assert await helped.close() == frozenset()
 
 
+@spark_job
+def stop_spark(spark, task):
+    from pyspark.sql import SparkSession
+
+    with spark:
+        spark.range(1).count()
+    SparkSession.builder.getOrCreate().stop()
+    return spark.range(3).count()
+
+
+async def test_a_task_cannot_stop_spark_for_the_others(runner, events, caplog):
+    task = order("stop_spark")
+    await runner.start(task)
+    assert await events.last(task.task) == TaskFinished(order=task, result=3)
+    assert caplog.text.count("A task called stop() on its Spark session: ignored") == 2
+
+
+@spark_job
+def stop_the_context(spark, task):
+    spark.sparkContext.stop()
+
+
+async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(runner, events):
+    await runner.start(order("stop_the_context"))
+    await events.last(order("stop_the_context").task)
+    task = order("count_rows", rows=5)
+    await runner.start(task)
+    assert isinstance(await events.last(task.task), TaskFinished)
+
+
 # --- stopping and fencing
 
 

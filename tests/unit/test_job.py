@@ -105,6 +105,7 @@ def test_a_plan_is_what_will_be_read_back_from_the_topic():
         ([{1: "a"}], r"\$ has the key 1; keys must be strings"),
         ([{"x": [float("nan")]}], r"\$.x\[0\] is nan"),
         ([{"checkpoint_key": "a"}, {"checkpoint_key": "a"}], "gives the tasks 0 and 1 the same checkpoint_key 'a'"),
+        ([{"text": "x" * 1_000_000}], "more than the 900000 that a record has room for; put what is long into a file"),
         ([{"checkpoint_key": ".."}], r"has at \[0\] a bad checkpoint_key"),
     ],
 )

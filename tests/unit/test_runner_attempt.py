@@ -54,6 +54,11 @@ def add(spark, task):
 
 
 @spark_job
+def talk(spark, task):
+    return "x" * 100_000
+
+
+@spark_job
 def stream(spark, task):
     return Query()
 
@@ -115,6 +120,13 @@ def test_a_plan_that_is_too_long_is_not_tried_again():
     assert isinstance(attempt.last, TaskFailed)
     assert not attempt.last.retryable
     assert "4 tasks, more than max_tasks=3" in attempt.last.error
+
+
+def test_a_result_too_big_for_a_record_fails_the_task():
+    last = Attempt(order("talk")).last
+    assert isinstance(last, TaskFailed)
+    assert not last.retryable
+    assert "the result of task job:0 cannot be written into its status record: $ has 100002 bytes" in last.error
 
 
 def test_a_streaming_task_tells_its_query():
