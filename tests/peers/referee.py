@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.kafka.jars import MissingPrerequisiteError, default_cache, fetch_jars, find_java
+from airflow_provider.kafka.jars import default_cache, fetch_jars
+from airflow_provider.kafka.java import MissingPrerequisiteError, find_java
 
 CONNECT: Final = ("org.apache.kafka:connect-runtime:4.3.1", "org.slf4j:slf4j-simple:1.7.36")
 _SOURCES: Final = Path(__file__).parent / "java"
