@@ -374,7 +374,7 @@ class Coordinator:
         if group.state is GroupState.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
-                self._answer_sync(member, SyncReply(error=GroupError.REBALANCE_IN_PROGRESS))
+            self._answer_syncs(GroupError.REBALANCE_IN_PROGRESS)
         self._not_synced.clear()
         if self._sync_timer is not None:
             self._sync_timer.cancel()
@@ -505,9 +505,13 @@ class Coordinator:
                 at_ms=self._clock.now,
             )
         )
-        for member in list(group.members.values()):
+        self._answer_syncs(GroupError.NONE)
+
+    def _answer_syncs(self, error: GroupError) -> None:
+        """``propagateAssignment``"""
+        for member in list(self._group.members.values()):
             if member.sync is not None:
-                self._answer_sync(member, SyncReply(assignment=member.assignment))
+                self._answer_sync(member, SyncReply(error=error, assignment=member.assignment))
                 self._heard(member)
 
     def _validate_generation(

@@ -8,6 +8,7 @@ from simulation.world import World
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import TaskId, planner_of
+from airflow_provider.membership.state import Phase
 
 JOBS = "ABCD"
 WORKERS = ("w1", "w2", "w3", "w4", "w5")
@@ -123,9 +124,12 @@ class History:
             self.world.clock.after(self.rng.choice([2_000, 9_000, 30_000]), process.reconnect)
 
     def _replace(self) -> None:
-        """A second process takes the worker's name while the first still runs, cut off or not."""
+        """A second process takes the worker's name while the first still runs, cut off or not.
+
+        Not while the first looks for its way into the group: then the older may be the last to take the name.
+        """
         worker = self._someone()
-        if worker is not None:
+        if worker is not None and self.world.live[worker].state.phase is Phase.STABLE:
             self.world.processes[worker].cut_off = self.rng.random() < 0.5
             self.world.start(worker, predecessor=Predecessor.UNKNOWN)
 
