@@ -24,6 +24,7 @@ class Clients:
         self.admin = TopicAdmin(config, self.outage)
         self.writer = LogWriter(config, self.outage)
         self.reader = LogReader(config, self.outage)
+        self._lock = threading.Lock()
         self._feeds: dict[str, GroupFeed] = {}
         self._users: dict[str, int] = {}
 
@@ -31,23 +32,29 @@ class Clients:
     def unused(self) -> bool:
         return not self._users
 
-    def follow(self, group: str) -> GroupFeed:
-        """The feed of a group; the first who asks starts it."""
+    def feed(self, group: str) -> GroupFeed:
+        """The feed of a group, for one user more."""
         self._users[group] = self._users.get(group, 0) + 1
-        if group not in self._feeds:
-            feed = self._feeds[group] = GroupFeed(group)
-            self.reader.follow(feed.topics.jobs, feed.jobs)
-            self.reader.follow(feed.topics.status, feed.status)
-        return self._feeds[group]
+        return self._feeds.setdefault(group, GroupFeed(group))
 
-    def unfollow(self, group: str) -> None:
-        """The last who asked ends it."""
+    def follow(self, feed: GroupFeed) -> None:
+        """Begin to read a group's topics, unless somebody has.
+
+        librdkafka takes up to a second to find a topic that did not exist when it began to read it.
+        """
+        with self._lock:
+            if not feed.followed:
+                feed.followed = True
+                self.reader.follow({feed.topics.jobs: feed.jobs, feed.topics.status: feed.status})
+
+    def give_back(self, group: str) -> None:
+        """One user of a group's feed less; the last one ends it."""
         self._users[group] -= 1
         if not self._users[group]:
             del self._users[group]
-            topics = self._feeds.pop(group).topics
-            self.reader.unfollow(topics.jobs)
-            self.reader.unfollow(topics.status)
+            feed = self._feeds.pop(group)
+            if feed.followed:
+                self.reader.unfollow((feed.topics.jobs, feed.topics.status))
 
     def close(self) -> None:
         """Blocks for as long as records are still being written, at most some seconds."""
@@ -73,7 +80,7 @@ def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
         clients = _process.clients.get(settings)
         if clients is None:
             clients = _process.clients[settings] = Clients(settings)
-        return clients, clients.follow(group)
+        return clients, clients.feed(group)
 
 
 def release(settings: KafkaSettings, group: str) -> Clients | None:
@@ -85,7 +92,7 @@ def release(settings: KafkaSettings, group: str) -> Clients | None:
         clients = _process.clients.get(settings)
         if clients is None:  # acquired in the process that this one was forked from
             return None
-        clients.unfollow(group)
+        clients.give_back(group)
         return _process.clients.pop(settings) if clients.unused else None
 
 

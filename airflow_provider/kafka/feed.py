@@ -68,6 +68,7 @@ class GroupFeed:
     def __init__(self, group: str) -> None:
         self.topics = Topics.of(group)
         self.topics_made = False
+        self.followed = False
         self._making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.changes = Changes()
         self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView(self._on_unreadable_job), self.changes)

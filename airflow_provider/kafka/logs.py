@@ -77,8 +77,8 @@ class GroupLogs:
 
     def attach(self) -> None:
         """Begin to read, and make no topics: for whoever only looks."""
-        if self._clients is None:
-            self._clients, self._feed = clients.acquire(self._settings, self.group)
+        self._acquire()
+        self._open().follow(self._followed())
 
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Make the topics that are missing and begin to read.
@@ -87,13 +87,14 @@ class GroupLogs:
         :raises BrokerAwayError: if no broker answers in time
         :raises LogError: if a topic can't be used
         """
-        self.attach()
+        self._acquire()
         feed = self._followed()
         try:
             async with feed.making_topics():
                 if not feed.topics_made:
                     await self._open().admin.ensure_topics(self.topics, timeout_s=timeout_s)
                     feed.topics_made = True
+            self._open().follow(feed)
         except BaseException:
             await self.aclose()
             raise
@@ -249,6 +250,10 @@ class GroupLogs:
             raise LogTimeoutError(f"{doing}: not within {timeout_s:g} s") from None
         finally:
             stop()
+
+    def _acquire(self) -> None:
+        if self._clients is None:
+            self._clients, self._feed = clients.acquire(self._settings, self.group)
 
     def _open(self) -> clients.Clients:
         if self._clients is None:

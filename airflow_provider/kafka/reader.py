@@ -6,6 +6,7 @@ made by its own thread, because confluent-kafka lets no other thread in while on
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -24,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.05
 _BATCH: Final = 1_000
 _PROBE_INTERVAL_S: Final = 1.0
-_PROBE_TIMEOUT_S: Final = 0.5
+_ANSWER_S: Final = 0.5
 _FROM_THE_START: Final = 0
 _TROUBLE: Final = frozenset(
     {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION}  # noqa: SLF001
@@ -78,7 +79,12 @@ class LogReader:
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
                 "allow.auto.create.topics": False,
+                # A topic that is followed from now on waits for the fetch that is under way.
+                "fetch.wait.max.ms": 200,
                 "reconnect.backoff.max.ms": 1_000,
+                # A topic that has just been made, or a leader that has just changed, is tried again soon.
+                "fetch.error.backoff.ms": 50,
+                "topic.metadata.refresh.fast.interval.ms": 50,
                 "log_level": 0,
                 "error_cb": self._on_error,
             }
@@ -86,21 +92,22 @@ class LogReader:
         self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
         self._thread.start()
 
-    def follow(self, topic: str, sink: Sink) -> None:
-        """Read ``topic`` from its beginning, and what is written to it from now on."""
+    def follow(self, sinks: Mapping[str, Sink]) -> None:
+        """Read these topics from their beginning, and what is written to them from now on."""
 
         def order() -> None:
-            self._sinks[topic] = sink
-            self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START)])
+            self._sinks.update(sinks)
+            self._look_up(sinks)
+            self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START) for topic in sinks])
 
         self._orders.put(order)
 
-    def unfollow(self, topic: str) -> None:
-        """Read ``topic`` no more."""
+    def unfollow(self, topics: Iterable[str]) -> None:
+        """Read these topics no more."""
 
         def order() -> None:
-            if self._sinks.pop(topic, None) is not None:
-                self._consumer.incremental_unassign([TopicPartition(topic, 0)])
+            followed = [topic for topic in topics if self._sinks.pop(topic, None) is not None]
+            self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in followed])
 
         self._orders.put(order)
 
@@ -123,6 +130,12 @@ class LogReader:
                 sink.fail(LogError(f"the reader of {self._outage.servers} has failed: {bug!r}"))
         finally:
             self._consumer.close()
+
+    def _look_up(self, topics: Iterable[str]) -> None:
+        """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later."""
+        with contextlib.suppress(KafkaException):
+            for topic in topics:
+                self._consumer.list_topics(topic, timeout=_ANSWER_S)
 
     def _obey(self) -> None:
         while not self._orders.empty():
@@ -178,7 +191,7 @@ class LogReader:
             return
         self._probe_at = now + _PROBE_INTERVAL_S
         try:
-            self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_PROBE_TIMEOUT_S)
+            self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_ANSWER_S)
         except KafkaException:
             return
         self._outage.is_back()
