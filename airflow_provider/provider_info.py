@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+_INTEGRATION: Final = "Cooperative Spark"
+_TEXT: Final = {"type": ["string", "null"]}
+_SECRET: Final = {"type": ["string", "null"], "format": "password"}
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -10,6 +14,67 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-provider-cooperative-spark",
         "name": "Cooperative Spark",
-        "description": "Run Spark tasks spread over workers by Kafka's group protocol, as Kafka Connect does (KIP-415).",
+        "description": "Run Spark tasks, spread over workers by Kafka's group protocol as Kafka Connect does (KIP-415)",
         "versions": ["0.1.0"],
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://spark.apache.org/",
+                "tags": ["apache"],
+            }
+        ],
+        "hooks": [_modules("airflow_provider.hooks.spark_group")],
+        "operators": [_modules("airflow_provider.operators.spark_job", "airflow_provider.operators.spark_worker")],
+        "sensors": [_modules("airflow_provider.sensors.assignment_epoch", "airflow_provider.sensors.job")],
+        "triggers": [_modules("airflow_provider.triggers.group", "airflow_provider.triggers.worker")],
+        "connection-types": [
+            {
+                "connection-type": "kafka",
+                "hook-class-name": "airflow_provider.hooks.spark_group.SparkGroupHook",
+                "hook-name": "Apache Kafka",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login", "password", "port", "host"],
+                    "relabeling": {"extra": "Config Dict"},
+                    "placeholders": {
+                        "extra": '{"bootstrap.servers": "localhost:9092", "security.protocol": "PLAINTEXT"}'
+                    },
+                },
+                "conn-fields": {
+                    "bootstrap.servers": {
+                        "label": "Bootstrap servers",
+                        "description": "The brokers to ask first: host:port, with commas between them",
+                        "schema": _TEXT,
+                    },
+                    "security.protocol": {
+                        "label": "Security protocol",
+                        "description": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+                        "schema": _TEXT,
+                    },
+                    "sasl.mechanism": {
+                        "label": "SASL mechanism",
+                        "description": "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+                        "schema": _TEXT,
+                    },
+                    "sasl.username": {"label": "SASL user name", "schema": _TEXT},
+                    "sasl.password": {"label": "SASL password", "schema": _SECRET},
+                    "ssl.ca.location": {
+                        "label": "CA file",
+                        "description": "The file of the certificate authority, on every machine that runs tasks",
+                        "schema": _TEXT,
+                    },
+                },
+            }
+        ],
+        "extra-links": ["airflow_provider.hooks.links.SparkGroupLink"],
+        "plugins": [
+            {
+                "name": "cooperative_spark",
+                "plugin-class": "airflow_provider.plugins.cooperative_spark.CooperativeSparkPlugin",
+            }
+        ],
+        "cli": ["airflow_provider.cli.airflow_commands.get_commands"],
     }
+
+
+def _modules(*modules: str) -> dict[str, Any]:
+    return {"integration-name": _INTEGRATION, "python-modules": list(modules)}

@@ -11,6 +11,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from airflow_provider.kafka.records.checks import JobError, check_job_name
+
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
 
@@ -85,6 +87,17 @@ def worker_name(value: object) -> str:
     :raises ValueError: if Kafka can't carry it
     """
     return _kafka_name("worker", value, _LONGEST_WORKER)
+
+
+def job_name(value: object) -> str:
+    """The name of a job: it becomes a part of keys and paths.
+
+    :raises ValueError: if they can't carry it
+    """
+    try:
+        return check_job_name(value)
+    except JobError as wrong:
+        raise ValueError(f"job: {wrong}") from wrong
 
 
 def _kafka_name(parameter: str, value: object, longest: int) -> str:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
 from airflow_provider.hooks.links import SparkGroupLink, group_link
-from airflow_provider.hooks.parameters import TimeSpan, choice, group_name, is_template, milliseconds, whole_number
+from airflow_provider.hooks.parameters import (
+    TimeSpan,
+    choice,
+    group_name,
+    is_template,
+    job_name,
+    milliseconds,
+    whole_number,
+)
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
@@ -188,7 +196,12 @@ class SparkJobOperator(BaseOperator):
         timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
         if self.deferrable:
             self.defer(
-                trigger=GroupTrigger(kafka_conn_id=self.kafka_conn_id, group=group, condition=condition.to_json()),
+                trigger=GroupTrigger(
+                    kafka_conn_id=self.kafka_conn_id,
+                    group=group,
+                    condition=condition.to_json(),
+                    carried={"changed": submission.changed},
+                ),
                 method_name="execute_complete",
                 timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
             )
@@ -197,8 +210,8 @@ class SparkJobOperator(BaseOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """What the trigger has seen."""
-        self.group_link = event.get("link", "")
-        return self._complete(event, changed=True)
+        self.group_link = event["link"]
+        return self._complete(event, changed=event["carried"]["changed"])
 
     def _complete(self, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
         if answer["problem"]:
@@ -245,14 +258,3 @@ class RemoveSparkJobOperator(BaseOperator):
         removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job)
         self.log.info("Job %s %s group %s", job, "was removed from" if removed else "was not in", group)
         return {"job": job, "removed": removed}
-
-
-def job_name(value: Any) -> str:
-    """The name of a job.
-
-    :raises ValueError: if keys and paths can't carry it
-    """
-    try:
-        return JobDefinition(name=value, entry_point="module:Job").name
-    except JobError as wrong:
-        raise ValueError(f"job: {wrong}") from wrong

@@ -123,6 +123,5 @@ class WorkerRun:
                 self._thread.call_soon(self._leave)  # it may have been told so before
                 outcome = await worker.run()
             story = self._story.stopped_more(hands[0].stopped_running)
-            if narrator.epoch:
-                story = story.in_epoch(narrator.epoch)
+            story = story.in_epochs(narrator.first_epoch, narrator.epoch)
             return RunResult(outcome=outcome, story=story, status=logs.status)

@@ -30,14 +30,24 @@ class GroupTrigger(BaseTrigger):
     :param kafka_conn_id: the connection; nothing of what is in it is stored
     :param group: the group
     :param condition: see :mod:`airflow_provider.triggers.conditions`
+    :param carried: given back in the event
     """
 
-    def __init__(self, *, kafka_conn_id: str, group: str, condition: Mapping[str, Any], v: int = VERSION) -> None:
+    def __init__(
+        self,
+        *,
+        kafka_conn_id: str,
+        group: str,
+        condition: Mapping[str, Any],
+        carried: Mapping[str, Any] | None = None,
+        v: int = VERSION,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         check_version({"v": v}, "GroupTrigger")
         self.kafka_conn_id = kafka_conn_id
         self.group = group
         self.condition = condition_from_json(condition)
+        self.carried = dict(carried or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -47,6 +57,7 @@ class GroupTrigger(BaseTrigger):
                 "kafka_conn_id": self.kafka_conn_id,
                 "group": self.group,
                 "condition": self.condition.to_json(),
+                "carried": self.carried,
             },
         )
 
@@ -80,4 +91,4 @@ class GroupTrigger(BaseTrigger):
                 return answer is not None
 
             await logs.wait_for(holds)
-            return {**answers[0].to_json(), "link": group_link(logs.status)}
+            return {**answers[0].to_json(), "link": group_link(logs.status), "carried": self.carried}

@@ -41,12 +41,14 @@ class Narrator:
     """Compares what is known of the group with what it has told.
 
     :param worker: whose log this is
+    :ivar first_epoch: the first one that was told here
     """
 
     def __init__(self, logs: GroupLogs, worker: WorkerId, already_told: Epoch) -> None:
         self._logs = logs
         self._worker = worker
         self._epoch = already_told
+        self.first_epoch: Epoch | None = None
         self._tasks: dict[TaskId, TaskStatus] = {
             task: status for task, status in logs.status.tasks.items() if status.worker == worker
         }
@@ -72,6 +74,7 @@ class Narrator:
         status = self._logs.status
         if status.group is not None and status.group.epoch > self._epoch and self._worker in status.group.members:
             self._epoch = status.group.epoch
+            self.first_epoch = self.first_epoch or self._epoch
             for line in epoch_in_words(status.group, self._worker):
                 log.info("%s", line)
         for task, last in status.tasks.items():

@@ -110,7 +110,7 @@ class WorkerTrigger(BaseTrigger):
             told = Epoch(self.story.last_epoch or 0)
             async with narrated(logs, plan.member.worker, already_told=told) as narrator:
                 outcome = await self._worker.run()
-            story = self.story.in_epoch(narrator.epoch) if narrator.epoch else self.story
+            story = self.story.in_epochs(narrator.first_epoch, narrator.epoch)
             return await self._event_of(outcome, story, story.summary(plan, outcome.ending.value, logs.status))
 
     async def _event_of(self, outcome: Outcome, story: WorkerStory, summary: Mapping[str, Any]) -> TriggerEvent:

@@ -93,8 +93,11 @@ class WorkerStory:
     def stopped_more(self, tasks: int) -> WorkerStory:
         return replace(self, stopped=self.stopped + tasks)
 
-    def in_epoch(self, epoch: int) -> WorkerStory:
-        return replace(self, first_epoch=self.first_epoch or epoch, last_epoch=max(epoch, self.last_epoch or 0))
+    def in_epochs(self, first: int | None, last: int) -> WorkerStory:
+        """It has seen these too; ``first`` is None if there was none."""
+        if first is None:
+            return self
+        return replace(self, first_epoch=self.first_epoch or first, last_epoch=max(last, self.last_epoch or 0))
 
     def to_json(self) -> dict[str, Any]:
         return {

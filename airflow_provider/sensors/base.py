@@ -1,0 +1,91 @@
+"""What all sensors of a group have in common: they ask the topics, by poking or in the triggerer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensorOperator, PokeReturnValue, conf
+
+from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.parameters import group_name, is_template, text
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.triggers.group import GroupTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider.triggers.conditions import Answer, Condition
+
+
+class SparkGroupSensor(BaseSensorOperator):
+    """Waits until the topics of a group say something; what, its subclasses decide.
+
+    :param group: the group
+    :param kafka_conn_id: a connection of type ``kafka``
+    :param deferrable: wait in the triggerer, which follows the topics and does not poll; otherwise they are asked every
+        ``poke_interval``
+    """
+
+    operator_extra_links = (SparkGroupLink(),)
+    ui_color = "#d9e8d0"
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        kafka_conn_id: str = SparkGroupHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poke_interval: timedelta | float = 10,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.group = group
+        self.kafka_conn_id = kafka_conn_id
+        self.deferrable = deferrable
+        self.group_link = ""
+        if not is_template(group):
+            group_name(group)
+        if not is_template(kafka_conn_id):
+            text("kafka_conn_id", kafka_conn_id)
+
+    def condition(self) -> Condition:
+        """What is waited for, from rendered parameters.
+
+        :raises ValueError: if they are wrong
+        """
+        raise NotImplementedError
+
+    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
+        condition = self.condition()
+        looked = SparkGroupHook(self.kafka_conn_id).look(
+            group_name(self.group), lambda jobs, status: (condition.answer(jobs, status), group_link(status))
+        )
+        answer: Answer | None = None
+        if looked is not None:
+            answer, self.group_link = looked
+        if answer is None:
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value=_report_of(answer.to_json()))
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        condition = self.condition()
+        trigger = GroupTrigger(
+            kafka_conn_id=self.kafka_conn_id, group=group_name(self.group), condition=condition.to_json()
+        )
+        return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """What the trigger has seen."""
+        self.group_link = event["link"]
+        return _report_of(event)
+
+
+def _report_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
+    if answer["problem"]:
+        raise AirflowFailException(answer["problem"])
+    return dict(answer["report"])

@@ -1,0 +1,45 @@
+"""Waits for a job of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider.hooks.parameters import choice, is_template, job_name
+from airflow_provider.sensors.base import SparkGroupSensor
+from airflow_provider.triggers.conditions import JobCondition, JobGoal
+
+
+class JobSensor(SparkGroupSensor):
+    """Waits until a job has finished, has failed, or runs everywhere.
+
+    It fails at once, without Airflow's retries, when what it waits for will not come: with the errors of the Spark
+    tasks when the job fails (a job that ends by itself: when nothing of it is left to run).
+
+    :param job: the job's name; it need not be submitted yet
+    :param state: ``finished``; ``failed``; or ``running``: every task that has not finished runs, which is what there
+        is to wait for with streaming jobs
+    :param run_key: of which run; by default that of this DAG run, which is what ``SparkJobOperator`` gives a job that
+        ends by itself. None: of whichever is the present one. Not looked at for jobs that do not end by themselves
+
+    Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
+
+    Returns the job's progress: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state,
+    ``errors`` and ``results`` by task.
+    """
+
+    template_fields: Sequence[str] = ("group", "job", "run_key", "kafka_conn_id")
+
+    def __init__(
+        self, *, job: str, state: str = JobGoal.FINISHED.value, run_key: str | None = "{{ run_id }}", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.state = state
+        self.run_key = run_key
+        choice("state", state, JobGoal)
+        if not is_template(job):
+            job_name(job)
+
+    def condition(self) -> JobCondition:
+        return JobCondition(job=job_name(self.job), run_key=self.run_key, goal=choice("state", self.state, JobGoal))
