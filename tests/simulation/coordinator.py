@@ -11,100 +11,16 @@ members have come. Who calls decides about latency and loss.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
 from simulation.clock import Clock, Timer
+from simulation.group import Group, GroupState, JoinReply, JoinRequest, Member, RoundSeen, SyncReply
 
-from airflow_provider.membership.events import GroupError, JoinedMember
+from airflow_provider.membership.events import GroupError
 from airflow_provider.membership.model import GenerationId, MemberId, SubProtocol
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-
-
-class GroupState(str, Enum):
-    EMPTY = "empty"
-    PREPARING = "preparing rebalance"
-    COMPLETING = "completing rebalance"
-    STABLE = "stable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
-    member_id: MemberId
-    instance_id: str | None
-    protocols: tuple[tuple[str, bytes], ...]
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinReply:
-    error: GroupError = GroupError.NONE
-    member_id: MemberId = MemberId("")
-    generation: GenerationId = GenerationId(-1)
-    protocol: str = ""
-    leader: MemberId = MemberId("")
-    members: tuple[JoinedMember, ...] = ()
-    skip_assignment: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReply:
-    error: GroupError = GroupError.NONE
-    assignment: bytes = b""
-
-
-@dataclass(slots=True, kw_only=True)
-class Member:
-    """A member as the coordinator knows it; ``join`` and ``sync`` are the replies that it waits for."""
-
-    member_id: MemberId
-    instance_id: str | None
-    protocols: tuple[tuple[str, bytes], ...]
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    is_new: bool = True
-    assignment: bytes = b""
-    join: Callable[[JoinReply], None] | None = None
-    sync: Callable[[SyncReply], None] | None = None
-    session: Timer | None = None
-
-    @property
-    def name(self) -> str:
-        return self.instance_id or self.member_id
-
-    def metadata(self, protocol: str) -> bytes:
-        return dict(self.protocols)[protocol]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSeen:
-    """A rebalance as it went over the wire: what each member said of itself, and what the leader sent to each."""
-
-    generation: GenerationId
-    protocol: SubProtocol
-    leader: str
-    joined: Mapping[str, bytes]
-    sent: Mapping[str, bytes]
-    at_ms: int
-
-
-@dataclass(slots=True, kw_only=True)
-class _Group:
-    """What a coordinator stores of a group, and what another one loads when the group moves."""
-
-    state: GroupState = GroupState.EMPTY
-    generation: GenerationId = GenerationId(0)
-    protocol: str = ""
-    leader: MemberId | None = None
-    members: dict[MemberId, Member] = field(default_factory=dict)
-
-    def copy(self) -> _Group:
-        members = {key: replace(member, join=None, sync=None, session=None) for key, member in self.members.items()}
-        return replace(self, members=members)
 
 
 class Coordinator:
@@ -120,7 +36,7 @@ class Coordinator:
         self._clock = clock
         self._rng = rng
         self._initial_delay_ms = initial_delay_ms
-        self._group = _Group()
+        self._group = Group()
         self._stored = self._group.copy()
         self._pending: dict[MemberId, Timer] = {}
         self._initial = False
@@ -155,7 +71,7 @@ class Coordinator:
     def forget(self) -> None:
         """The group is deleted. Generations start again."""
         self._drop_all(GroupError.UNKNOWN_MEMBER_ID)
-        self._group = _Group()
+        self._group = Group()
         self._store()
 
     def move(self) -> None:
@@ -172,8 +88,8 @@ class Coordinator:
         for member in self._group.members.values():
             if member.session is not None:
                 member.session.cancel()
-            self._answer_join(member, JoinReply(error=error))
-            self._answer_sync(member, SyncReply(error=error))
+            member.answer_join(JoinReply(error=error))
+            member.answer_sync(SyncReply(error=error))
         for timer in (self._join_timer, self._sync_timer, *self._pending.values()):
             if timer is not None:
                 timer.cancel()
@@ -187,7 +103,7 @@ class Coordinator:
 
     def join(self, request: JoinRequest, reply: Callable[[JoinReply], None]) -> None:
         """``classicGroupJoin``"""
-        if not self._supports(request.protocols):
+        if not self._group.supports(request.protocols):
             reply(JoinReply(error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
         elif request.member_id:
             self._join_existing(request, reply)
@@ -195,26 +111,6 @@ class Coordinator:
             self._require_member_id(request, reply)
         else:
             self._join_static(request, reply)
-
-    def _supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """``ClassicGroup.supportsProtocols``: something that all members offer."""
-        offered = {name for name, _ in protocols}
-        if self._group.state is GroupState.EMPTY:
-            return bool(offered)
-        return bool(offered & self._candidates())
-
-    def _candidates(self) -> set[str]:
-        """``ClassicGroup.candidateProtocols``"""
-        offers = [{name for name, _ in member.protocols} for member in self._group.members.values()]
-        return set.intersection(*offers) if offers else set()
-
-    def _select_protocol(self) -> str:
-        """``ClassicGroup.selectProtocol``: each member votes for what it likes best of what all can do."""
-        candidates = self._candidates()
-        votes = Counter(
-            next(name for name, _ in member.protocols if name in candidates) for member in self._group.members.values()
-        )
-        return max(sorted(votes), key=lambda name: votes[name])
 
     def _new_member_id(self, prefix: str) -> MemberId:
         self._ids += 1
@@ -236,14 +132,11 @@ class Coordinator:
         """``classicGroupJoinNewStaticMember``"""
         assert request.instance_id is not None
         member_id = self._new_member_id(request.instance_id)
-        existing = self._static(request.instance_id)
+        existing = self._group.static(request.instance_id)
         if existing is None:
             self._add(member_id, request, reply)
         else:
             self._replace_static(existing, member_id, request, reply)
-
-    def _static(self, instance_id: str) -> Member | None:
-        return next((member for member in self._group.members.values() if member.instance_id == instance_id), None)
 
     def _add(self, member_id: MemberId, request: JoinRequest, reply: Callable[[JoinReply], None]) -> None:
         """``addMemberThenRebalanceOrCompleteJoin``"""
@@ -272,8 +165,8 @@ class Coordinator:
         del group.members[old.member_id]
         if old.session is not None:
             old.session.cancel()
-        self._answer_join(old, JoinReply(error=GroupError.FENCED_INSTANCE_ID, member_id=old.member_id))
-        self._answer_sync(old, SyncReply(error=GroupError.FENCED_INSTANCE_ID))
+        old.answer_join(JoinReply(error=GroupError.FENCED_INSTANCE_ID, member_id=old.member_id))
+        old.answer_sync(SyncReply(error=GroupError.FENCED_INSTANCE_ID))
         member = replace(
             old,
             member_id=member_id,
@@ -288,7 +181,7 @@ class Coordinator:
         if group.leader == old.member_id:
             group.leader = member_id
         self._heard(member)
-        if group.state is GroupState.STABLE and self._select_protocol() == group.protocol:
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
             self._store()
             self._answer_current_generation(member, skip_assignment=group.leader == member_id)
         elif group.state is GroupState.PREPARING:
@@ -303,7 +196,7 @@ class Coordinator:
             pending.cancel()
             self._add(request.member_id, request, reply)
             return
-        error = self._validate(request.member_id, request.instance_id)
+        error = self._group.validate(request.member_id, request.instance_id)
         group = self._group
         if error is GroupError.NONE and group.state is GroupState.EMPTY:
             error = GroupError.UNKNOWN_MEMBER_ID
@@ -323,40 +216,19 @@ class Coordinator:
         member.join = reply
         self._rebalance_or_complete()
 
-    def _validate(self, member_id: MemberId, instance_id: str | None) -> GroupError:
-        """``ClassicGroup.validateMember``"""
-        if instance_id is not None:
-            known = self._static(instance_id)
-            if known is None:
-                return GroupError.UNKNOWN_MEMBER_ID
-            if known.member_id != member_id:
-                return GroupError.FENCED_INSTANCE_ID
-        return GroupError.NONE if member_id in self._group.members else GroupError.UNKNOWN_MEMBER_ID
-
     def _answer_current_generation(self, member: Member, *, skip_assignment: bool) -> None:
         group = self._group
         assert group.leader is not None
         leads = group.leader == member.member_id
-        self._answer_join(
-            member,
+        member.answer_join(
             JoinReply(
                 member_id=member.member_id,
                 generation=group.generation,
                 protocol=group.protocol,
                 leader=group.leader,
-                members=self._member_list() if leads else (),
+                members=group.member_list() if leads else (),
                 skip_assignment=skip_assignment,
             ),
-        )
-
-    def _member_list(self) -> tuple[JoinedMember, ...]:
-        return tuple(
-            JoinedMember(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                metadata=member.metadata(self._group.protocol),
-            )
-            for member in self._group.members.values()
         )
 
     # ---- the two barriers
@@ -381,15 +253,12 @@ class Coordinator:
         self._initial = group.state is GroupState.EMPTY
         group.state = GroupState.PREPARING
         if self._initial:
-            remaining = max(self._rebalance_timeout_ms() - self._initial_delay_ms, 0)
+            remaining = max(self._group.rebalance_timeout_ms - self._initial_delay_ms, 0)
             self._wait_for_more(self._initial_delay_ms, remaining)
         elif self._all_joined():
             self._complete_join()
         else:
-            self._schedule_join(self._rebalance_timeout_ms(), self._complete_join)
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self._group.members.values()), default=0)
+            self._schedule_join(self._group.rebalance_timeout_ms, self._complete_join)
 
     def _schedule_join(self, ms: int, action: Callable[[], None]) -> None:
         if self._join_timer is not None:
@@ -424,7 +293,7 @@ class Coordinator:
         for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
             self._remove(member)
         if group.members and not self._elect_joined_leader():
-            self._schedule_join(self._rebalance_timeout_ms(), self._complete_join)
+            self._schedule_join(self._group.rebalance_timeout_ms, self._complete_join)
             return
         group.generation = GenerationId(group.generation + 1)
         self._initial = False
@@ -432,7 +301,7 @@ class Coordinator:
             group.state, group.protocol = GroupState.EMPTY, ""
             self._store()
             return
-        group.protocol = self._select_protocol()
+        group.protocol = group.select_protocol()
         group.state = GroupState.COMPLETING
         self._joined = {member.name: member.metadata(group.protocol) for member in group.members.values()}
         for member in group.members.values():
@@ -440,7 +309,7 @@ class Coordinator:
             self._heard(member)
             member.is_new = False
         self._not_synced = set(group.members)
-        self._sync_timer = self._clock.after(self._rebalance_timeout_ms(), self._expire_syncs)
+        self._sync_timer = self._clock.after(self._group.rebalance_timeout_ms, self._expire_syncs)
 
     def _elect_joined_leader(self) -> bool:
         """``ClassicGroup.maybeElectNewJoinedLeader``"""
@@ -471,7 +340,7 @@ class Coordinator:
     ) -> None:
         """``classicGroupSyncToClassicGroup``"""
         group = self._group
-        error = self._validate_generation(member_id, instance_id, generation)
+        error = self._group.validate_generation(member_id, instance_id, generation)
         if error is GroupError.NONE and protocol != group.protocol:
             error = GroupError.INCONSISTENT_GROUP_PROTOCOL
         if error is GroupError.NONE and group.state is GroupState.PREPARING:
@@ -511,22 +380,14 @@ class Coordinator:
         """``propagateAssignment``"""
         for member in list(self._group.members.values()):
             if member.sync is not None:
-                self._answer_sync(member, SyncReply(error=error, assignment=member.assignment))
+                member.answer_sync(SyncReply(error=error, assignment=member.assignment))
                 self._heard(member)
-
-    def _validate_generation(
-        self, member_id: MemberId, instance_id: str | None, generation: GenerationId
-    ) -> GroupError:
-        error = self._validate(member_id, instance_id)
-        if error is GroupError.NONE and generation != self._group.generation:
-            return GroupError.ILLEGAL_GENERATION
-        return error
 
     # ---- Heartbeat, sessions
 
     def heartbeat(self, member_id: MemberId, instance_id: str | None, generation: GenerationId) -> GroupError:
         """``classicGroupHeartbeatToClassicGroup``"""
-        error = self._validate_generation(member_id, instance_id, generation)
+        error = self._group.validate_generation(member_id, instance_id, generation)
         if error is not GroupError.NONE:
             return error
         self._heard(self._group.members[member_id])
@@ -547,7 +408,7 @@ class Coordinator:
         if self._group.members.get(member.member_id) is not member:
             return
         if member.is_new or (member.join is None and member.sync is None):
-            self._answer_join(member, JoinReply(error=GroupError.UNKNOWN_MEMBER_ID))
+            member.answer_join(JoinReply(error=GroupError.UNKNOWN_MEMBER_ID))
             self._remove(member)
             self._after_removal()
 
@@ -577,24 +438,12 @@ class Coordinator:
             self._complete_join_if_all_are_here()
             return GroupError.NONE
         if not member_id and instance_id is not None:
-            known = self._static(instance_id)
+            known = self._group.static(instance_id)
             member_id = known.member_id if known is not None else member_id
-        error = self._validate(member_id, instance_id)
+        error = self._group.validate(member_id, instance_id)
         if error is GroupError.NONE:
             member = self._group.members[member_id]
-            self._answer_join(member, JoinReply(error=GroupError.UNKNOWN_MEMBER_ID))
+            member.answer_join(JoinReply(error=GroupError.UNKNOWN_MEMBER_ID))
             self._remove(member)
             self._after_removal()
         return error
-
-    # ---- replies
-
-    def _answer_join(self, member: Member, reply: JoinReply) -> None:
-        waiting, member.join = member.join, None
-        if waiting is not None:
-            waiting(reply)
-
-    def _answer_sync(self, member: Member, reply: SyncReply) -> None:
-        waiting, member.sync = member.sync, None
-        if waiting is not None:
-            waiting(reply)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simulation.world import World
 
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import TaskId, planner_of
+from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
 from airflow_provider.membership.state import Phase
 
 JOBS = "ABCD"
@@ -24,6 +24,7 @@ class Plan:
     lossy: bool = True
     pauses: bool = True
     moves: bool = True
+    protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
 
 
 class History:
@@ -81,7 +82,7 @@ class History:
     def _start(self) -> None:
         worker = self._absent()
         if worker is not None:
-            self.world.start(worker)
+            self.world.start(worker, protocol=self.rng.choice(self.plan.protocols))
 
     def _kill(self) -> None:
         worker = self._someone()
@@ -94,7 +95,7 @@ class History:
         if worker is not None:
             self.world.kill(worker)
             self.world.run(self.rng.randint(10, 9_000))
-            self.world.start(worker)
+            self.world.start(worker, protocol=self.rng.choice(self.plan.protocols))
 
     def _leave(self) -> None:
         worker = self._someone()

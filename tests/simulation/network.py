@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from simulation.clock import Clock
 
+Delivery = Callable[[], None]
+Answer = Callable[[Delivery], None]
+
 
 @dataclass(slots=True, kw_only=True)
 class Faults:
@@ -30,18 +33,21 @@ class Network:
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self.faults = Faults()
-        self._clock = clock
+        self.clock = clock
         self._rng = rng
 
     def latency(self) -> int:
         return self._rng.randint(*self.faults.latency_ms)
 
-    def _strikes(self, likelihood: float) -> bool:
+    def lateness(self) -> int:
+        return self._rng.randint(*self.faults.late_ms) if self.strikes(self.faults.late_reply) else 0
+
+    def strikes(self, likelihood: float) -> bool:
         return likelihood > 0 and self._rng.random() < likelihood
 
     def send(
         self,
-        ask: Callable[[Callable[[Callable[[], None]], None]], None],
+        ask: Callable[[Answer], None],
         *,
         connected: Callable[[], bool],
         failed: Callable[[str], None],
@@ -53,40 +59,46 @@ class Network:
         :param connected: whether anything gets through now
         :param failed: called once if no reply came in time or the connection broke
         """
-        done = False
+        _Exchange(self, connected, failed).send(ask, timeout_ms)
 
-        def fail(cause: str) -> None:
-            nonlocal done
-            if not done:
-                done = True
-                failed(cause)
 
-        def deliver(delivery: Callable[[], None]) -> None:
-            nonlocal done
-            if connected():
-                done = True
-                delivery()
+class _Exchange:
+    """One request and its reply. After the timeout a reply may still come, or come a second time."""
 
-        def answer(delivery: Callable[[], None]) -> None:
-            if self._strikes(self.faults.lose_reply):
-                self._break(fail)
-                return
-            late = self._rng.randint(*self.faults.late_ms) if self._strikes(self.faults.late_reply) else 0
-            self._clock.after(self.latency() + late, lambda: deliver(delivery))
-            if self._strikes(self.faults.double_reply):
-                self._clock.after(self.latency() + self._rng.randint(0, 2_000), lambda: deliver(delivery))
+    def __init__(self, network: Network, connected: Callable[[], bool], failed: Callable[[str], None]) -> None:
+        self._network = network
+        self._connected = connected
+        self._failed = failed
+        self._over = False
 
-        def arrive() -> None:
-            if connected():
-                ask(answer)
-
-        self._clock.after(timeout_ms, lambda: fail("timeout"))
-        if self._strikes(self.faults.lose_request):
-            self._break(fail)
+    def send(self, ask: Callable[[Answer], None], timeout_ms: int) -> None:
+        network = self._network
+        network.clock.after(timeout_ms, lambda: self._fail("timeout"))
+        if network.strikes(network.faults.lose_request):
+            self._lose()
         else:
-            self._clock.after(self.latency(), arrive)
+            network.clock.after(network.latency(), lambda: ask(self._answer) if self._connected() else None)
 
-    def _break(self, fail: Callable[[str], None]) -> None:
+    def _answer(self, delivery: Delivery) -> None:
+        network = self._network
+        if network.strikes(network.faults.lose_reply):
+            self._lose()
+            return
+        network.clock.after(network.latency() + network.lateness(), lambda: self._deliver(delivery))
+        if network.strikes(network.faults.double_reply):
+            network.clock.after(2 * network.latency() + network.lateness(), lambda: self._deliver(delivery))
+
+    def _deliver(self, delivery: Delivery) -> None:
+        if self._connected():
+            self._over = True
+            delivery()
+
+    def _lose(self) -> None:
         """A lost message is noticed at once when the connection breaks, otherwise only by the timeout."""
-        if self._rng.random() < 0.5:
-            self._clock.after(self.latency(), lambda: fail("connection reset"))
+        if self._network.strikes(0.5):
+            self._network.clock.after(self._network.latency(), lambda: self._fail("connection reset"))
+
+    def _fail(self, cause: str) -> None:
+        if not self._over:
+            self._over = True
+            self._failed(cause)

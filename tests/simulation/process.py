@@ -5,40 +5,29 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from simulation.coordinator import JoinReply, JoinRequest, SyncReply
+from simulation.wire import Wire
 
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
     Command,
     ConfigAdvanced,
-    CoordinatorFound,
     Event,
     Fail,
-    FindCoordinator,
     GroupError,
     HeartbeatAnswered,
-    Joined,
     LeaveRequested,
-    Left,
     PerformAssignment,
     Predecessor,
+    PublishAssignment,
     PublishGroup,
     RebalanceWanted,
     RecordRead,
-    Request,
-    RequestFailed,
-    RequestRejected,
     Resumed,
     SendHeartbeat,
-    SendJoin,
-    SendLeave,
-    SendSync,
     Started,
     StartTasks,
-    StopReason,
     StopTasks,
-    Synced,
     TasksFinished,
     TasksStopped,
     TimerFired,
@@ -46,16 +35,13 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import ConfigOffset, MemberId, SubProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase, resume, save
 
 if TYPE_CHECKING:
     from simulation.world import World
-
-REQUEST_TIMEOUT_MS = 5_000
-JOIN_GRACE_MS = 5_000
 
 
 class Process:
@@ -75,7 +61,6 @@ class Process:
         self.overslept = False
         self.reads_jobs = True
         self.running: dict[TaskId, int] = {}
-        self.errors: list[str] = []
         self.config_offset = ConfigOffset(0)
         self._clock_offset = world.rng.randint(0, 10_000_000)
         self._read: GroupRecord | None = None
@@ -83,6 +68,7 @@ class Process:
         self._asleep_until = 0
         self._timer_at: int | None = None
         self._looks = False
+        self._wire = Wire(self)
 
     # ---- what others see
 
@@ -191,26 +177,16 @@ class Process:
             case StartTasks():
                 self._start(command.tasks)
             case StopTasks():
-                self._stop(command.tasks, command.reason)
-            case FindCoordinator():
-                self._find(command)
-            case SendJoin():
-                self._join(command)
+                self._stop(command.tasks)
             case PerformAssignment():
                 self._assign(command)
-            case SendSync():
-                self._sync(command)
-            case SendHeartbeat():
-                self._heartbeat(command)
-            case SendLeave():
-                self._leave(command)
             case PublishGroup():
                 self._led = command.record
                 self.world.publish(command.record)
-            case Fail():
-                self.errors.append(command.error)
-            case Warn():
-                self.errors.append(command.message)
+            case Fail() | Warn() | PublishAssignment():
+                pass
+            case _:
+                self._wire.send(command)
 
     def _arm(self, at_ms: int) -> None:
         self._timer_at = at_ms
@@ -233,7 +209,7 @@ class Process:
         if done:
             self.world.clock.after(0, lambda: self.deliver(lambda: TasksFinished(now_ms=self.now, tasks=done)))
 
-    def _stop(self, tasks: Tasks, reason: StopReason) -> None:
+    def _stop(self, tasks: Tasks) -> None:
         def stopped() -> None:
             if self.asleep:
                 self.world.clock.after(self._asleep_until - self.world.clock.now, stopped)
@@ -249,64 +225,6 @@ class Process:
         """The task comes to its own end."""
         self.running.pop(task, None)
         self.deliver(lambda: TasksFinished(now_ms=self.now, tasks=frozenset({task})))
-
-    # ---- requests
-
-    def _send(self, ask: Any, request: Request, seq: int, timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
-        self.world.network.send(
-            ask,
-            connected=lambda: self.alive and not self.cut_off and not self.world.coordinator_away,
-            failed=lambda cause: self.deliver(
-                lambda: RequestFailed(now_ms=self.now, seq=seq, request=request, cause=cause)
-            ),
-            timeout_ms=timeout_ms,
-        )
-
-    def _reject(self, seq: int, request: Request, error: GroupError, member_id: MemberId = MemberId("")) -> None:
-        self.deliver(
-            lambda: RequestRejected(now_ms=self.now, seq=seq, request=request, error=error, member_id=member_id)
-        )
-
-    def _find(self, command: FindCoordinator) -> None:
-        def ask(answer: Any) -> None:
-            node = self.world.coordinator.node
-            answer(lambda: self.deliver(lambda: CoordinatorFound(now_ms=self.now, seq=command.seq, node=node)))
-
-        self._send(ask, Request.FIND_COORDINATOR, command.seq)
-
-    def _join(self, command: SendJoin) -> None:
-        request = JoinRequest(
-            member_id=command.member_id,
-            instance_id=self.worker,
-            protocols=command.protocols,
-            session_timeout_ms=self.settings.session_timeout_ms,
-            rebalance_timeout_ms=self.settings.rebalance_timeout_ms,
-        )
-
-        def answered(reply: JoinReply) -> None:
-            if reply.error is not GroupError.NONE:
-                self._reject(command.seq, Request.JOIN, reply.error, reply.member_id)
-                return
-            self.deliver(
-                lambda: Joined(
-                    now_ms=self.now,
-                    seq=command.seq,
-                    generation=reply.generation,
-                    protocol=SubProtocol(reply.protocol),
-                    leader=reply.leader,
-                    member_id=reply.member_id,
-                    skip_assignment=reply.skip_assignment,
-                    members=reply.members,
-                )
-            )
-
-        def ask(answer: Any) -> None:
-            if command.node != self.world.coordinator.node:
-                answer(lambda: answered(JoinReply(error=GroupError.NOT_COORDINATOR)))
-            else:
-                self.world.coordinator.join(request, lambda reply: answer(lambda: answered(reply)))
-
-        self._send(ask, Request.JOIN, command.seq, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS)
 
     def _assign(self, command: PerformAssignment) -> None:
         def compute() -> None:
@@ -340,64 +258,6 @@ class Process:
             )
 
         self.world.clock.after(self.world.network.latency(), compute)
-
-    def _sync(self, command: SendSync) -> None:
-        def answered(reply: SyncReply) -> None:
-            if reply.error is not GroupError.NONE:
-                self._reject(command.seq, Request.SYNC, reply.error)
-            else:
-                self.deliver(lambda: Synced(now_ms=self.now, seq=command.seq, assignment=reply.assignment))
-
-        def ask(answer: Any) -> None:
-            if command.node != self.world.coordinator.node:
-                answer(lambda: answered(SyncReply(error=GroupError.NOT_COORDINATOR)))
-                return
-            self.world.coordinator.sync(
-                command.member_id,
-                self.worker,
-                command.generation,
-                command.protocol.value,
-                command.assignments,
-                lambda reply: answer(lambda: answered(reply)),
-            )
-
-        self._send(ask, Request.SYNC, command.seq, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS)
-
-    def _heartbeat(self, command: SendHeartbeat) -> None:
-        sent_at = self.now
-
-        def ask(answer: Any) -> None:
-            if command.node != self.world.coordinator.node:
-                error = GroupError.NOT_COORDINATOR
-            else:
-                error = self.world.coordinator.heartbeat(command.member_id, self.worker, command.generation)
-            answer(
-                lambda: self.deliver(
-                    lambda: HeartbeatAnswered(
-                        now_ms=self.now,
-                        sent_at_ms=sent_at,
-                        member_id=command.member_id,
-                        generation=command.generation,
-                        error=error,
-                    )
-                )
-            )
-
-        timeout_ms = self.settings.session_timeout_ms - self.settings.lease_margin_ms
-        self._send(ask, Request.HEARTBEAT, command.seq, timeout_ms)
-
-    def _leave(self, command: SendLeave) -> None:
-        def ask(answer: Any) -> None:
-            if command.node != self.world.coordinator.node:
-                error = GroupError.NOT_COORDINATOR
-            else:
-                error = self.world.coordinator.leave(command.member_id, self.worker)
-            if error is GroupError.NONE:
-                answer(lambda: self.deliver(lambda: Left(now_ms=self.now, seq=command.seq)))
-            else:
-                answer(lambda: self._reject(command.seq, Request.LEAVE, error))
-
-        self._send(ask, Request.LEAVE, command.seq)
 
     # ---- what a leader watches
 

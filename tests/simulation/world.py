@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.clock import Clock
-from simulation.coordinator import Coordinator, GroupState
+from simulation.coordinator import Coordinator
+from simulation.group import GroupState
 from simulation.network import Network
 from simulation.process import Process
 
@@ -107,8 +108,9 @@ class World:
         :param predecessor: what the new process is told; None: the truth
         """
         if predecessor is None:
-            old = any(member.alive and member.worker == worker for member in self.everybody)
-            predecessor = Predecessor.UNKNOWN if old else Predecessor.GONE
+            namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
+            gone = all(old.state.phase.ended and not old.running for old in namesakes)
+            predecessor = Predecessor.GONE if gone else Predecessor.UNKNOWN
         process = self._process(worker, **changes)
         process.start(predecessor)
         return process
@@ -132,7 +134,7 @@ class World:
         return self.processes[worker].hand_over()
 
     def go_on(self, worker: str, saved: dict[str, Any]) -> Process:
-        process = self._process(worker)
+        process = self._process(worker, protocol=self.processes[worker].settings.protocol)
         process.go_on(saved)
         return process
 

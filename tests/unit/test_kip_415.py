@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-from simulation.coordinator import RoundSeen
+from simulation.group import RoundSeen
 from simulation.world import World
 
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata

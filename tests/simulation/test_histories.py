@@ -1,0 +1,29 @@
+"""Seeded random histories: whatever happens, no task runs twice at a time; and in peace everything comes right.
+
+A failing seed replays exactly: ``History(seed, plan).run()``; the assertion carries the story.
+"""
+
+from __future__ import annotations
+
+import pytest
+from simulation.histories import History, Plan
+
+from airflow_provider.membership.model import ConnectProtocol
+
+PLANS = {
+    "bounces, joins, leaves, job changes": Plan(lossy=False, pauses=False, moves=False),
+    "and lost, late, doubled responses": Plan(pauses=False, moves=False),
+    "and pauses, partitions, namesakes, a coordinator that moves": Plan(),
+    "no scheduled delay": Plan(max_delay_ms=0),
+    "eager": Plan(protocols=(ConnectProtocol.EAGER,), lossy=False),
+    "eager and cooperative workers": Plan(protocols=(ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE)),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("first_seed", range(0, 60, 20))
+def test_history(name: str, first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 20):
+        world = History(seed, PLANS[name]).run()
+        world.check_records()
+        assert max(world.spread()) <= 1, f"{name}: {world.spread()}\n{world.story()}"
