@@ -22,11 +22,24 @@ class Clients:
         config = settings.librdkafka()
         self.outage = Outage(settings.bootstrap_servers)
         self.admin = TopicAdmin(config, self.outage)
-        self.writer = LogWriter(config, self.outage)
         self.reader = LogReader(config, self.outage)
+        self._config = config
         self._lock = threading.Lock()
+        self._writer: LogWriter | None = None
         self._feeds: dict[str, GroupFeed] = {}
         self._users: dict[str, int] = {}
+
+    @property
+    def writer(self) -> LogWriter:
+        """Made when first needed: most who only look never write."""
+        with self._lock:
+            if self._writer is None:
+                self._writer = LogWriter(self._config, self.outage)
+            return self._writer
+
+    def warm_up(self) -> None:
+        """Let the writer connect while others still do something else."""
+        _ = self.writer
 
     @property
     def unused(self) -> bool:
@@ -59,7 +72,8 @@ class Clients:
     def close(self) -> None:
         """Blocks for as long as records are still being written, at most some seconds."""
         self.reader.close()
-        self.writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _Process:

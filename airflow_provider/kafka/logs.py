@@ -75,10 +75,20 @@ class GroupLogs:
     ) -> None:
         await self.aclose()
 
-    def attach(self) -> None:
-        """Begin to read, and make no topics: for whoever only looks."""
+    async def look(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Begin to read, and make no topics: for whoever only looks.
+
+        :raises NoTopicError: if one is missing
+        :raises TopicRightsError: if one may not be described
+        :raises BrokerAwayError: if no broker answers in time
+        """
         self._acquire()
-        self._open().follow(self._followed())
+        try:
+            await self._open().admin.end_offsets((self.topics.jobs, self.topics.status), timeout_s=timeout_s)
+            self._open().follow(self._followed())
+        except BaseException:
+            await self.aclose()
+            raise
 
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Make the topics that are missing and begin to read.
@@ -89,6 +99,7 @@ class GroupLogs:
         """
         self._acquire()
         feed = self._followed()
+        self._open().warm_up()
         try:
             async with feed.making_topics():
                 if not feed.topics_made:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, TopicRightsError
 from airflow_provider.kafka.outage import Outage
 
-_POLL_S: Final = 0.25
+_POLL_S: Final = 0.1
 _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 5.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
