@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -23,11 +22,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Read: TypeAlias = "Callable[[JobsSnapshot, StatusSnapshot], T | None]"
+
 
 class SparkGroupHook(BaseHook):
     """Submits and removes the jobs of a group of workers, and tells what becomes of them.
 
-    Each method has an asynchronous twin whose name begins with ``a``, for triggers and asynchronous tasks.
+    For tasks and their threads; each call opens the group's topics, acts, and closes them.
 
     :param kafka_conn_id: a connection of type ``kafka``: librdkafka's configuration in its extra, as for Airflow's own
         Kafka provider. Its user needs the rights to read, write and make ``<group>.jobs``, ``<group>.status`` and
@@ -61,7 +62,7 @@ class SparkGroupHook(BaseHook):
             groups = self.groups(timeout_s=10.0)
         except (LogError, SettingsError) as failed:
             return False, str(failed)
-        return True, f"The broker answers; worker groups that can be seen: {', '.join(groups) or 'none yet'}"
+        return True, f"The broker answers; groups of workers that can be seen: {', '.join(groups) or 'none yet'}"
 
     # ---- jobs
 
@@ -72,10 +73,11 @@ class SparkGroupHook(BaseHook):
 
         :raises LogError: if the topics can't be made, read or written; says what is missing
         """
-        return self._with(self.get_settings(), lambda settings: self._submit(settings, group, definition))
+        from airflow_provider.kafka import one_shot
 
-    async def asubmit_job(self, group: str, definition: JobDefinition) -> Submission:
-        return await self._submit(await self.aget_settings(), group, definition)
+        if not definition.submitted_at_ms:
+            definition = replace(definition, submitted_at_ms=int(time.time() * 1000))
+        return one_shot.submit_job(self.get_settings(), group, definition)
 
     def remove_job(self, group: str, job: str) -> bool:
         """Ask the group to run a job no more; its tasks are stopped, and it is forgotten how far they were.
@@ -83,10 +85,9 @@ class SparkGroupHook(BaseHook):
         :returns: whether there was such a job
         :raises LogError: as :meth:`submit_job`
         """
-        return self._with(self.get_settings(), lambda settings: self._remove(settings, group, job))
+        from airflow_provider.kafka import one_shot
 
-    async def aremove_job(self, group: str, job: str) -> bool:
-        return await self._remove(await self.aget_settings(), group, job)
+        return one_shot.remove_job(self.get_settings(), group, job)
 
     def retry_failed(self, group: str, job: str) -> list[str]:
         """Have those tasks of the job's present run tried again that failed for good.
@@ -94,7 +95,21 @@ class SparkGroupHook(BaseHook):
         :returns: which
         :raises LogError: as :meth:`submit_job`
         """
-        return self._with(self.get_settings(), lambda settings: self._retry_failed(settings, group, job))
+
+        async def retry(logs: GroupLogs) -> list[str]:
+            await logs.catch_up()
+            definition = logs.jobs.jobs.get(job)
+            failed = [
+                status
+                for task, status in sorted(logs.status.tasks.items())
+                if definition and task.job == job and status.run_key == definition.run_key
+                if status.state is TaskState.FAILED
+            ]
+            for status in failed:
+                await logs.publish_task(replace(status, state=TaskState.STOPPED, failures=0))
+            return [str(status.task) for status in failed]
+
+        return self._with_logs(group, retry)
 
     # ---- what becomes of them
 
@@ -106,81 +121,35 @@ class SparkGroupHook(BaseHook):
         """The group's present epoch: members, who has what, what moved; None before its first rebalance."""
         return self.look(group, lambda _, status: GroupReport.of(status))
 
-    def look(self, group: str, read: Callable[[JobsSnapshot, StatusSnapshot], T | None]) -> T | None:
+    def groups(self, *, timeout_s: float = 30.0) -> list[str]:
+        """The groups whose topics the connection's user can see.
+
+        :raises LogError: if no broker answers in time
+        """
+        from airflow_provider.kafka import one_shot
+
+        return one_shot.list_groups(self.get_settings(), timeout_s=timeout_s)
+
+    def look(self, group: str, read: Read[T]) -> T | None:
         """What ``read`` makes of the group's topics as they are now; None if they do not exist.
 
         :raises LogError: if they can't be read
         """
-        return self._with(self.get_settings(), lambda settings: self._look(settings, group, read))
+        from airflow_provider.kafka import one_shot
 
-    def wait_for(
-        self, group: str, read: Callable[[JobsSnapshot, StatusSnapshot], T | None], *, timeout_s: float | None = None
-    ) -> T:
+        try:
+            seen = one_shot.read_group(self.get_settings(), group)
+        except NoTopicError:
+            return None
+        return read(seen.jobs, seen.status)
+
+    def wait_for(self, group: str, read: Read[T], *, timeout_s: float | None = None) -> T:
         """What ``read`` makes of the group's topics, as soon as it makes something of them.
 
         :param timeout_s: how long to wait, in seconds; without end if None
         :raises LogTimeoutError: if it made nothing of them in time
         :raises LogError: if they can't be read
         """
-        return self._with(self.get_settings(), lambda settings: self._wait_for(settings, group, read, timeout_s))
-
-    def groups(self, *, timeout_s: float = 30.0) -> list[str]:
-        """The groups whose topics the connection's user can see.
-
-        :raises LogError: if no broker answers in time
-        """
-        from airflow_provider.kafka.admin import TopicAdmin
-        from airflow_provider.kafka.outage import Outage
-
-        async def ask(settings: KafkaSettings) -> list[str]:
-            admin = TopicAdmin(settings.librdkafka(), Outage(settings.bootstrap_servers))
-            return await admin.groups(timeout_s=timeout_s)
-
-        return self._with(self.get_settings(), ask)
-
-    # ---- on an event loop
-
-    @staticmethod
-    def _with(settings: KafkaSettings, act: Callable[[KafkaSettings], Awaitable[T]]) -> T:
-        """Settings come from Airflow before the loop runs, so that Airflow is only ever asked by the task's thread."""
-
-        async def run() -> T:
-            return await act(settings)
-
-        return asyncio.run(run())
-
-    async def _submit(self, settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
-        if not definition.submitted_at_ms:
-            definition = replace(definition, submitted_at_ms=int(time.time() * 1000))
-        async with _started(settings, group) as logs:
-            return await logs.submit(definition)
-
-    async def _remove(self, settings: KafkaSettings, group: str, job: str) -> bool:
-        async with _started(settings, group) as logs:
-            return await logs.remove(job)
-
-    async def _retry_failed(self, settings: KafkaSettings, group: str, job: str) -> list[str]:
-        async with _started(settings, group) as logs:
-            await logs.catch_up()
-            definition = logs.jobs.jobs.get(job)
-            if definition is None:
-                return []
-            failed = [
-                status
-                for task, status in sorted(logs.status.tasks.items())
-                if task.job == job and status.state is TaskState.FAILED and status.run_key == definition.run_key
-            ]
-            for status in failed:
-                await logs.publish_task(replace(status, state=TaskState.STOPPED, failures=0))
-            return [str(status.task) for status in failed]
-
-    async def _wait_for(
-        self,
-        settings: KafkaSettings,
-        group: str,
-        read: Callable[[JobsSnapshot, StatusSnapshot], T | None],
-        timeout_s: float | None,
-    ) -> T:
         made: list[T] = []
 
         def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
@@ -189,33 +158,23 @@ class SparkGroupHook(BaseHook):
                 made.append(answer)
             return answer is not None
 
-        async with _started(settings, group) as logs:
+        async def wait(logs: GroupLogs) -> T:
             await logs.catch_up()
             await logs.wait_for(holds, timeout_s=timeout_s)
             return made[0]
 
-    async def _look(
-        self, settings: KafkaSettings, group: str, read: Callable[[JobsSnapshot, StatusSnapshot], T | None]
-    ) -> T | None:
+        return self._with_logs(group, wait)
+
+    def _with_logs(self, group: str, act: Callable[[GroupLogs], Awaitable[T]]) -> T:
         from airflow_provider.kafka.logs import GroupLogs
 
-        logs = GroupLogs(settings, group)
-        logs.attach()
-        try:
-            await logs.catch_up()
-            return read(logs.jobs, logs.status)
-        except NoTopicError:
-            return None
-        finally:
-            await logs.aclose()
+        settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
 
+        async def run() -> T:
+            async with GroupLogs(settings, group) as logs:
+                return await act(logs)
 
-@asynccontextmanager
-async def _started(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
-    from airflow_provider.kafka.logs import GroupLogs
-
-    async with GroupLogs(settings, group) as logs:
-        yield logs
+        return asyncio.run(run())
 
 
 def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:
