@@ -75,20 +75,10 @@ class GroupLogs:
     ) -> None:
         await self.aclose()
 
-    async def look(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Begin to read, and make no topics: for whoever only looks.
-
-        :raises NoTopicError: if one is missing
-        :raises TopicRightsError: if one may not be described
-        :raises BrokerAwayError: if no broker answers in time
-        """
+    def attach(self) -> None:
+        """Begin to read, and make no topics: for whoever only looks. :meth:`catch_up` says if one is missing."""
         self._acquire()
-        try:
-            await self._open().admin.end_offsets((self.topics.jobs, self.topics.status), timeout_s=timeout_s)
-            self._open().follow(self._followed())
-        except BaseException:
-            await self.aclose()
-            raise
+        self._open().follow(self._followed())
 
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Make the topics that are missing and begin to read.

@@ -64,8 +64,8 @@ def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAUL
 
     async def read() -> GroupSnapshot:
         logs = GroupLogs(settings, group)
+        logs.attach()
         try:
-            await logs.look(timeout_s=timeout_s)
             await logs.catch_up(timeout_s=timeout_s)
             return GroupSnapshot(group=group, jobs=logs.jobs, status=logs.status)
         finally:
