@@ -1,0 +1,153 @@
+"""One membership, first in one process, then in another: from a task process to the triggerer and back."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.world import SETTINGS, World
+
+from airflow_provider.membership.events import Predecessor
+from airflow_provider.membership.model import NO_TASKS, TaskId, planner_of
+from airflow_provider.membership.state import Phase
+
+TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(5))]
+SESSION_MS = SETTINGS.session_timeout_ms
+EITHER = pytest.mark.parametrize("worker", ["leader", "follower"])
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(3)
+    world.configure(TASKS)
+    world.start("leader")
+    world.run(1_000)
+    world.start("follower")
+    world.run(10_000)
+    assert world.settled
+    return world
+
+
+@EITHER
+def test_goes_on_as_the_same_member_without_a_rebalance(world: World, worker: str) -> None:
+    before, had, rounds = world.processes[worker].state, world.running(worker), len(world.coordinator.rounds)
+    saved = world.hand_over(worker)
+    world.run(3_000)
+    after = world.go_on(worker, saved)
+    world.run(100)
+
+    assert after.state.phase is Phase.STABLE
+    assert (after.state.member_id, after.state.generation) == (before.member_id, before.generation)
+    assert after.state.epoch == before.epoch
+    assert frozenset(after.running) == had
+    world.run(30_000)
+    assert len(world.coordinator.rounds) == rounds
+    assert world.settled
+
+
+@EITHER
+def test_starts_nothing_before_it_has_a_valid_lease(world: World, worker: str) -> None:
+    saved = world.hand_over(worker)
+    world.run(SESSION_MS - 500)
+    world.coordinator_away = True
+    after = world.go_on(worker, saved)
+    world.run(400)
+    assert after.running == {}
+
+
+def test_a_long_hand_over_within_the_session_stops_nothing(world: World) -> None:
+    """The lease's margin is over, but nothing runs that would have to stop; and the session is not over."""
+    had, rounds = world.running("follower"), len(world.coordinator.rounds)
+    world.run(SETTINGS.heartbeat_interval_ms)
+    saved = world.hand_over("follower")
+    world.run(SESSION_MS - SETTINGS.heartbeat_interval_ms - 100)
+    after = world.go_on("follower", saved)
+    world.run(20_000)
+    assert frozenset(after.running) == had
+    assert len(world.coordinator.rounds) == rounds
+
+
+def test_a_rebalance_that_began_meanwhile_is_joined_with_what_the_worker_owns(world: World) -> None:
+    had = world.running("follower")
+    saved = world.hand_over("follower")
+    world.start("newcomer")
+    world.run(4_000)
+    after = world.go_on("follower", saved)
+    world.run_until(lambda: world.settled, within_ms=10_000)
+    assert after.state.member_id == saved["member_id"]
+    assert frozenset(after.running) <= had, "what it had to give up is the newcomer's, it got nothing else"
+    assert world.running("newcomer") & had | frozenset(after.running) == had
+
+
+def test_a_stale_generation_joins_again(world: World) -> None:
+    """The coordinator went on without this static member when the rebalance timeout was over."""
+    saved = world.hand_over("follower")
+    saved["generation"] -= 1
+    saved["last_completed"] -= 1
+    after = world.go_on("follower", saved)
+    world.run(5_000)
+    world.run_until(lambda: world.settled, within_ms=20_000)
+    assert after.state.member_id == saved["member_id"]
+    assert after.state.generation == world.coordinator.generation
+
+
+def test_expelled_meanwhile_it_joins_anew_and_starts_nothing_before(world: World) -> None:
+    had = world.running("follower")
+    saved = world.hand_over("follower")
+    world.run(SESSION_MS + 5_000)
+    after = world.go_on("follower", saved)
+    world.run(5_000)
+    assert after.running == {}
+    assert after.state.member_id not in ("", saved["member_id"])
+    world.run(300_000)
+    assert world.settled
+    assert frozenset(after.running) == had, "it came back within the scheduled delay"
+
+
+@pytest.mark.parametrize("at_ms", [1, 4, 6, 9, 12, 60, 120])
+def test_a_rebalance_cut_short_by_the_hand_over_is_joined_again(world: World, at_ms: int) -> None:
+    world.start("newcomer")
+    world.run_until(lambda: world.processes["follower"].state.phase is not Phase.STABLE)
+    world.run(at_ms)
+    saved = world.hand_over("follower")
+    world.run(200)
+    world.go_on("follower", saved)
+    world.run_until(lambda: world.settled, within_ms=40_000)
+
+
+def test_tasks_that_were_told_to_stop_end_with_the_process_that_ran_them() -> None:
+    world = World(4, stop_ms=(5_000, 5_000))
+    world.configure(TASKS)
+    process = world.start("w")
+    world.run(1_000)
+    world.configure(TASKS[:3])
+    world.run(1_000)
+    assert process.state.stopping == frozenset(TASKS[3:])
+    saved = world.hand_over("w")
+    assert frozenset(map(tuple, saved["owned"])) == frozenset(TASKS[:3])
+    world.go_on("w", saved)
+    world.run(10_000)
+    assert world.settled
+
+
+def test_the_scheduled_delay_runs_on(world: World) -> None:
+    world.leave("follower")
+    world.run(5_000)
+    saved = world.hand_over("leader")
+    world.run(2_000)
+    world.go_on("leader", saved)
+    world.run(280_000)
+    assert not world.settled
+    world.run(20_000)
+    assert world.settled
+
+
+def test_the_lease_of_an_unknown_predecessor_is_waited_out_after_a_hand_over_too(world: World) -> None:
+    world.processes["follower"].cut_off = True
+    world.start("follower", predecessor=Predecessor.UNKNOWN)
+    world.run(1_000)
+    saved = world.hand_over("follower")
+    world.run(1_000)
+    after = world.go_on("follower", saved)
+    world.run(SESSION_MS - 2_200)
+    assert frozenset(after.running) == NO_TASKS
+    world.run(1_000)
+    assert after.running
