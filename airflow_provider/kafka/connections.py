@@ -4,7 +4,6 @@ Built on aiokafka's connections rather than on its client, which hides why it co
 every request the same timeout, and opens connections one at a time: one broker that swallows packets would hold up all
 memberships of a process.
 """
-# ruff: noqa: TID253  (the transport's, like its requests)
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 Of the same kind, and from the same sources, as those in :mod:`airflow_provider.kafka.requests`.
 """
 # mypy: allow-subclassing-any
-# ruff: noqa: TID253  (the transport's, like its requests)
 
 from __future__ import annotations
 

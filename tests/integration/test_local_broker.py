@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from airflow_provider.kafka.java import MissingPrerequisiteError, find_java
-from airflow_provider.kafka.local import BrokerStartError, LocalBroker
+from airflow_provider.kafka.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.kafka.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.kafka.local import COORDINATES, BrokerStartError, LocalBroker
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
@@ -123,6 +124,38 @@ def test_the_command_shows_where_the_broker_is_and_stops_it_when_told_to(tmp_pat
     host, _, port = servers.partition(":")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)))
+
+
+@pytest.mark.usefixtures("broker")
+def test_what_was_fetched_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Java: nothing can be fetched
+    said: list[str] = []
+    jars = fetch_jars(*COORDINATES, cache=default_cache(), report=said.append)
+    names = {jar.name for jar in jars}
+    assert any(name.startswith("org.apache.kafka_kafka_2.13-4.") for name in names)
+    assert any(name.startswith("scala-library-2.13.") for name in names)
+    assert said == []
+
+
+def test_jars_that_cannot_be_had_are_named_and_leave_nothing_behind(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(JarsUnavailableError, match=r"could not fetch org\.example\.nothing:here:1"):
+        fetch_jars("org.example.nothing:here:1", cache=tmp_path, report=said.append)
+    assert said == [f"fetching org.example.nothing:here:1 into {tmp_path} (once)"]
+    assert not (tmp_path / "jars").exists()
+
+
+def test_loaded_classes_are_written_once_and_then_used(tmp_path: Path) -> None:
+    archive = ClassArchive.of(find_java(), "a.jar", cache=tmp_path)
+    written = tmp_path / "written"
+    assert f"-XX:ArchiveClassesAtExit={written}" in archive.options(write_to=written)
+    archive.keep(written)  # a JVM that was killed has written nothing
+    assert archive.options() == ()
+    written.write_bytes(b"classes")
+    archive.keep(written)
+    assert f"-XX:SharedArchiveFile={archive.path}" in archive.options(write_to=written)
+    assert archive.path.read_bytes() == b"classes"
+    assert ClassArchive.of(find_java(), "other.jar", cache=tmp_path).path != archive.path
 
 
 def test_without_java_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -388,6 +388,20 @@ async def test_with_certificate_and_password(guarded: LocalBroker, certificates:
         assert await group.heartbeat("first", joined) is NONE
 
 
+async def test_many_connections_log_no_more_than_one(
+    guarded: LocalBroker, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            async with GroupTransport(
+                settings_for(guarded.bootstrap_servers, **credentials(certificates))
+            ) as transport:
+                await transport.list_groups()
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("aiokafka")]
+    assert len(messages) <= 1
+    assert "s3cret" not in "".join(messages)
+
+
 async def test_the_same_settings_serve_both_clients(guarded: LocalBroker, certificates: Certificates) -> None:
     from confluent_kafka.admin import AdminClient
 
