@@ -16,12 +16,14 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
     install_thread_sessions,
     is_alive,
+    jvm_process,
     uninstall_thread_sessions,
 )
 
@@ -39,7 +41,7 @@ class SparkStartError(Exception):
 
 
 class SparkGoneError(Exception):
-    """The JVM of this worker's Spark application ended under its tasks."""
+    """This worker's Spark application ended under its tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class SparkApplication:
         self._lock = threading.Lock()
         self._users: set[object] = set()
         self._root: SparkSession | None = None
+        self._jvm: Popen[bytes] | None = None
         self._folder: str | None = None
         self._found_running = False
 
@@ -74,10 +77,11 @@ class SparkApplication:
         :raises SparkStartError: if Spark does not start
         """
         with self._lock:
-            if self._root is not None and not is_alive(self._root):
+            if self._root is not None and not is_alive(self._root, self._jvm):
                 self._discard()
             if self._root is None:
                 self._root = self._start(settings)
+                self._jvm = jvm_process()
             self._users.add(user)
             return self._root
 
@@ -87,7 +91,7 @@ class SparkApplication:
             self._users.discard(user)
             if self._root is None or self._users:
                 return
-            if not is_alive(self._root):
+            if not is_alive(self._root, self._jvm):
                 self._discard()
                 return
             root, self._root = self._root, None

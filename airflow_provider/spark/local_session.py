@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
-import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Iterable
+from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkGoneError
-from airflow_provider.spark.pyspark_internals import bind_session, jvm_process, refuse_stop, unbind_session
+from airflow_provider.spark.pyspark_internals import bind_session, is_alive, jvm_process, refuse_stop, unbind_session
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,7 +57,7 @@ class LocalSession:
         self._pool: str | None = None
         self._tag = f"cospark-{uuid.uuid4()}"
         self._session: SparkSession | None = None
-        self._jvm: subprocess.Popen[bytes] | None = None
+        self._jvm: Popen[bytes] | None = None
 
     def open(self) -> SparkSession:
         if self._session is None:
@@ -88,32 +89,31 @@ class LocalSession:
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
     def explain(self, error: BaseException) -> BaseException:
-        code = self._exit_code(JVM_END_S if _is_lost_connection(error) else 0.0)
-        if code is None:
+        if self._session is None:
             return error
-        gone = SparkGoneError(
-            f"the JVM of this worker's Spark ended with exit code {code} (-9: killed; out of memory?)"
-        )
+        if self._jvm is not None and _is_lost_connection(error):
+            with contextlib.suppress(TimeoutExpired):
+                self._jvm.wait(JVM_END_S)
+        if is_alive(self._session, self._jvm):
+            return error
+        gone = SparkGoneError(f"this worker's Spark has ended: {self._end_of_spark()}")
         gone.__cause__ = error
         return gone
 
+    def _end_of_spark(self) -> str:
+        code = None if self._jvm is None else self._jvm.poll()
+        if code is None:
+            return "a task has stopped its SparkContext, or a fatal error has; see the log above"
+        return f"its JVM's exit code is {code} (-9: killed; out of memory?)"
+
     def cancel(self) -> None:
         session = self._session
-        if session is None or self._exit_code() is not None:
+        if session is None or not is_alive(session, self._jvm):
             return
         session.sparkContext.cancelJobsWithTag(self._tag)
         for query in session.streams.active:
             query.stop()
         session.sparkContext.cancelJobsWithTag(self._tag)
-
-    def _exit_code(self, wait_s: float = 0.0) -> int | None:
-        """How the JVM ended; None while it runs, or if it is somebody else's."""
-        if self._jvm is None:
-            return None
-        try:
-            return self._jvm.wait(wait_s)
-        except subprocess.TimeoutExpired:
-            return None
 
     def close(self) -> None:
         try:

@@ -98,10 +98,12 @@ def jvm_process() -> Popen[bytes] | None:
     return process
 
 
-def is_alive(session: SparkSession) -> bool:
-    """Whether the session's application can run anything: its JVM runs, and nobody has stopped its context."""
-    process = jvm_process()
-    if process is not None and process.poll() is not None:
+def is_alive(session: SparkSession, jvm: Popen[bytes] | None) -> bool:
+    """Whether the session's application can run anything: its JVM runs, and nobody has stopped its context.
+
+    :param jvm: what :func:`jvm_process` said when the session was made
+    """
+    if jvm is not None and jvm.poll() is not None:
         return False
     context = session.sparkContext._jsc
     return context is not None and not context.sc().isStopped()

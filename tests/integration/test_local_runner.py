@@ -397,11 +397,16 @@ async def test_a_task_cannot_stop_spark_for_the_others(runner, events, caplog):
 @spark_job
 def stop_the_context(spark, task):
     spark.sparkContext.stop()
+    return spark.range(3).count()
 
 
 async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(runner, events):
-    await runner.start(order("stop_the_context"))
-    await events.last(order("stop_the_context").task)
+    stopping = order("stop_the_context")
+    await runner.start(stopping)
+    last = await events.last(stopping.task)
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: a task has stopped its SparkContext")
     task = order("count_rows", rows=5)
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
@@ -634,7 +639,7 @@ async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runne
     last = await events.last(lost.task)
     assert isinstance(last, TaskFailed)
     assert last.retryable
-    assert last.error.startswith("SparkGoneError: the JVM of this worker's Spark ended with exit code -9")
+    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM's exit code is -9")
     again = order("count_rows", rows=5)
     await runner.start(again)
     assert isinstance(await events.last(again.task), TaskFinished)
