@@ -1,0 +1,571 @@
+"""What a member does, event by event: the exact commands that come out."""
+
+from __future__ import annotations
+
+import pytest
+from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
+
+from airflow_provider.membership.embedded import decode_metadata
+from airflow_provider.membership.events import (
+    AssignmentComputed,
+    ConfigAdvanced,
+    CoordinatorFound,
+    Fail,
+    FindCoordinator,
+    GroupError,
+    LeaveRequested,
+    Left,
+    PerformAssignment,
+    Predecessor,
+    PublishAssignment,
+    RebalanceWanted,
+    Request,
+    RequestFailed,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    StartTasks,
+    StopReason,
+    StopTasks,
+    Synced,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+    Warn,
+)
+from airflow_provider.membership.model import ConfigOffset, SubProtocol, WorkerState
+from airflow_provider.membership.state import Phase
+
+SESSION_MS = SETTINGS.session_timeout_ms
+MARGIN_MS = SETTINGS.lease_margin_ms
+CONFIG_MISMATCH = 1
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+def published(script: Script, owned: str, revoking: str = "") -> PublishAssignment:
+    state = script.state
+    return PublishAssignment(
+        epoch=state.epoch,
+        generation=state.generation,
+        worker=SETTINGS.worker,
+        owned=tasks(owned),
+        revoking=tasks(revoking),
+    )
+
+
+def told(join: SendJoin) -> list[WorkerState]:
+    return [decode_metadata(metadata) for _, metadata in join.protocols]
+
+
+def only_join(commands: list[object]) -> SendJoin:
+    (join,) = commands
+    assert isinstance(join, SendJoin)
+    return join
+
+
+# ---- into the group
+
+
+def test_a_worker_starts_and_joins(script: Script) -> None:
+    script.started(config_offset=3)
+    assert script.state.phase is Phase.UNJOINED
+    join = only_join(script.feed(CoordinatorFound, node=NODE))
+    assert (join.node, join.member_id, join.reason) == (NODE, "", "a worker starts")
+    assert [name for name, _ in join.protocols] == ["sessioned", "compatible", "default"]
+    assert {(metadata.config_offset, metadata.assignment) for metadata in told(join)} == {(3, None)}
+
+
+def test_a_dynamic_member_is_told_its_id_and_joins_with_it(script: Script) -> None:
+    first = script.joining().state
+    join = only_join(script.rejected(Request.JOIN, GroupError.MEMBER_ID_REQUIRED, member_id=ME))
+    assert join.member_id == ME
+    assert join.seq > first.seq
+
+
+def test_a_follower_asks_for_its_assignment(script: Script) -> None:
+    script.joining()
+    (sync,) = script.joined(4)
+    assert sync == SendSync(
+        seq=sync.seq, node=NODE, member_id=ME, generation=4, protocol=SubProtocol.COMPATIBLE, assignments={}
+    )
+
+
+def test_the_leader_assigns_and_sends_it_with_its_sync(script: Script) -> None:
+    script.joining()
+    (perform,) = script.joined(4, leader=ME)
+    assert isinstance(perform, PerformAssignment)
+    assert (perform.generation, perform.leader, perform.reason) == (4, ME, "a worker starts")
+    (sync,) = script.feed(AssignmentComputed, assignments={ME: b"mine", OTHER: b"its"}, record=None)
+    assert isinstance(sync, SendSync)
+    assert sync.assignments == {ME: b"mine", OTHER: b"its"}
+
+
+def test_an_assignment_is_a_difference(script: Script) -> None:
+    script.stable("a0 a1 a2")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    commands = script.synced("b0", revoked="a1")
+    assert commands == [
+        StopTasks(tasks=tasks("a1"), reason=StopReason.REVOKED),
+        StartTasks(tasks=tasks("b0"), epoch=script.state.epoch),
+        published(script, "a0 a1 a2 b0", revoking="a1"),
+    ]
+
+
+def test_whoever_had_to_stop_anything_joins_again_as_soon_as_it_has_stopped(script: Script) -> None:
+    script.stable("a0 a1 a2")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a1 a2")
+    assert script.feed(TasksStopped, tasks=tasks("a2")) == []
+    join = only_join(script.feed(TasksStopped, tasks=tasks("a1")))
+    assert join.reason == "revoked tasks have stopped"
+    assert told(join)[1].owned == tasks("a0")
+
+
+def test_a_scheduled_delay_ends_with_a_join_that_makes_the_coordinator_rebalance(script: Script) -> None:
+    script.stable("a0")
+    before = only_join(script.heartbeat(GroupError.REBALANCE_IN_PROGRESS))
+    script.joined(3)
+    script.synced(delay_ms=300_000)
+    began = script.now
+    last: SendJoin | None = None
+    while last is None:
+        for at, command in script.alarms(until=script.now + 1_000):
+            assert isinstance(command, (SendHeartbeat, SendJoin))
+            last = command if isinstance(command, SendJoin) else None
+            assert last is None or at == began + 300_000
+        if last is None:
+            script.heartbeat()
+    assert last.reason == "the scheduled delay is over"
+    assert last.protocols != before.protocols, "with the same metadata a follower is just answered with the last round"
+
+
+# ---- what is not started at once
+
+
+def test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything(script: Script) -> None:
+    script.stable("")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    assert script.synced("a0 a1", config_offset=12) == [published(script, "a0 a1")]
+    assert script.feed(ConfigAdvanced, config_offset=ConfigOffset(11)) == []
+    assert script.feed(ConfigAdvanced, config_offset=ConfigOffset(12)) == [
+        StartTasks(tasks=tasks("a0 a1"), epoch=script.state.epoch)
+    ]
+
+
+def test_config_mismatch_leaves_a_follower_where_it_is(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    assert script.synced(error=CONFIG_MISMATCH, config_offset=12) == []
+    assert script.state.running == tasks("a0"), "it goes on with what it has"
+    for offset in (11, 12, 13):
+        assert script.feed(ConfigAdvanced, config_offset=ConfigOffset(offset)) == []
+
+
+def test_config_mismatch_is_mended_by_the_leader_when_it_has_caught_up(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3, leader=ME)
+    script.feed(AssignmentComputed, assignments={}, record=None)
+    assert script.synced(error=CONFIG_MISMATCH, config_offset=12) == []
+    assert script.feed(ConfigAdvanced, config_offset=ConfigOffset(11)) == []
+    join = only_join(script.feed(ConfigAdvanced, config_offset=ConfigOffset(12)))
+    assert join.reason == "the leader has read the jobs topic as far as the others"
+
+
+def test_nothing_starts_under_a_lease_that_may_be_over(script: Script) -> None:
+    script.stable("")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    joined_at = script.now
+    script.at(joined_at + SESSION_MS).joined(3)
+    assert script.synced("a0") == [published(script, "a0")], "the join took a whole session"
+    assert script.heartbeat() == [StartTasks(tasks=tasks("a0"), epoch=script.state.epoch)]
+
+
+# ---- the lease
+
+
+def test_tasks_stop_before_the_session_ends_if_no_heartbeat_is_answered(script: Script) -> None:
+    script.stable("a0 a1")
+    heard_at = script.now
+    script.heartbeat()
+    stops = [(at, command) for at, command in script.alarms(until=heard_at + SESSION_MS) if _is_stop(command)]
+    assert stops == [(heard_at + SESSION_MS - MARGIN_MS, StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEASE_OVER))]
+
+
+def _is_stop(command: object) -> bool:
+    return isinstance(command, StopTasks)
+
+
+def test_answered_heartbeats_prolong_the_lease_from_when_they_were_sent(script: Script) -> None:
+    script.stable("a0")
+    script.at(script.now + 3_000).heartbeat(sent_at_ms=script.now - 1_000)
+    assert script.state.lease_until == script.now - 1_000 + SESSION_MS
+
+
+def test_after_the_lease_was_over_the_worker_starts_again_what_is_still_its_own(script: Script) -> None:
+    """The coordinator has not noticed. With unchanged metadata it answers with the last round: the tasks go on here."""
+    script.stable("a0")
+    script.alarms(until=script.now + SESSION_MS)
+    only_join(script.feed(TasksStopped, tasks=tasks("a0")))
+    script.joined(2)
+    assert script.synced("a0") == [
+        StartTasks(tasks=tasks("a0"), epoch=script.state.epoch),
+        published(script, "a0"),
+    ]
+
+
+def test_the_lease_ends_at_the_deadline_of_a_rebalance_that_is_not_joined(script: Script) -> None:
+    """The coordinator waits for the rebalance timeout only, however often this member heartbeats."""
+    script.stable("a0 a1")
+    heard_at = script.now
+    script.heartbeat()
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    deadline = heard_at + SETTINGS.rebalance_timeout_ms
+    for now in range(heard_at + 1_000, deadline - MARGIN_MS, 1_000):
+        script.at(now)
+        commands = script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+        assert not any(map(_is_stop, commands)), "its JoinGroup is on its way, or lost: it cannot know"
+    script.heartbeat(sent_at_ms=script.now)
+    assert script.state.lease_until == deadline
+    stops = [(at, command) for at, command in script.alarms(until=deadline) if _is_stop(command)]
+    assert stops == [(deadline - MARGIN_MS, StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEASE_OVER))]
+
+
+def test_tasks_that_do_not_stop_do_not_keep_the_member_from_joining_in_time(script: Script) -> None:
+    script.stable("a0 a1")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a1")
+    script.heartbeat()
+    heard_at = script.now
+    assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == []
+    joins: list[SendJoin] = []
+    for now in range(heard_at + 1_000, heard_at + SETTINGS.rebalance_timeout_ms, 1_000):
+        joins += [command for _, command in script.alarms(until=now) if isinstance(command, SendJoin)]
+        if joins:
+            break
+        script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    assert heard_at + SETTINGS.rebalance_timeout_ms // 2 <= script.now < heard_at + SETTINGS.rebalance_timeout_ms
+    assert told(joins[0])[1].owned == tasks("a0 a1"), "it still runs them, so it says so"
+
+
+def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(script: Script) -> None:
+    """The leader was told of them; without another round they would run nowhere."""
+    script.stable("a0 a1")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a1")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.alarms(until=script.now + SETTINGS.rebalance_timeout_ms // 2)
+    assert script.state.phase is Phase.PREPARING_REBALANCE
+    script.feed(TasksStopped, tasks=tasks("a1"))
+    script.joined(4)
+    commands = script.synced()
+    assert only_join(commands[-1:]).reason == "tasks stopped while the group rebalanced"
+
+
+# ---- eager
+
+
+def test_in_an_eager_group_everything_stops_before_joining() -> None:
+    script = Script().stable("a0 a1", protocol=SubProtocol.DEFAULT)
+    assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == [
+        StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EAGER)
+    ]
+    assert script.feed(TasksStopped, tasks=tasks("a0")) == []
+    only_join(script.feed(TasksStopped, tasks=tasks("a1")))
+    script.joined(3, protocol=SubProtocol.DEFAULT)
+    assert script.synced("b0", protocol=SubProtocol.DEFAULT) == [
+        StartTasks(tasks=tasks("b0"), epoch=script.state.epoch),
+        published(script, "b0"),
+    ]
+
+
+def test_a_downgrade_to_eager_stops_everything_and_joins_again(script: Script) -> None:
+    script.stable("a0 a1")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3, protocol=SubProtocol.DEFAULT)
+    assert script.synced("b0", protocol=SubProtocol.DEFAULT) == [
+        StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EAGER),
+        published(script, "a0 a1", revoking="a0 a1"),
+    ], "others may still run what this eager leader deals out"
+    join = only_join(script.feed(TasksStopped, tasks=tasks("a0 a1")))
+    assert told(join)[-1].assignment is None
+
+
+# ---- what the coordinator may say
+
+
+def test_expelled_it_stops_everything_and_joins_anew(script: Script) -> None:
+    script.stable("a0 a1")
+    assert script.heartbeat(GroupError.UNKNOWN_MEMBER_ID) == [
+        StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EXPELLED)
+    ]
+    assert script.state.phase is Phase.UNJOINED
+    join = only_join(script.feed(TasksStopped, tasks=tasks("a0 a1")))
+    assert join.member_id == ""
+    assert told(join)[1].assignment is None
+
+
+def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
+    script.joining()
+    script.joined(1)
+    join = only_join(script.heartbeat(GroupError.UNKNOWN_MEMBER_ID))
+    assert join.member_id == ""
+
+
+def test_fenced_it_stops_everything_and_ends(script: Script) -> None:
+    script.stable("a0")
+    stop, fail = script.heartbeat(GroupError.FENCED_INSTANCE_ID)
+    assert stop == StopTasks(tasks=tasks("a0"), reason=StopReason.FENCED)
+    assert isinstance(fail, Fail)
+    assert "'w'" in fail.error
+    assert script.state.phase is Phase.FENCED
+    assert script.feed(TasksStopped, tasks=tasks("a0")) == []
+    assert script.feed(TimerFired) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (GroupError.GROUP_AUTHORIZATION_FAILED, "right READ on the group"),
+        (GroupError.INCONSISTENT_GROUP_PROTOCOL, "connect.protocol"),
+        (GroupError.INVALID_SESSION_TIMEOUT, "group.max.session.timeout.ms"),
+        (GroupError.GROUP_MAX_SIZE_REACHED, "group.max.size"),
+        (GroupError.UNRELEASED_INSTANCE_ID, "broker's log"),
+    ],
+)
+def test_what_trying_again_does_not_mend_ends_the_membership_with_a_hint(
+    script: Script, error: GroupError, hint: str
+) -> None:
+    script.joining()
+    (fail,) = script.rejected(Request.JOIN, error)
+    assert isinstance(fail, Fail)
+    assert error.name in fail.error
+    assert hint in fail.error
+    assert script.state.phase is Phase.FAILED
+
+
+def test_a_right_that_is_taken_away_later_is_seen_by_heartbeat(script: Script) -> None:
+    script.stable("a0")
+    stop, fail = script.heartbeat(GroupError.GROUP_AUTHORIZATION_FAILED)
+    assert stop == StopTasks(tasks=tasks("a0"), reason=StopReason.FAILED)
+    assert isinstance(fail, Fail)
+
+
+def test_another_rebalance_before_the_sync_is_joined_at_once(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    join = only_join(script.rejected(Request.SYNC, GroupError.REBALANCE_IN_PROGRESS))
+    assert told(join)[1].owned == tasks("a0")
+
+
+def test_bytes_that_are_no_assignment_are_told_and_tried_again_ever_more_slowly(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    waits = []
+    for _ in range(4):
+        script.joined(3)
+        (warn,) = script.feed(Synced, assignment=b"\x00")
+        assert isinstance(warn, Warn)
+        assert script.state.retry_at is not None
+        waits.append(script.state.retry_at - script.now)
+        script.alarms(until=script.state.retry_at)
+        script.feed(CoordinatorFound, node=NODE)
+    assert waits == sorted(set(waits))
+    assert script.state.running == tasks("a0")
+
+
+# ---- the coordinator is away
+
+
+def test_a_lost_coordinator_is_looked_for_with_growing_waits(script: Script) -> None:
+    script.stable("a0")
+    lost_at = script.now
+    assert script.feed(RequestFailed, seq=99, request=Request.HEARTBEAT, cause="connection reset") == []
+    tries: list[int] = []
+    while len(tries) < 12:
+        tries += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, FindCoordinator)]
+        if script.state.awaiting is not None:
+            script.feed(RequestFailed, request=Request.FIND_COORDINATOR, cause="no broker")
+    waits = [after - before for before, after in zip([lost_at, *tries], tries, strict=False)]
+    longest = SETTINGS.retry_backoff_max_ms
+    assert waits[0] <= SETTINGS.retry_backoff_ms * 1.2
+    assert all(after > before for before, after in zip(waits, waits[1:5], strict=False))
+    assert all(longest * 0.8 <= wait <= longest * 1.2 + 20 for wait in waits[-4:])
+
+
+def test_found_again_the_member_just_goes_on(script: Script) -> None:
+    script.stable("a0")
+    script.feed(RequestFailed, seq=99, request=Request.HEARTBEAT, cause="connection reset")
+    script.alarms(until=script.now + 200)
+    (heartbeat,) = script.feed(CoordinatorFound, node=NODE + 1)
+    assert heartbeat == SendHeartbeat(seq=heartbeat.seq, node=NODE + 1, member_id=ME, generation=2)
+    assert script.heartbeat() == []
+    assert script.state.attempts == 0
+
+
+def test_two_workers_do_not_try_in_step() -> None:
+    from dataclasses import replace
+
+    from airflow_provider.membership.model import WorkerId
+
+    waits = set()
+    for name in ("w1", "w2", "w3", "w4"):
+        script = Script(replace(SETTINGS, worker=WorkerId(name))).started()
+        script.feed(RequestFailed, request=Request.FIND_COORDINATOR, cause="no broker")
+        waits.add(script.state.retry_at)
+    assert len(waits) > 1
+
+
+@pytest.mark.parametrize("request_", [Request.JOIN, Request.SYNC])
+def test_a_join_or_sync_without_an_answer_is_begun_again_with_everything_running(
+    script: Script, request_: Request
+) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    if request_ is Request.SYNC:
+        script.joined(3)
+    assert script.feed(RequestFailed, request=request_, cause="timeout") == []
+    assert script.state.phase is Phase.UNJOINED
+    assert script.state.running == tasks("a0")
+    assert [type(command) for _, command in script.alarms(until=script.now + 49)] == []
+    found = [command for _, command in script.alarms(until=script.now + 200) if isinstance(command, FindCoordinator)]
+    assert len(found) == 1
+    join = only_join(script.feed(CoordinatorFound, node=NODE))
+    assert told(join)[1].owned == tasks("a0")
+
+
+def test_the_first_join_without_an_answer_makes_an_earlier_process_of_this_name_possible(script: Script) -> None:
+    script.joining()
+    script.feed(RequestFailed, request=Request.JOIN, cause="timeout")
+    assert script.state.predecessor is Predecessor.UNKNOWN
+
+
+# ---- late answers
+
+
+def test_answers_to_older_requests_change_nothing(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    before = script.state
+    old = (before.awaiting or 0) - 1
+    assert script.feed(CoordinatorFound, seq=old, node=99) == []
+    assert script.feed(Synced, seq=old, assignment=b"") == []
+    assert script.feed(RequestFailed, seq=old, request=Request.JOIN, cause="timeout") == []
+    assert script.feed(Left, seq=old) == []
+    for error in GroupError:
+        assert script.rejected(Request.JOIN, error, seq=old) == []
+    assert script.state == before
+
+
+def test_heartbeats_of_another_generation_say_nothing_about_this_one(script: Script) -> None:
+    script.stable("a0")
+    before = script.state
+    for error in GroupError:
+        script.state, commands = _stale_heartbeat(script, error)
+        assert commands == []
+        assert script.state == before
+
+
+def _stale_heartbeat(script: Script, error: GroupError) -> tuple[object, list[object]]:
+    from airflow_provider.membership.events import HeartbeatAnswered
+    from airflow_provider.membership.member import handle
+
+    event = HeartbeatAnswered(now_ms=script.now, sent_at_ms=script.now, member_id=ME, generation=1, error=error)
+    return handle(script.state, event)
+
+
+# ---- heartbeats
+
+
+def test_heartbeats_are_fast_after_a_round_and_grow_to_the_interval(script: Script) -> None:
+    script.stable("a0")
+    began = script.now
+    times: list[int] = []
+    while script.now < began + 30_000:
+        times += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, SendHeartbeat)]
+        script.heartbeat()
+    steps = [after - before for before, after in zip([began, *times], times, strict=False)]
+    assert steps[0] == SETTINGS.fast_heartbeat_ms
+    assert steps == sorted(steps)
+    assert steps[-3:] == [SETTINGS.heartbeat_interval_ms] * 3
+    assert max(after / before for before, after in zip(steps[1:], steps[2:], strict=False)) < 1.6
+
+
+# ---- who asks for a rebalance
+
+
+def test_a_leader_that_has_reason_to_joins_again(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.joined(3, leader=ME)
+    script.feed(AssignmentComputed, assignments={}, record=None)
+    script.synced()
+    assert only_join(script.feed(RebalanceWanted, reason="new work")).reason == "new work"
+
+
+def test_a_follower_leaves_that_to_the_leader(script: Script) -> None:
+    assert script.stable("a0").feed(RebalanceWanted, reason="new work") == []
+
+
+def test_a_finished_task_is_not_owned_any_more_and_no_reason_to_join(script: Script) -> None:
+    script.stable("a0 a1")
+    assert script.feed(TasksFinished, tasks=tasks("a0")) == []
+    assert script.state.owned == tasks("a1")
+
+
+# ---- leaving
+
+
+def test_leaving_waits_until_everything_has_stopped(script: Script) -> None:
+    script.stable("a0 a1")
+    assert script.feed(LeaveRequested, reason="drained") == [StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEAVING)]
+    assert script.feed(TasksStopped, tasks=tasks("a0")) == []
+    (leave,) = script.feed(TasksStopped, tasks=tasks("a1"))
+    assert leave == SendLeave(seq=leave.seq, node=NODE, member_id=ME, reason="drained")
+    assert script.feed(Left) == []
+    assert script.state.phase is Phase.LEFT
+
+
+def test_while_tasks_stop_the_leaving_member_keeps_its_lease(script: Script) -> None:
+    script.stable("a0")
+    script.feed(LeaveRequested, reason="drained")
+    sent = [command for _, command in script.alarms(until=script.now + 10_000)]
+    assert any(isinstance(command, SendHeartbeat) for command in sent)
+    assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == [], "it joins no rebalance any more"
+
+
+def test_who_owns_nothing_leaves_at_once(script: Script) -> None:
+    (leave,) = script.stable("").feed(LeaveRequested, reason="drained")
+    assert isinstance(leave, SendLeave)
+
+
+def test_leaving_a_coordinator_that_is_away_takes_no_longer_than_a_session(script: Script) -> None:
+    script.stable("")
+    script.feed(LeaveRequested, reason="drained")
+    began = script.now
+    while script.state.phase is Phase.LEAVING:
+        if script.state.awaiting is not None:
+            script.feed(RequestFailed, request=Request.LEAVE, cause="timeout")
+        script.alarms(until=script.now + 100)
+        assert script.now <= began + SESSION_MS + 100
+    assert script.state.phase is Phase.LEFT
+
+
+@pytest.mark.parametrize("error", [GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID])
+def test_who_is_not_in_the_group_any_more_has_left(script: Script, error: GroupError) -> None:
+    script.stable("")
+    script.feed(LeaveRequested, reason="drained")
+    assert script.rejected(Request.LEAVE, error) == []
+    assert script.state.phase is Phase.LEFT
