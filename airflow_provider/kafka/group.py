@@ -61,6 +61,8 @@ from airflow_provider.membership.state import MemberState, Phase, save
 
 log = logging.getLogger(__name__)
 
+_WRITE_WITHIN_S = 2.0
+
 _THREAD_FROM_TASKS = 2_000
 """A leader with so many tasks to assign does it in a thread, so that the loop's other memberships go on."""
 
@@ -107,6 +109,7 @@ class GroupMember:
         self._draining = False
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
+        self._writes: set[asyncio.Task[None]] = set()
         self._unsubscribe: Callable[[], None] | None = None
         self._watch = LeaderWatch(logs, self._want_rebalance, lambda: self._spawn(self._mend()))
         self._away_since: float | None = None
@@ -145,7 +148,9 @@ class GroupMember:
         return saved
 
     async def aclose(self) -> None:
-        """Stop driving; the coordinator hears nothing of it."""
+        """Stop driving; the coordinator hears nothing of it. A record of the group that is being written is finished:
+        the process that goes on with this membership, or leads after it, needs it.
+        """
         self._watch.close()
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -154,7 +159,11 @@ class GroupMember:
             self._timer.cancel()
         for request in self._requests:
             request.cancel()
-        await asyncio.gather(*self._requests, return_exceptions=True)
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=_WRITE_WITHIN_S)
+        for unfinished in (*self._requests, *self._writes):
+            unfinished.cancel()
+        await asyncio.gather(*self._requests, *self._writes, return_exceptions=True)
         await self._transport.release(self.state.settings.worker)
 
     # ---- events in, commands out
@@ -222,7 +231,7 @@ class GroupMember:
             case SendLeave():
                 self._send(self._leave(command), Request.LEAVE, command.seq)
             case PublishGroup():
-                self._spawn(self._publish_group(command))
+                self._spawn_in(self._writes, self._publish_group(command))
             case _:
                 raise AssertionError(f"no way to carry out {command}")
 
@@ -236,9 +245,13 @@ class GroupMember:
     # ---- requests
 
     def _spawn(self, work: Awaitable[None]) -> None:
+        self._spawn_in(self._requests, work)
+
+    @staticmethod
+    def _spawn_in(tasks: set[asyncio.Task[None]], work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def _send(self, request: Awaitable[None], kind: Request, seq: int) -> None:
         self._spawn(self._answer(request, kind, seq))
