@@ -58,9 +58,9 @@ def _read(consumer: Consumer, topic: str, end: int, settings: KafkaSettings, tim
             continue
         if message.error():
             raise KafkaException(message.error())
-        position = message.offset() + 1
+        position = (message.offset() or 0) + 1
         try:
-            events.append(event_from_json(decode(message.value())))
+            events.append(event_from_json(decode(message.value() or b"")))
         except ValueError:
             continue
     return events

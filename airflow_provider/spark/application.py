@@ -171,7 +171,7 @@ def _local_defaults(folder: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         # By a deeply recursive regular expression Spark finds out whether a foreachBatch was interrupted by a stop, and
         # Java's usual 1 MB of stack is too little for it (StreamExecution.isInterruptionException).
-        "spark.driver.extraJavaOptions": f"-Xss8m -Dderby.system.home={folder}",
+        "spark.driver.defaultJavaOptions": f"-Xss8m -Dderby.system.home={folder}",
         # Spark's 200 are for clusters; on a few threads each partition of a small shuffle costs more than it does.
         "spark.sql.shuffle.partitions": "4",
     }

@@ -16,7 +16,9 @@ _WIDTH: Final = 1000
 _ROW: Final = 34
 _FONT: Final = 'font-family="sans-serif" font-size="12"'
 _BAR: Final = 22
-_TOP: Final = 64
+_TOP: Final = 78
+_LABEL: Final = 16
+_LEVELS: Final = 4
 _COLOURS: Final[Mapping[str, str]] = {
     TaskState.FINISHED.value: "#4c9f70",
     TaskState.STOPPED.value: "#e0a458",
@@ -47,7 +49,7 @@ def draw(
     for worker, y in rows.items():
         parts += _row(worker, y)
     parts += _axis(scale, bottom)
-    parts += [_round(record, scale, bottom) for record in rounds]
+    parts += _rounds(rounds, scale, bottom)
     parts += [_bar(bar, scale, rows[bar.worker], end_ms) for bar in bars]
     parts += [_kill(kill, scale, rows[kill.worker]) for kill in kills if kill.worker in rows]
     parts += _legend(bottom + 48)
@@ -83,14 +85,23 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
     ]
 
 
-def _round(record: GroupRecord, scale: _Scale, bottom: int) -> str:
-    x = scale.x(record.at_ms)
+def _rounds(rounds: Sequence[GroupRecord], scale: _Scale, bottom: int) -> list[str]:
+    """The lines of the rebalances; labels that would cover each other are stacked."""
+    parts, taken = [], [float("-inf")] * _LEVELS
+    for record in rounds:
+        x = scale.x(record.at_ms)
+        level = next((level for level in range(_LEVELS) if x - taken[level] > _LABEL), _LEVELS - 1)
+        taken[level] = x
+        parts.append(_round(record, x, _TOP - 18 - 11 * level, bottom))
+    return parts
+
+
+def _round(record: GroupRecord, x: float, label_y: int, bottom: int) -> str:
     moved = "".join(f"\n{move.task}: {move.source} to {move.target} ({move.reason.value})" for move in record.moves)
     return (
         f"<g><title>{escape(f'epoch {record.epoch}: {record.reason}{moved}')}</title>"
         f'<line x1="{x}" x2="{x}" y1="{_TOP - 14}" y2="{bottom}" stroke="#555" stroke-dasharray="3 3"/>'
-        f'<text x="{x}" y="{_TOP - 18 - 10 * (record.epoch % 2)}" text-anchor="middle" font-size="10" fill="#555">'
-        f"{record.epoch}</text></g>"
+        f'<text x="{x}" y="{label_y}" text-anchor="middle" font-size="10" fill="#555">{record.epoch}</text></g>'
     )
 
 
