@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
 
@@ -13,6 +16,7 @@ from airflow_provider.membership.events import (
     Fail,
     FindCoordinator,
     GroupError,
+    HeartbeatAnswered,
     LeaveRequested,
     Left,
     PerformAssignment,
@@ -34,7 +38,8 @@ from airflow_provider.membership.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.membership.model import ConfigOffset, SubProtocol, WorkerState
+from airflow_provider.membership.member import handle
+from airflow_provider.membership.model import ConfigOffset, SubProtocol, WorkerId, WorkerState
 from airflow_provider.membership.state import Phase
 
 SESSION_MS = SETTINGS.session_timeout_ms
@@ -247,15 +252,18 @@ def test_tasks_that_do_not_stop_do_not_keep_the_member_from_joining_in_time(scri
     script.synced(revoked="a1")
     script.heartbeat()
     heard_at = script.now
-    assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == []
-    joins: list[SendJoin] = []
-    for now in range(heard_at + 1_000, heard_at + SETTINGS.rebalance_timeout_ms, 1_000):
-        joins += [command for _, command in script.alarms(until=now) if isinstance(command, SendJoin)]
-        if joins:
-            break
-        script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    join = join_after_patience(script)
     assert heard_at + SETTINGS.rebalance_timeout_ms // 2 <= script.now < heard_at + SETTINGS.rebalance_timeout_ms
-    assert told(joins[0])[1].owned == tasks("a0 a1"), "it still runs them, so it says so"
+    assert told(join)[1].owned == tasks("a0 a1"), "it still runs them, so it says so"
+
+
+def join_after_patience(script: Script) -> SendJoin:
+    """The group rebalances, tasks do not stop, heartbeats are answered: until the member joins."""
+    while True:
+        assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == []
+        for _, command in script.alarms(until=script.now + 1_000):
+            if isinstance(command, SendJoin):
+                return command
 
 
 def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(script: Script) -> None:
@@ -264,9 +272,7 @@ def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(s
     script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
     script.joined(3)
     script.synced(revoked="a1")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
-    script.alarms(until=script.now + SETTINGS.rebalance_timeout_ms // 2)
-    assert script.state.phase is Phase.PREPARING_REBALANCE
+    join_after_patience(script)
     script.feed(TasksStopped, tasks=tasks("a1"))
     script.joined(4)
     commands = script.synced()
@@ -398,10 +404,10 @@ def test_a_lost_coordinator_is_looked_for_with_growing_waits(script: Script) -> 
         tries += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, FindCoordinator)]
         if script.state.awaiting is not None:
             script.feed(RequestFailed, request=Request.FIND_COORDINATOR, cause="no broker")
-    waits = [after - before for before, after in zip([lost_at, *tries], tries, strict=False)]
+    waits = [after - before for before, after in pairwise([lost_at, *tries])]
     longest = SETTINGS.retry_backoff_max_ms
     assert waits[0] <= SETTINGS.retry_backoff_ms * 1.2
-    assert all(after > before for before, after in zip(waits, waits[1:5], strict=False))
+    assert all(after > before for before, after in pairwise(waits[:5]))
     assert all(longest * 0.8 <= wait <= longest * 1.2 + 20 for wait in waits[-4:])
 
 
@@ -416,10 +422,6 @@ def test_found_again_the_member_just_goes_on(script: Script) -> None:
 
 
 def test_two_workers_do_not_try_in_step() -> None:
-    from dataclasses import replace
-
-    from airflow_provider.membership.model import WorkerId
-
     waits = set()
     for name in ("w1", "w2", "w3", "w4"):
         script = Script(replace(SETTINGS, worker=WorkerId(name))).started()
@@ -479,9 +481,6 @@ def test_heartbeats_of_another_generation_say_nothing_about_this_one(script: Scr
 
 
 def _stale_heartbeat(script: Script, error: GroupError) -> tuple[object, list[object]]:
-    from airflow_provider.membership.events import HeartbeatAnswered
-    from airflow_provider.membership.member import handle
-
     event = HeartbeatAnswered(now_ms=script.now, sent_at_ms=script.now, member_id=ME, generation=1, error=error)
     return handle(script.state, event)
 
@@ -496,11 +495,11 @@ def test_heartbeats_are_fast_after_a_round_and_grow_to_the_interval(script: Scri
     while script.now < began + 30_000:
         times += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, SendHeartbeat)]
         script.heartbeat()
-    steps = [after - before for before, after in zip([began, *times], times, strict=False)]
+    steps = [after - before for before, after in pairwise([began, *times])]
     assert steps[0] == SETTINGS.fast_heartbeat_ms
     assert steps == sorted(steps)
     assert steps[-3:] == [SETTINGS.heartbeat_interval_ms] * 3
-    assert max(after / before for before, after in zip(steps[1:], steps[2:], strict=False)) < 1.6
+    assert max(after / before for before, after in pairwise(steps[1:])) < 1.6
 
 
 # ---- who asks for a rebalance
