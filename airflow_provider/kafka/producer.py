@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -14,12 +15,16 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, TopicRightsError
 from airflow_provider.kafka.outage import Outage
 
+log: Final = logging.getLogger(__name__)
+
 _POLL_S: Final = 0.1
 _FLUSH_S: Final = 5.0
-_CONNECT_S: Final = 5.0
+_CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
 # The group record of a large group is some MB of JSON; what brokers limit is its compressed size, a tenth of that.
 _LARGEST_RECORD: Final = 32 * 1024 * 1024
+_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
 
 
@@ -45,11 +50,12 @@ class LogWriter:
             "delivery.timeout.ms": delivery_timeout_ms,
             "reconnect.backoff.max.ms": 1_000,
             "log_level": 0,
+            "logger": log,
             "error_cb": self._on_error,
         }
         self._lock = threading.Lock()
         self._producer = Producer(self._config)
-        self._broken = False
+        self._fatal: KafkaError | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
         self._thread.start()
@@ -71,13 +77,10 @@ class LogWriter:
 
         try:
             self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=stored)
-        except (KafkaException, BufferError) as refused:
-            error = refused.args[0]
-            future.set_exception(
-                self._explain(topic, key, error)
-                if isinstance(error, KafkaError)
-                else LogError(f"could not write {key!r} to the topic {topic!r}: {refused}")
-            )
+        except KafkaException as refused:
+            future.set_exception(self._explain(topic, key, refused.args[0]))
+        except BufferError as full:
+            future.set_exception(LogError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
         return future
 
     async def write(self, topic: str, key: str, value: bytes | None) -> int:
@@ -90,7 +93,8 @@ class LogWriter:
 
     def close(self) -> None:
         """Write what is still to be written, for at most 5 s, and stop; returns when the thread has ended."""
-        self._producer.flush(_FLUSH_S)
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(_FLUSH_S)
         self._closing.set()
         self._thread.join()
 
@@ -99,20 +103,28 @@ class LogWriter:
         with contextlib.suppress(KafkaException):
             self._producer.list_topics("cospark", timeout=_CONNECT_S)
         while not self._closing.is_set():
-            self._producer.poll(_POLL_S)
+            try:
+                self._producer.poll(_POLL_S)
+            except KafkaException as failed:
+                self._fatal = failed.args[0]
+                self._closing.wait(_POLL_S)
 
     def _live_producer(self) -> Producer:
-        """An idempotent producer that has met a fatal error writes nothing any more: it is replaced."""
+        """The producer; a new one if it has met a fatal error, after which it writes nothing any more.
+
+        Fatal is, for one, that the user may not write to any topic: then it gets no id.
+        """
         with self._lock:
-            if self._broken:
-                self._broken = False
-                self._producer.purge()
-                self._producer.flush(_FLUSH_S)
+            if self._fatal is not None:
+                self._fatal = None
+                _discard(self._producer)
                 self._producer = Producer(self._config)
             return self._producer
 
     def _explain(self, topic: str, key: str, error: KafkaError) -> LogError:
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if error.code() in _FATAL and self._fatal is not None:
+            error = self._fatal
+        if error.code() in _NO_RIGHT:
             return TopicRightsError(topic, "Write")
         doing = f"writing {key!r} to the topic {topic!r}"
         if error.code() in _TIMED_OUT:
@@ -121,6 +133,14 @@ class LogWriter:
 
     def _on_error(self, error: KafkaError) -> None:
         """The reader says when brokers are away; here it shows in the record that was not written."""
-        self._broken = self._broken or error.fatal()
+        if error.fatal():
+            self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._outage.trouble(error.str())
+
+
+def _discard(producer: Producer) -> None:
+    """Fail what it has not written, so that whoever waits for that hears of it."""
+    producer.purge()
+    with contextlib.suppress(KafkaException):
+        producer.flush(_FLUSH_S)

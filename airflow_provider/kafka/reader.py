@@ -86,6 +86,7 @@ class LogReader:
                 "fetch.error.backoff.ms": 50,
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "log_level": 0,
+                "logger": log,
                 "error_cb": self._on_error,
             }
         )

@@ -1,0 +1,124 @@
+"""How changes made in the reader's thread reach event loops, and what is said when brokers go away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from airflow_provider.kafka.changes import Changes
+from airflow_provider.kafka.feed import GroupFeed
+from airflow_provider.kafka.log_errors import BrokerAwayError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.reader import Record
+from airflow_provider.kafka.records import JobDefinition, encode
+
+
+async def _turns(count: int = 4) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _in_a_thread(work) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+async def test_many_changes_in_a_moment_are_told_once_and_later_ones_again():
+    changes, told = Changes(), []
+    changes.listen(lambda: told.append(threading.current_thread()))
+    _in_a_thread(lambda: [changes.tell() for _ in range(100)])
+    await _turns()
+    assert told == [threading.current_thread()]
+    _in_a_thread(changes.tell)
+    await _turns()
+    assert len(told) == 2
+
+
+async def test_a_listener_that_raises_silences_no_other(caplog):
+    changes, told = Changes(), []
+    unhandled = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context["exception"]))
+    changes.listen(lambda: 1 / 0)
+    changes.listen(lambda: told.append("other"))
+    changes.tell()
+    await _turns()
+    assert told == ["other"]
+    assert [type(error) for error in unhandled] == [ZeroDivisionError]
+
+
+async def test_a_listener_that_has_stopped_hears_nothing_not_even_what_is_under_way():
+    changes, told = Changes(), []
+    stop = changes.listen(lambda: told.append("first"))
+    changes.listen(lambda: told.append("second"))
+    changes.tell()
+    stop()
+    stop()
+    await _turns()
+    assert told == ["second"]
+
+
+def test_a_closed_loop_is_forgotten_and_others_are_told():
+    changes, told = Changes(), []
+
+    async def listen_and_leave() -> None:
+        changes.listen(lambda: told.append("closed"))
+
+    async def listen() -> None:
+        changes.listen(lambda: told.append("open"))
+        _in_a_thread(changes.tell)
+        await _turns()
+        _in_a_thread(changes.tell)
+        await _turns()
+
+    asyncio.run(listen_and_leave())
+    asyncio.run(listen())
+    assert told == ["open", "open"]
+
+
+async def test_a_feed_is_seen_whole_batches_at_a_time_and_forgets_a_problem_that_is_over():
+    feed, told = GroupFeed("g"), []
+    feed.changes.listen(lambda: told.append(feed.jobs.snapshot().offset))
+    feed.jobs.fail(NoTopicError("g.jobs"))
+    assert isinstance(feed.problem, NoTopicError)
+    records = [
+        Record(f"job:{name}".encode(), encode(JobDefinition(name=name, entry_point="m:f").to_json()), offset)
+        for offset, name in enumerate("abc")
+    ]
+    _in_a_thread(lambda: feed.jobs.take(records))
+    assert feed.problem is None
+    _in_a_thread(lambda: feed.jobs.reached(7))
+    await _turns()
+    assert told == [7]
+    assert set(feed.jobs.snapshot().jobs) == {"a", "b", "c"}
+
+
+def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog):
+    caplog.set_level(logging.INFO)
+    outage = Outage("broker:9092")
+    outage.is_back()
+    outage.trouble("connection refused")
+    assert not outage.away
+    for _ in range(3):
+        outage.went_away("1/1 brokers are down")
+    assert (outage.away, outage.reason) == (True, "connection refused")
+    for _ in range(3):
+        outage.is_back()
+    assert (outage.away, outage.reason) == (False, "")
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "no broker of broker:9092 can be reached (connection refused)" in first
+    assert "the broker of broker:9092 is back after" in second
+
+
+@pytest.mark.parametrize(
+    "error",
+    [BrokerAwayError("broker:9092", "writing", "refused"), TopicRightsError("g.jobs", "Write"), NoTopicError("g.jobs")],
+)
+def test_errors_survive_pickling_because_airflow_hands_them_on(error):
+    import pickle
+
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
