@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -12,8 +12,9 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.records import JobDefinition, TaskState
+from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskState
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.membership.model import WorkerId
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.jobs_view import JobsSnapshot
@@ -110,6 +111,28 @@ class SparkGroupHook(BaseHook):
             return [str(status.task) for status in failed]
 
         return self._with_logs(group, retry)
+
+    # ---- workers
+
+    def stop_workers(self, group: str, workers: Iterable[str] | None = None) -> list[str]:
+        """Ask workers to stop what they run and to leave the group; their Airflow tasks then end with success.
+
+        :param workers: their names; by default all that are in the group
+        :returns: which
+        :raises LogError: as :meth:`submit_job`
+        """
+
+        async def stop(logs: GroupLogs) -> list[str]:
+            await logs.catch_up()
+            present = logs.status.group.members if logs.status.group else ()
+            asked = sorted(present if workers is None else workers)
+            now_ms = int(time.time() * 1000)
+            for worker in asked:
+                wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms)
+                await logs.publish_control(wish)
+            return asked
+
+        return self._with_logs(group, stop)
 
     # ---- what becomes of them
 

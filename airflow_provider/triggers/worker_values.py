@@ -62,6 +62,7 @@ class WorkerPlan:
                 protocol=ConnectProtocol(data["protocol"]),
                 session_timeout_ms=data["session_timeout_ms"],
                 heartbeat_interval_ms=data["heartbeat_interval_ms"],
+                fast_heartbeat_ms=min(50, data["heartbeat_interval_ms"]),
                 rebalance_timeout_ms=data["rebalance_timeout_ms"],
                 lease_margin_ms=data["lease_margin_ms"],
             ),

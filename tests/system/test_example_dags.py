@@ -1,0 +1,104 @@
+"""The example DAGs, run as they are."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+import airflow_provider.example_dags
+from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.cli.demo.airflow_api import TaskInstance
+from airflow_provider.kafka.local import LocalBroker
+
+EXAMPLES = Path(airflow_provider.example_dags.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("example")
+
+
+@pytest.fixture(scope="module")
+def airflow(start_airflow, broker: LocalBroker, folder: Path) -> LocalAirflow:
+    dags = folder / "cospark_examples"  # a bundle is named after its folder, and example_dags is Airflow's own
+    dags.symlink_to(EXAMPLES)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+    return start_airflow(
+        [dags],
+        connections={"example_broker": json.dumps(connection)},
+        env={
+            "COSPARK_EXAMPLE_CONN_ID": "example_broker",
+            "COSPARK_EXAMPLE_GROUP": f"example-{uuid.uuid4().hex[:8]}",
+            "COSPARK_EXAMPLE_FOLDER": str(folder),
+        },
+    )
+
+
+def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[str, list[TaskInstance]]:
+    """The task instances of a run of the DAG that has succeeded, by task."""
+    airflow.api.wait_for_dag(dag_id)
+    run_id = airflow.api.trigger(dag_id)
+    try:
+        airflow.api.wait_for_run(dag_id, run_id, timeout_s=timeout_s)
+    except Exception as failed:
+        logs = "\n\n".join(
+            f"{instance}\n{airflow.api.log(instance)[-4000:]}"
+            for instance in airflow.api.task_instances(dag_id, run_id)
+            if instance.try_number
+        )
+        raise AssertionError(f"{failed}\n{logs}") from failed
+    instances: dict[str, list[TaskInstance]] = {}
+    for instance in airflow.api.task_instances(dag_id, run_id):
+        instances.setdefault(instance.task_id, []).append(instance)
+    return instances
+
+
+@pytest.mark.timeout(400)
+def test_a_batch_group(airflow: LocalAirflow, folder: Path) -> None:
+    tasks = run(airflow, "example_batch_group")
+    report = airflow.api.xcom(tasks["counted"][0])
+    assert report["state"] == "finished"
+    assert report["counts"] == {"finished": 8}
+    assert sum(result["rows"] for result in report["results"].values()) == 1_000_000
+    summaries = [airflow.api.xcom(worker) for worker in tasks["worker"]]
+    assert [summary["worker"] for summary in summaries] == [f"example_batch_group.worker.{n}" for n in range(3)]
+    assert {summary["ended"] for summary in summaries} == {"drained"}
+    done = sorted(index for summary in summaries for _, index in summary["finished"])
+    assert done == list(range(8)), "each task was finished by one of the workers"
+    assert all((folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
+
+
+@pytest.mark.timeout(400)
+def test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_streaming_group")
+    assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}
+    left = airflow.api.xcom(tasks["stop_the_worker_that_runs_it"][0])
+    summaries = {summary["worker"]: summary for summary in map(airflow.api.xcom, tasks["worker"])}
+    assert {summary["ended"] for summary in summaries.values()} == {"left"}
+    assert summaries[left]["stopped"] == 1, "the query ran there, and was stopped there"
+    (other,) = summaries.keys() - {left}
+    log = "".join(airflow.api.log(worker) for worker in tasks["worker"] if other.endswith(str(worker.map_index)))
+    assert "Task copy_lines:0 is running" in log
+
+
+@pytest.mark.timeout(400)
+def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_react_to_rebalance")
+    before, after = (airflow.api.xcom(tasks[name][0]) for name in ("before", "rebalanced"))
+    assert before["members"] == ["example_react_to_rebalance.first_worker"]
+    assert len(after["members"]) == 2
+    assert after["epoch"] > before["epoch"]
+    assert after["converged"] is True
+    moved = after["moved"]
+    assert len(moved) == 2, "half of the four streams"
+    for move in moved:
+        assert (move["from"], move["to"], move["reason"]) == (
+            "example_react_to_rebalance.first_worker",
+            "example_react_to_rebalance.second_worker",
+            "balance",
+        )
+    assert airflow.api.xcom(tasks["react"][0]) == [f"{job}:{index}" for job, index in (m["task"] for m in moved)]
+    assert airflow.api.links(tasks["rebalanced"][0])["Spark group"].startswith(f"http://127.0.0.1:{airflow.port}/dags/")
