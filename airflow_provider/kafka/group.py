@@ -18,6 +18,7 @@ from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -27,7 +28,6 @@ from airflow_provider.membership.events import (
     Event,
     Fail,
     FindCoordinator,
-    GroupError,
     HeartbeatAnswered,
     Joined,
     JoinedMember,
@@ -264,9 +264,8 @@ class GroupMember:
             self._away(kind, cause)
             self.feed(RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause))
 
-    def _rejected(self, seq: int, request: Request, error: int, member_id: MemberId = MemberId("")) -> None:
-        known = GroupError(error)
-        self.feed(RequestRejected(now_ms=now_ms(), seq=seq, request=request, error=known, member_id=member_id))
+    def _rejected(self, seq: int, request: Request, error: KafkaErrorCode, member_id: MemberId = MemberId("")) -> None:
+        self.feed(RequestRejected(now_ms=now_ms(), seq=seq, request=request, error=error, member_id=member_id))
 
     async def _find_coordinator(self, command: FindCoordinator) -> None:
         found = await self._transport.find_coordinator(self._group_id)
@@ -357,7 +356,7 @@ class GroupMember:
                 sent_at_ms=sent_at,
                 member_id=command.member_id,
                 generation=command.generation,
-                error=GroupError(error),
+                error=error,
             )
         )
 

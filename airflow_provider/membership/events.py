@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.model import (
     ConfigOffset,
     Epoch,
@@ -20,28 +21,6 @@ from airflow_provider.membership.model import (
     WorkerId,
 )
 from airflow_provider.membership.record import GroupRecord
-
-
-class GroupError(IntEnum):
-    """The error codes with which a coordinator answers group requests (Kafka's ``Errors``)."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    REQUEST_TIMED_OUT = 7
-    COORDINATOR_LOAD_IN_PROGRESS = 14
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
-    ILLEGAL_GENERATION = 22
-    INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    INVALID_SESSION_TIMEOUT = 26
-    REBALANCE_IN_PROGRESS = 27
-    GROUP_AUTHORIZATION_FAILED = 30
-    MEMBER_ID_REQUIRED = 79
-    GROUP_MAX_SIZE_REACHED = 81
-    FENCED_INSTANCE_ID = 82
-    UNRELEASED_INSTANCE_ID = 111
 
 
 class StopReason(str, Enum):
@@ -139,7 +118,7 @@ class RequestRejected(Event):
 
     seq: int
     request: Request
-    error: GroupError
+    error: KafkaErrorCode
     member_id: MemberId = MemberId("")
 
 
@@ -183,7 +162,7 @@ class HeartbeatAnswered(Event):
     sent_at_ms: int
     member_id: MemberId
     generation: GenerationId
-    error: GroupError
+    error: KafkaErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

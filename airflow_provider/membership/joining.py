@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from airflow_provider.membership.embedded import decode_assignment
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     AssignmentComputed,
     CoordinatorFound,
-    GroupError,
     Joined,
     PerformAssignment,
     Predecessor,
@@ -34,22 +34,25 @@ from airflow_provider.membership.turn import Turn
 
 _COORDINATOR_ERRORS = frozenset(
     {
-        GroupError.COORDINATOR_LOAD_IN_PROGRESS,
-        GroupError.COORDINATOR_NOT_AVAILABLE,
-        GroupError.NOT_COORDINATOR,
-        GroupError.REQUEST_TIMED_OUT,
-        GroupError.UNKNOWN_SERVER_ERROR,
+        KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaErrorCode.NOT_COORDINATOR,
+        KafkaErrorCode.NETWORK_EXCEPTION,
+        KafkaErrorCode.REQUEST_TIMED_OUT,
+        KafkaErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
 
+_OVERTAKEN = frozenset({KafkaErrorCode.REBALANCE_IN_PROGRESS, KafkaErrorCode.ILLEGAL_GENERATION})
+
 _HINTS = {
-    GroupError.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
-    GroupError.INCONSISTENT_GROUP_PROTOCOL: "the group's members share no embedded protocol with this worker, or it is"
-    " no group of this kind: compare their connect.protocol settings",
-    GroupError.INVALID_SESSION_TIMEOUT: "the broker limits it by group.min.session.timeout.ms and"
+    KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group's members share no embedded protocol with this worker, or"
+    " it is no group of this kind: compare their connect.protocol settings",
+    KafkaErrorCode.INVALID_SESSION_TIMEOUT: "the broker limits it by group.min.session.timeout.ms and"
     " group.max.session.timeout.ms",
-    GroupError.GROUP_MAX_SIZE_REACHED: "the broker limits it by group.max.size",
-    GroupError.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
+    KafkaErrorCode.GROUP_MAX_SIZE_REACHED: "the broker limits it by group.max.size",
+    KafkaErrorCode.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
 }
 
 
@@ -108,16 +111,21 @@ def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
     if event.seq != state.awaiting:
         return
     error = event.error
-    if error is GroupError.MEMBER_ID_REQUIRED:
+    if error in _COORDINATOR_ERRORS:
+        turn.retry_later()
+        _fall_back(turn)
+    elif event.request is Request.FIND_COORDINATOR:
+        refused(turn, event.request, error)
+    elif error is KafkaErrorCode.MEMBER_ID_REQUIRED:
         turn.set(member_id=event.member_id)
         turn.send_join(state.join_reason)
-    elif error is GroupError.UNKNOWN_MEMBER_ID:
+    elif error is KafkaErrorCode.UNKNOWN_MEMBER_ID:
         turn.expelled("the coordinator did not know the member")
-    elif error is GroupError.FENCED_INSTANCE_ID:
+    elif error is KafkaErrorCode.FENCED_INSTANCE_ID:
         fenced(turn)
-    elif error in (GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION) and event.request is Request.SYNC:
+    elif error in _OVERTAKEN and event.request is Request.SYNC:
         turn.send_join("another rebalance has begun")
-    elif error in _COORDINATOR_ERRORS or error in (GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION):
+    elif error in _COORDINATOR_ERRORS | _OVERTAKEN:
         turn.retry_later()
         _fall_back(turn)
     else:
@@ -140,7 +148,7 @@ def fenced(turn: Turn) -> None:
     )
 
 
-def refused(turn: Turn, request: Request, error: GroupError) -> None:
+def refused(turn: Turn, request: Request, error: KafkaErrorCode) -> None:
     settings = turn.state.settings
     hint = _HINTS.get(error, "the broker's log may tell more")
     turn.end(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ConfigAdvanced,
     CoordinatorFound,
-    GroupError,
     HeartbeatAnswered,
     LeaveRequested,
     Left,
@@ -29,19 +29,19 @@ def on_heartbeat_answered(turn: Turn, event: HeartbeatAnswered) -> None:
     if (event.member_id, event.generation) != (state.member_id, state.generation):
         return
     error = event.error
-    if error is GroupError.NONE:
+    if error is KafkaErrorCode.NONE:
         turn.renew_lease(event.sent_at_ms)
         turn.set(attempts=0, heard_at=max(state.heard_at, event.sent_at_ms))
-    elif error is GroupError.REBALANCE_IN_PROGRESS:
+    elif error is KafkaErrorCode.REBALANCE_IN_PROGRESS:
         _rebalance_begun(turn, event)
-    elif error is GroupError.ILLEGAL_GENERATION:
+    elif error is KafkaErrorCode.ILLEGAL_GENERATION:
         if state.phase is Phase.STABLE:
             turn.want_join("the group is in another generation")
-    elif error is GroupError.UNKNOWN_MEMBER_ID:
+    elif error is KafkaErrorCode.UNKNOWN_MEMBER_ID:
         _unknown(turn)
-    elif error is GroupError.FENCED_INSTANCE_ID:
+    elif error is KafkaErrorCode.FENCED_INSTANCE_ID:
         fenced(turn)
-    elif error is GroupError.GROUP_AUTHORIZATION_FAILED:
+    elif error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
         refused(turn, Request.HEARTBEAT, error)
     elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.awaiting is None:
         turn.find_coordinator()
@@ -206,7 +206,7 @@ def on_coordinator_found_while_leaving(turn: Turn, event: CoordinatorFound) -> N
 def on_rejected_while_leaving(turn: Turn, event: RequestRejected) -> None:
     if event.seq != turn.state.awaiting:
         return
-    if event.error in (GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID):
+    if event.error in (KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_INSTANCE_ID):
         _gone(turn)
     else:
         turn.retry_later()

@@ -17,7 +17,7 @@ from dataclasses import replace
 from simulation.clock import Clock, Timer
 from simulation.group import Group, GroupState, JoinReply, JoinRequest, Member, RoundSeen, SyncReply
 
-from airflow_provider.membership.events import GroupError
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.model import GenerationId, MemberId, SubProtocol
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -70,13 +70,13 @@ class Coordinator:
 
     def forget(self) -> None:
         """The group is deleted. Generations start again."""
-        self._drop_all(GroupError.UNKNOWN_MEMBER_ID)
+        self._drop_all(KafkaErrorCode.UNKNOWN_MEMBER_ID)
         self._group = Group()
         self._store()
 
     def move(self) -> None:
         """Another broker takes over: it knows what was stored, and nothing of a rebalance under way."""
-        self._drop_all(GroupError.NOT_COORDINATOR)
+        self._drop_all(KafkaErrorCode.NOT_COORDINATOR)
         self.node += 1
         self._group = self._stored.copy()
         self._group.state = GroupState.STABLE if self._group.members else GroupState.EMPTY
@@ -84,7 +84,7 @@ class Coordinator:
             member.is_new = False
             self._heard(member)
 
-    def _drop_all(self, error: GroupError) -> None:
+    def _drop_all(self, error: KafkaErrorCode) -> None:
         for member in self._group.members.values():
             if member.session is not None:
                 member.session.cancel()
@@ -104,7 +104,7 @@ class Coordinator:
     def join(self, request: JoinRequest, reply: Callable[[JoinReply], None]) -> None:
         """``classicGroupJoin``"""
         if not self._group.supports(request.protocols):
-            reply(JoinReply(error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            reply(JoinReply(error=KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif request.member_id:
             self._join_existing(request, reply)
         elif request.instance_id is None:
@@ -122,7 +122,7 @@ class Coordinator:
         self._pending[member_id] = self._clock.after(
             request.session_timeout_ms, lambda: self._remove_pending(member_id)
         )
-        reply(JoinReply(error=GroupError.MEMBER_ID_REQUIRED, member_id=member_id))
+        reply(JoinReply(error=KafkaErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
 
     def _remove_pending(self, member_id: MemberId) -> None:
         del self._pending[member_id]
@@ -165,8 +165,8 @@ class Coordinator:
         del group.members[old.member_id]
         if old.session is not None:
             old.session.cancel()
-        old.answer_join(JoinReply(error=GroupError.FENCED_INSTANCE_ID, member_id=old.member_id))
-        old.answer_sync(SyncReply(error=GroupError.FENCED_INSTANCE_ID))
+        old.answer_join(JoinReply(error=KafkaErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
+        old.answer_sync(SyncReply(error=KafkaErrorCode.FENCED_INSTANCE_ID))
         member = replace(
             old,
             member_id=member_id,
@@ -198,9 +198,9 @@ class Coordinator:
             return
         error = self._group.validate(request.member_id, request.instance_id)
         group = self._group
-        if error is GroupError.NONE and group.state is GroupState.EMPTY:
-            error = GroupError.UNKNOWN_MEMBER_ID
-        if error is not GroupError.NONE:
+        if error is KafkaErrorCode.NONE and group.state is GroupState.EMPTY:
+            error = KafkaErrorCode.UNKNOWN_MEMBER_ID
+        if error is not KafkaErrorCode.NONE:
             reply(JoinReply(error=error, member_id=request.member_id))
             return
         member = group.members[request.member_id]
@@ -246,7 +246,7 @@ class Coordinator:
         if group.state is GroupState.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
-            self._answer_syncs(GroupError.REBALANCE_IN_PROGRESS)
+            self._answer_syncs(KafkaErrorCode.REBALANCE_IN_PROGRESS)
         self._not_synced.clear()
         if self._sync_timer is not None:
             self._sync_timer.cancel()
@@ -341,11 +341,11 @@ class Coordinator:
         """``classicGroupSyncToClassicGroup``"""
         group = self._group
         error = self._group.validate_generation(member_id, instance_id, generation)
-        if error is GroupError.NONE and protocol != group.protocol:
-            error = GroupError.INCONSISTENT_GROUP_PROTOCOL
-        if error is GroupError.NONE and group.state is GroupState.PREPARING:
-            error = GroupError.REBALANCE_IN_PROGRESS
-        if error is not GroupError.NONE:
+        if error is KafkaErrorCode.NONE and protocol != group.protocol:
+            error = KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if error is KafkaErrorCode.NONE and group.state is GroupState.PREPARING:
+            error = KafkaErrorCode.REBALANCE_IN_PROGRESS
+        if error is not KafkaErrorCode.NONE:
             reply(SyncReply(error=error))
             return
         member = group.members[member_id]
@@ -374,9 +374,9 @@ class Coordinator:
                 at_ms=self._clock.now,
             )
         )
-        self._answer_syncs(GroupError.NONE)
+        self._answer_syncs(KafkaErrorCode.NONE)
 
-    def _answer_syncs(self, error: GroupError) -> None:
+    def _answer_syncs(self, error: KafkaErrorCode) -> None:
         """``propagateAssignment``"""
         for member in list(self._group.members.values()):
             if member.sync is not None:
@@ -385,15 +385,15 @@ class Coordinator:
 
     # ---- Heartbeat, sessions
 
-    def heartbeat(self, member_id: MemberId, instance_id: str | None, generation: GenerationId) -> GroupError:
+    def heartbeat(self, member_id: MemberId, instance_id: str | None, generation: GenerationId) -> KafkaErrorCode:
         """``classicGroupHeartbeatToClassicGroup``"""
         error = self._group.validate_generation(member_id, instance_id, generation)
-        if error is not GroupError.NONE:
+        if error is not KafkaErrorCode.NONE:
             return error
         self._heard(self._group.members[member_id])
         if self._group.state is GroupState.PREPARING:
-            return GroupError.REBALANCE_IN_PROGRESS
-        return GroupError.NONE
+            return KafkaErrorCode.REBALANCE_IN_PROGRESS
+        return KafkaErrorCode.NONE
 
     def _heard(self, member: Member, timeout_ms: int | None = None) -> None:
         """``rescheduleClassicGroupMemberHeartbeat``"""
@@ -408,7 +408,7 @@ class Coordinator:
         if self._group.members.get(member.member_id) is not member:
             return
         if member.is_new or (member.join is None and member.sync is None):
-            member.answer_join(JoinReply(error=GroupError.UNKNOWN_MEMBER_ID))
+            member.answer_join(JoinReply(error=KafkaErrorCode.UNKNOWN_MEMBER_ID))
             self._remove(member)
             self._after_removal()
 
@@ -430,20 +430,20 @@ class Coordinator:
 
     # ---- LeaveGroup
 
-    def leave(self, member_id: MemberId, instance_id: str | None) -> GroupError:
+    def leave(self, member_id: MemberId, instance_id: str | None) -> KafkaErrorCode:
         """``classicGroupLeaveToClassicGroup``; without a member id, whoever has the instance id leaves."""
         pending = self._pending.pop(member_id, None)
         if pending is not None:
             pending.cancel()
             self._complete_join_if_all_are_here()
-            return GroupError.NONE
+            return KafkaErrorCode.NONE
         if not member_id and instance_id is not None:
             known = self._group.static(instance_id)
             member_id = known.member_id if known is not None else member_id
         error = self._group.validate(member_id, instance_id)
-        if error is GroupError.NONE:
+        if error is KafkaErrorCode.NONE:
             member = self._group.members[member_id]
-            member.answer_join(JoinReply(error=GroupError.UNKNOWN_MEMBER_ID))
+            member.answer_join(JoinReply(error=KafkaErrorCode.UNKNOWN_MEMBER_ID))
             self._remove(member)
             self._after_removal()
         return error

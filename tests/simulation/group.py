@@ -9,7 +9,8 @@ from enum import Enum
 
 from simulation.clock import Timer
 
-from airflow_provider.membership.events import GroupError, JoinedMember
+from airflow_provider.membership.errors import KafkaErrorCode
+from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.model import GenerationId, MemberId, SubProtocol
 
 
@@ -31,7 +32,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReply:
-    error: GroupError = GroupError.NONE
+    error: KafkaErrorCode = KafkaErrorCode.NONE
     member_id: MemberId = MemberId("")
     generation: GenerationId = GenerationId(-1)
     protocol: str = ""
@@ -42,7 +43,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReply:
-    error: GroupError = GroupError.NONE
+    error: KafkaErrorCode = KafkaErrorCode.NONE
     assignment: bytes = b""
 
 
@@ -130,20 +131,22 @@ class Group:
     def static(self, instance_id: str) -> Member | None:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
-    def validate(self, member_id: MemberId, instance_id: str | None) -> GroupError:
+    def validate(self, member_id: MemberId, instance_id: str | None) -> KafkaErrorCode:
         """``validateMember``"""
         if instance_id is not None:
             known = self.static(instance_id)
             if known is None:
-                return GroupError.UNKNOWN_MEMBER_ID
+                return KafkaErrorCode.UNKNOWN_MEMBER_ID
             if known.member_id != member_id:
-                return GroupError.FENCED_INSTANCE_ID
-        return GroupError.NONE if member_id in self.members else GroupError.UNKNOWN_MEMBER_ID
+                return KafkaErrorCode.FENCED_INSTANCE_ID
+        return KafkaErrorCode.NONE if member_id in self.members else KafkaErrorCode.UNKNOWN_MEMBER_ID
 
-    def validate_generation(self, member_id: MemberId, instance_id: str | None, generation: GenerationId) -> GroupError:
+    def validate_generation(
+        self, member_id: MemberId, instance_id: str | None, generation: GenerationId
+    ) -> KafkaErrorCode:
         error = self.validate(member_id, instance_id)
-        if error is GroupError.NONE and generation != self.generation:
-            return GroupError.ILLEGAL_GENERATION
+        if error is KafkaErrorCode.NONE and generation != self.generation:
+            return KafkaErrorCode.ILLEGAL_GENERATION
         return error
 
     def member_list(self) -> tuple[JoinedMember, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.wire import Wire
 
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -14,7 +15,6 @@ from airflow_provider.membership.events import (
     ConfigAdvanced,
     Event,
     Fail,
-    GroupError,
     HeartbeatAnswered,
     LeaveRequested,
     PerformAssignment,
@@ -278,7 +278,9 @@ class Process:
 
 def _humdrum(event: Event) -> bool:
     """Nobody who reads a story wants to hear of it."""
-    return isinstance(event, TimerFired) or (isinstance(event, HeartbeatAnswered) and event.error is GroupError.NONE)
+    return isinstance(event, TimerFired) or (
+        isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
+    )
 
 
 def _short(thing: Event | Command) -> str:

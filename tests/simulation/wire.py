@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from simulation.group import JoinReply, JoinRequest, SyncReply
 from simulation.network import Answer
 
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     Command,
     CoordinatorFound,
     FindCoordinator,
-    GroupError,
     HeartbeatAnswered,
     Joined,
     Left,
@@ -69,7 +69,7 @@ class Wire:
             timeout_ms=timeout_ms,
         )
 
-    def _reject(self, seq: int, request: Request, error: GroupError, member_id: MemberId = MemberId("")) -> None:
+    def _reject(self, seq: int, request: Request, error: KafkaErrorCode, member_id: MemberId = MemberId("")) -> None:
         process = self._process
         process.deliver(
             lambda: RequestRejected(now_ms=process.now, seq=seq, request=request, error=error, member_id=member_id)
@@ -95,7 +95,7 @@ class Wire:
         )
 
         def answered(reply: JoinReply) -> None:
-            if reply.error is not GroupError.NONE:
+            if reply.error is not KafkaErrorCode.NONE:
                 self._reject(command.seq, Request.JOIN, reply.error, reply.member_id)
                 return
             process.deliver(
@@ -113,7 +113,7 @@ class Wire:
 
         def ask(answer: Answer) -> None:
             if command.node != self._world.coordinator.node:
-                answer(lambda: answered(JoinReply(error=GroupError.NOT_COORDINATOR)))
+                answer(lambda: answered(JoinReply(error=KafkaErrorCode.NOT_COORDINATOR)))
             else:
                 self._world.coordinator.join(request, lambda reply: answer(lambda: answered(reply)))
 
@@ -123,14 +123,14 @@ class Wire:
         process = self._process
 
         def answered(reply: SyncReply) -> None:
-            if reply.error is not GroupError.NONE:
+            if reply.error is not KafkaErrorCode.NONE:
                 self._reject(command.seq, Request.SYNC, reply.error)
             else:
                 process.deliver(lambda: Synced(now_ms=process.now, seq=command.seq, assignment=reply.assignment))
 
         def ask(answer: Answer) -> None:
             if command.node != self._world.coordinator.node:
-                answer(lambda: answered(SyncReply(error=GroupError.NOT_COORDINATOR)))
+                answer(lambda: answered(SyncReply(error=KafkaErrorCode.NOT_COORDINATOR)))
                 return
             self._world.coordinator.sync(
                 command.member_id,
@@ -147,7 +147,7 @@ class Wire:
         process, settings = self._process, self._process.settings
         sent_at = process.now
 
-        def answered(error: GroupError) -> None:
+        def answered(error: KafkaErrorCode) -> None:
             process.deliver(
                 lambda: HeartbeatAnswered(
                     now_ms=process.now,
@@ -159,7 +159,7 @@ class Wire:
             )
 
         def ask(answer: Answer) -> None:
-            coordinator, error = self._world.coordinator, GroupError.NOT_COORDINATOR
+            coordinator, error = self._world.coordinator, KafkaErrorCode.NOT_COORDINATOR
             if command.node == coordinator.node:
                 error = coordinator.heartbeat(command.member_id, process.worker, command.generation)
             answer(lambda: answered(error))
@@ -171,10 +171,10 @@ class Wire:
         process = self._process
 
         def ask(answer: Answer) -> None:
-            coordinator, error = self._world.coordinator, GroupError.NOT_COORDINATOR
+            coordinator, error = self._world.coordinator, KafkaErrorCode.NOT_COORDINATOR
             if command.node == coordinator.node:
                 error = coordinator.leave(command.member_id, process.worker)
-            if error is GroupError.NONE:
+            if error is KafkaErrorCode.NONE:
                 answer(lambda: process.deliver(lambda: Left(now_ms=process.now, seq=command.seq)))
             else:
                 answer(lambda: self._reject(command.seq, Request.LEAVE, error))

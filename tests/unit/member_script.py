@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider.membership.embedded import encode_assignment
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
     Command,
     CoordinatorFound,
     Event,
-    GroupError,
     HeartbeatAnswered,
     Joined,
     Predecessor,
@@ -132,13 +132,13 @@ class Script:
         if protocol.cooperative:
             self.alarms(until=self.now + SETTINGS.session_timeout_ms // 2)  # no record comes: it joins again
         else:
-            self.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+            self.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
         self.joined(2, protocol=protocol)
         self.synced(owned, protocol=protocol)
         assert self.state.running == tasks(owned)
         return self
 
-    def heartbeat(self, error: GroupError = GroupError.NONE, *, sent_at_ms: int | None = None) -> list[Command]:
+    def heartbeat(self, error: KafkaErrorCode = KafkaErrorCode.NONE, *, sent_at_ms: int | None = None) -> list[Command]:
         """A heartbeat was sent and answered."""
         return self.feed(
             HeartbeatAnswered,
@@ -148,5 +148,5 @@ class Script:
             error=error,
         )
 
-    def rejected(self, request: Request, error: GroupError, **fields: Any) -> list[Command]:
+    def rejected(self, request: Request, error: KafkaErrorCode, **fields: Any) -> list[Command]:
         return self.feed(RequestRejected, request=request, error=error, **fields)

@@ -9,13 +9,13 @@ import pytest
 from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
 
 from airflow_provider.membership.embedded import decode_metadata
+from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     AssignmentComputed,
     ConfigAdvanced,
     CoordinatorFound,
     Fail,
     FindCoordinator,
-    GroupError,
     HeartbeatAnswered,
     LeaveRequested,
     Left,
@@ -87,7 +87,7 @@ def test_a_worker_starts_and_joins(script: Script) -> None:
 
 def test_a_dynamic_member_is_told_its_id_and_joins_with_it(script: Script) -> None:
     first = script.joining().state
-    join = only_join(script.rejected(Request.JOIN, GroupError.MEMBER_ID_REQUIRED, member_id=ME))
+    join = only_join(script.rejected(Request.JOIN, KafkaErrorCode.MEMBER_ID_REQUIRED, member_id=ME))
     assert join.member_id == ME
     assert join.seq > first.seq
 
@@ -112,7 +112,7 @@ def test_the_leader_assigns_and_sends_it_with_its_sync(script: Script) -> None:
 
 def test_an_assignment_is_a_difference(script: Script) -> None:
     script.stable("a0 a1 a2")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
     commands = script.synced("b0", revoked="a1")
     assert commands == [
@@ -124,7 +124,7 @@ def test_an_assignment_is_a_difference(script: Script) -> None:
 
 def test_whoever_had_to_stop_anything_joins_again_as_soon_as_it_has_stopped(script: Script) -> None:
     script.stable("a0 a1 a2")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
     script.synced(revoked="a1 a2")
     assert script.feed(TasksStopped, tasks=tasks("a2")) == []
@@ -135,7 +135,7 @@ def test_whoever_had_to_stop_anything_joins_again_as_soon_as_it_has_stopped(scri
 
 def test_a_scheduled_delay_ends_with_a_join_that_makes_the_coordinator_rebalance(script: Script) -> None:
     script.stable("a0")
-    before = only_join(script.heartbeat(GroupError.REBALANCE_IN_PROGRESS))
+    before = only_join(script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS))
     script.joined(3)
     script.synced(delay_ms=300_000)
     began = script.now
@@ -156,7 +156,7 @@ def test_a_scheduled_delay_ends_with_a_join_that_makes_the_coordinator_rebalance
 
 def test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything(script: Script) -> None:
     script.stable("")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
     assert script.synced("a0 a1", config_offset=12) == [published(script, "a0 a1")]
     assert script.feed(ConfigAdvanced, config_offset=ConfigOffset(11)) == []
@@ -167,7 +167,7 @@ def test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything(
 
 def test_config_mismatch_leaves_a_follower_where_it_is(script: Script) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
     assert script.synced(error=CONFIG_MISMATCH, config_offset=12) == []
     assert script.state.running == tasks("a0"), "it goes on with what it has"
@@ -177,7 +177,7 @@ def test_config_mismatch_leaves_a_follower_where_it_is(script: Script) -> None:
 
 def test_config_mismatch_is_mended_by_the_leader_when_it_has_caught_up(script: Script) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3, leader=ME)
     script.feed(AssignmentComputed, assignments={}, record=None)
     assert script.synced(error=CONFIG_MISMATCH, config_offset=12) == []
@@ -188,7 +188,7 @@ def test_config_mismatch_is_mended_by_the_leader_when_it_has_caught_up(script: S
 
 def test_nothing_starts_under_a_lease_that_may_be_over(script: Script) -> None:
     script.stable("")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     joined_at = script.now
     script.at(joined_at + SESSION_MS).joined(3)
     assert script.synced("a0") == [published(script, "a0")], "the join took a whole session"
@@ -233,11 +233,11 @@ def test_the_lease_ends_at_the_deadline_of_a_rebalance_that_is_not_joined(script
     script.stable("a0 a1")
     heard_at = script.now
     script.heartbeat()
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     deadline = heard_at + SETTINGS.rebalance_timeout_ms
     for now in range(heard_at + 1_000, deadline - MARGIN_MS, 1_000):
         script.at(now)
-        commands = script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+        commands = script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
         assert not any(map(_is_stop, commands)), "its JoinGroup is on its way, or lost: it cannot know"
     script.heartbeat(sent_at_ms=script.now)
     assert script.state.lease_until == deadline
@@ -247,7 +247,7 @@ def test_the_lease_ends_at_the_deadline_of_a_rebalance_that_is_not_joined(script
 
 def test_tasks_that_do_not_stop_do_not_keep_the_member_from_joining_in_time(script: Script) -> None:
     script.stable("a0 a1")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
     script.synced(revoked="a1")
     script.heartbeat()
@@ -260,7 +260,7 @@ def test_tasks_that_do_not_stop_do_not_keep_the_member_from_joining_in_time(scri
 def join_after_patience(script: Script) -> SendJoin:
     """The group rebalances, tasks do not stop, heartbeats are answered: until the member joins."""
     while True:
-        assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == []
+        assert script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS) == []
         for _, command in script.alarms(until=script.now + 1_000):
             if isinstance(command, SendJoin):
                 return command
@@ -269,7 +269,7 @@ def join_after_patience(script: Script) -> SendJoin:
 def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(script: Script) -> None:
     """The leader was told of them; without another round they would run nowhere."""
     script.stable("a0 a1")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
     script.synced(revoked="a1")
     join_after_patience(script)
@@ -284,7 +284,7 @@ def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(s
 
 def test_in_an_eager_group_everything_stops_before_joining() -> None:
     script = Script().stable("a0 a1", protocol=SubProtocol.DEFAULT)
-    assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == [
+    assert script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS) == [
         StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EAGER)
     ]
     assert script.feed(TasksStopped, tasks=tasks("a0")) == []
@@ -298,7 +298,7 @@ def test_in_an_eager_group_everything_stops_before_joining() -> None:
 
 def test_a_downgrade_to_eager_stops_everything_and_joins_again(script: Script) -> None:
     script.stable("a0 a1")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3, protocol=SubProtocol.DEFAULT)
     assert script.synced("b0", protocol=SubProtocol.DEFAULT) == [
         StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EAGER),
@@ -313,7 +313,7 @@ def test_a_downgrade_to_eager_stops_everything_and_joins_again(script: Script) -
 
 def test_expelled_it_stops_everything_and_joins_anew(script: Script) -> None:
     script.stable("a0 a1")
-    assert script.heartbeat(GroupError.UNKNOWN_MEMBER_ID) == [
+    assert script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID) == [
         StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EXPELLED)
     ]
     assert script.state.phase is Phase.UNJOINED
@@ -325,13 +325,13 @@ def test_expelled_it_stops_everything_and_joins_anew(script: Script) -> None:
 def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
     script.joining()
     script.joined(1)
-    join = only_join(script.heartbeat(GroupError.UNKNOWN_MEMBER_ID))
+    join = only_join(script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID))
     assert join.member_id == ""
 
 
 def test_fenced_it_stops_everything_and_ends(script: Script) -> None:
     script.stable("a0")
-    stop, fail = script.heartbeat(GroupError.FENCED_INSTANCE_ID)
+    stop, fail = script.heartbeat(KafkaErrorCode.FENCED_INSTANCE_ID)
     assert stop == StopTasks(tasks=tasks("a0"), reason=StopReason.FENCED)
     assert isinstance(fail, Fail)
     assert "'w'" in fail.error
@@ -343,15 +343,15 @@ def test_fenced_it_stops_everything_and_ends(script: Script) -> None:
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        (GroupError.GROUP_AUTHORIZATION_FAILED, "right READ on the group"),
-        (GroupError.INCONSISTENT_GROUP_PROTOCOL, "connect.protocol"),
-        (GroupError.INVALID_SESSION_TIMEOUT, "group.max.session.timeout.ms"),
-        (GroupError.GROUP_MAX_SIZE_REACHED, "group.max.size"),
-        (GroupError.UNRELEASED_INSTANCE_ID, "broker's log"),
+        (KafkaErrorCode.GROUP_AUTHORIZATION_FAILED, "right READ on the group"),
+        (KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, "connect.protocol"),
+        (KafkaErrorCode.INVALID_SESSION_TIMEOUT, "group.max.session.timeout.ms"),
+        (KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "group.max.size"),
+        (KafkaErrorCode.UNRELEASED_INSTANCE_ID, "broker's log"),
     ],
 )
 def test_what_trying_again_does_not_mend_ends_the_membership_with_a_hint(
-    script: Script, error: GroupError, hint: str
+    script: Script, error: KafkaErrorCode, hint: str
 ) -> None:
     script.joining()
     (fail,) = script.rejected(Request.JOIN, error)
@@ -363,22 +363,22 @@ def test_what_trying_again_does_not_mend_ends_the_membership_with_a_hint(
 
 def test_a_right_that_is_taken_away_later_is_seen_by_heartbeat(script: Script) -> None:
     script.stable("a0")
-    stop, fail = script.heartbeat(GroupError.GROUP_AUTHORIZATION_FAILED)
+    stop, fail = script.heartbeat(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert stop == StopTasks(tasks=tasks("a0"), reason=StopReason.FAILED)
     assert isinstance(fail, Fail)
 
 
 def test_another_rebalance_before_the_sync_is_joined_at_once(script: Script) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
-    join = only_join(script.rejected(Request.SYNC, GroupError.REBALANCE_IN_PROGRESS))
+    join = only_join(script.rejected(Request.SYNC, KafkaErrorCode.REBALANCE_IN_PROGRESS))
     assert told(join)[1].owned == tasks("a0")
 
 
 def test_bytes_that_are_no_assignment_are_told_and_tried_again_ever_more_slowly(script: Script) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     waits = []
     for _ in range(4):
         script.joined(3)
@@ -435,7 +435,7 @@ def test_a_join_or_sync_without_an_answer_is_begun_again_with_everything_running
     script: Script, request_: Request
 ) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     if request_ is Request.SYNC:
         script.joined(3)
     assert script.feed(RequestFailed, request=request_, cause="timeout") == []
@@ -459,14 +459,14 @@ def test_the_first_join_without_an_answer_makes_an_earlier_process_of_this_name_
 
 def test_answers_to_older_requests_change_nothing(script: Script) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     before = script.state
     old = (before.awaiting or 0) - 1
     assert script.feed(CoordinatorFound, seq=old, node=99) == []
     assert script.feed(Synced, seq=old, assignment=b"") == []
     assert script.feed(RequestFailed, seq=old, request=Request.JOIN, cause="timeout") == []
     assert script.feed(Left, seq=old) == []
-    for error in GroupError:
+    for error in KafkaErrorCode:
         assert script.rejected(Request.JOIN, error, seq=old) == []
     assert script.state == before
 
@@ -474,13 +474,13 @@ def test_answers_to_older_requests_change_nothing(script: Script) -> None:
 def test_heartbeats_of_another_generation_say_nothing_about_this_one(script: Script) -> None:
     script.stable("a0")
     before = script.state
-    for error in GroupError:
+    for error in KafkaErrorCode:
         script.state, commands = _stale_heartbeat(script, error)
         assert commands == []
         assert script.state == before
 
 
-def _stale_heartbeat(script: Script, error: GroupError) -> tuple[object, list[object]]:
+def _stale_heartbeat(script: Script, error: KafkaErrorCode) -> tuple[object, list[object]]:
     event = HeartbeatAnswered(now_ms=script.now, sent_at_ms=script.now, member_id=ME, generation=1, error=error)
     return handle(script.state, event)
 
@@ -507,7 +507,7 @@ def test_heartbeats_are_fast_after_a_round_and_grow_to_the_interval(script: Scri
 
 def test_a_leader_that_has_reason_to_joins_again(script: Script) -> None:
     script.stable("a0")
-    script.heartbeat(GroupError.REBALANCE_IN_PROGRESS)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3, leader=ME)
     script.feed(AssignmentComputed, assignments={}, record=None)
     script.synced()
@@ -542,7 +542,7 @@ def test_while_tasks_stop_the_leaving_member_keeps_its_lease(script: Script) -> 
     script.feed(LeaveRequested, reason="drained")
     sent = [command for _, command in script.alarms(until=script.now + 10_000)]
     assert any(isinstance(command, SendHeartbeat) for command in sent)
-    assert script.heartbeat(GroupError.REBALANCE_IN_PROGRESS) == [], "it joins no rebalance any more"
+    assert script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS) == [], "it joins no rebalance any more"
 
 
 def test_who_owns_nothing_leaves_at_once(script: Script) -> None:
@@ -562,8 +562,8 @@ def test_leaving_a_coordinator_that_is_away_takes_no_longer_than_a_session(scrip
     assert script.state.phase is Phase.LEFT
 
 
-@pytest.mark.parametrize("error", [GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID])
-def test_who_is_not_in_the_group_any_more_has_left(script: Script, error: GroupError) -> None:
+@pytest.mark.parametrize("error", [KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_INSTANCE_ID])
+def test_who_is_not_in_the_group_any_more_has_left(script: Script, error: KafkaErrorCode) -> None:
     script.stable("")
     script.feed(LeaveRequested, reason="drained")
     assert script.rejected(Request.LEAVE, error) == []
