@@ -144,7 +144,7 @@ class TaskStatus:
             kind=TaskKind(want(data, "kind", str)),
             fingerprint=want(data, "fingerprint", str),
             attempt=want(data, "attempt", int),
-            failures=int(data.get("failures", 0)),
+            failures=want_or_none(data, "failures", int) or 0,
             started_at_ms=want_or_none(data, "started_at_ms", int),
             finished_at_ms=want_or_none(data, "finished_at_ms", int),
             error=TaskFailure.from_json(error) if error else None,
@@ -227,6 +227,6 @@ class WorkerStatus:
             url=want(data, "url", str),
             owned=tasks_from_json(want(data, "owned", list)),
             running=tasks_from_json(want(data, "running", list)),
-            process=str(data.get("process", "")),
+            process=want_or_none(data, "process", str) or "",
             at_ms=want(data, "at_ms", int),
         )
