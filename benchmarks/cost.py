@@ -1,0 +1,117 @@
+"""What a worker costs over plain PySpark, and what it saves over an Airflow task for each Spark job.
+
+The same twelve months of flights, in one run: by a plain PySpark script (one session, two threads),
+by one worker with two slots, and by twelve mapped Airflow tasks that each make a session (two at a time).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.cli.demo.data import lay_out
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.shared import shared_logs
+
+_HERE: Final = Path(__file__).parent
+_ROOT: Final = _HERE.parent
+_COSPARK: Final = (sys.executable, "-m", "airflow_provider.cli.main")
+
+
+def run(folder: Path, *, repeats: int) -> dict[str, Any]:
+    """Measure, print, and give the figures. Seconds of wall time; ratios of medians."""
+    source = folder / "input"
+    lay_out(source)
+    plain, worker = [], []
+    with LocalBroker() as broker:
+        for number in range(repeats):
+            plain.append(_timed([sys.executable, "-m", "benchmarks.plain", str(source), str(folder / "plain")]))
+            print(f"plain PySpark script: {plain[-1]:.1f} s", flush=True)
+            worker.append(_worker(broker, f"bench-{number}", source, folder / "worker"))
+            print(f"one worker:           {worker[-1]:.1f} s", flush=True)
+        mapped, in_airflow = _airflow(broker, folder, source)
+    figures = {
+        "plain_s": plain,
+        "worker_s": worker,
+        "mapped_s": mapped,
+        "worker_in_airflow_s": in_airflow,
+        "worker_over_plain": statistics.median(worker) / statistics.median(plain),
+        "mapped_over_worker": mapped / in_airflow,
+    }
+    print(
+        f"\nworker / plain script: {figures['worker_over_plain']:.2f} (goal: at most 1.1)\n"
+        f"twelve mapped Airflow tasks / one worker, both in Airflow: {figures['mapped_over_worker']:.1f}"
+        " (goal: at least 6)"
+    )
+    return figures
+
+
+def _timed(command: list[str]) -> float:
+    began = time.monotonic()
+    subprocess.run(command, check=True, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+    return time.monotonic() - began
+
+
+def _worker(broker: LocalBroker, group: str, source: Path, output: Path) -> float:
+    config = {"source": str(source), "output": str(output)}
+    asyncio.run(_submit(broker, group, config))
+    return _timed(
+        [
+            *(*_COSPARK, "worker", group, "--instance-id", "only", "--until", "drained", "--slots", "2"),
+            *("--allow", "benchmarks", "--bootstrap-servers", broker.bootstrap_servers),
+        ]
+    )
+
+
+async def _submit(broker: LocalBroker, group: str, config: dict[str, str]) -> None:
+    settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="bench")
+    async with shared_logs(settings, group) as logs:
+        await logs.submit(
+            JobDefinition(name="months", entry_point="benchmarks.jobs:months", config=config, max_tasks=12)
+        )
+
+
+def _airflow(broker: LocalBroker, folder: Path, source: Path) -> tuple[float, float]:
+    """From the first task's start to the last one's end, so without Airflow's own start and scheduling of the first."""
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+    airflow = LocalAirflow(
+        folder / f"airflow-{os.getpid()}",
+        dag_folders=[_HERE / "dags"],
+        connections={"kafka_default": json.dumps(connection)},
+        env={"BENCH_SOURCE": str(source), "BENCH_OUTPUT": str(folder), "PYTHONPATH": str(_ROOT)},
+    )
+    with airflow:
+        in_airflow = _dag_seconds(airflow, "one_worker")
+        print(f"one worker in Airflow: {in_airflow:.1f} s", flush=True)
+        mapped = _dag_seconds(airflow, "mapped")
+        print(f"twelve mapped tasks in Airflow: {mapped:.1f} s", flush=True)
+    return mapped, in_airflow
+
+
+def _dag_seconds(airflow: LocalAirflow, dag: str) -> float:
+    airflow.api.wait_for_dag(dag)
+    airflow.api.unpause(dag)
+    run = airflow.api.trigger(dag)
+    state = airflow.api.wait_for_run(dag, run, timeout_s=1200)
+    if state != "success":
+        raise RuntimeError(f"DAG {dag} ended {state}")
+    listed = airflow.api.request("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
+    starts = [_seconds(instance["start_date"]) for instance in listed]
+    ends = [_seconds(instance["end_date"]) for instance in listed]
+    return max(ends) - min(starts)
+
+
+def _seconds(text: str) -> float:
+    import pendulum
+
+    return float(pendulum.parse(text).timestamp())  # type: ignore[union-attr]

@@ -1,0 +1,29 @@
+"""The work that the benchmarks have done: a month of flights, read, filtered, aggregated and written as Parquet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider.spark.job import TaskContext, spark_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MONTHS = range(1, 13)
+
+
+def do_month(spark: SparkSession, source: str, output: str, month: int) -> int:
+    """The month's flights by carrier and origin; how many there were."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    flights = spark.read.csv(f"{source}/flights.csv", header=True, inferSchema=True, nullValue="NA")
+    flown = flights.where((F.col("month") == month) & F.col("arr_delay").isNotNull())
+    by_carrier = flown.groupBy("carrier", "origin").agg(F.count("*").alias("flights"), F.avg("arr_delay"))
+    by_carrier.write.mode("overwrite").parquet(f"{output}/month={month:02d}")
+    return flown.count()
+
+
+@spark_job(plan=lambda job: [{**job.config, "month": month} for month in MONTHS])
+def months(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
+    rows = do_month(spark, task.config["source"], task.config["output"], task.config["month"])
+    return {"rows": rows}
