@@ -20,6 +20,7 @@ from airflow_provider.kafka.reader import LogReader, Record
 from airflow_provider.kafka.records import ControlRecord, Event, JobDefinition, Topics, decode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topic_view import GARBAGE
 
 log: Final = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class _Collector:
         for record in records:
             try:
                 self.events.append(event_from_json(decode(record.value or b"")))
-            except ValueError as wrong:
+            except GARBAGE as wrong:
                 self.unreadable += 1
                 log.warning("%s: the event at offset %d can't be read: %s", self._topic, record.offset, wrong)
             self.reached(record.offset + 1)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from airflow_provider.kafka.records import Key, UnreadableRecordError, decode, parse_key
+
+# What parsers make of garbage. One thread reads the topics of all groups: no record may end it.
+GARBAGE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 S = TypeVar("S")
 K = TypeVar("K")
@@ -59,7 +62,7 @@ class TopicView(ABC, Generic[S]):
             self._unreadable = self._offset = 0
         try:
             self._put(parse_key(key), value)
-        except ValueError as wrong:
+        except GARBAGE as wrong:
             self._unreadable += 1
             self._on_unreadable(Unreadable(key=key, offset=offset, reason=str(wrong)))
         self._snapshot = None

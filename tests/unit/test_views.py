@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import json
 
 import pytest
 
@@ -296,3 +298,52 @@ def test_a_status_record_that_cannot_be_read_disturbs_nothing(status, unreadable
     snapshot = status.view.snapshot()
     assert (snapshot.group, snapshot.unreadable, snapshot.offset) == (_group(5), 1, 2)
     assert [report.offset for report in unreadable] == [1]
+
+
+def _places(value, path=()):
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in inner:
+        yield from _places(part, (*path, name))
+
+
+def _with(value, path, part):
+    if not path:
+        return part
+    copied = copy.copy(value)
+    copied[path[0]] = _with(value[path[0]], path[1:], part)
+    return copied
+
+
+GARBAGE = [None, True, -5, 1.5, float("inf"), 10**400, "x", [], [[]], [1], [None], [["a", True]], {}, {"a": None}]
+
+
+@pytest.mark.parametrize(
+    ("view", "key", "record"),
+    [
+        (JobsView, job_key("a"), JOB),
+        (JobsView, plan_key("a"), PLAN),
+        (JobsView, control_key(W1), ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1)),
+        (StatusView, GROUP_KEY, dataclasses.replace(_group(5), assignment={W1: frozenset({TaskId("a", 0)})})),
+        (StatusView, worker_key(W1), _worker(5)),
+        (StatusView, task_key(TaskId("a", 0)), _task(5)),
+    ],
+    ids=["job", "plan", "control", "group", "worker", "task"],
+)
+def test_garbage_anywhere_in_a_record_never_ends_the_reading(view, key, record):
+    """One thread reads the topics of all groups of a process."""
+    good = {"v": 1, **record.to_json()}
+    log = Log(view())
+    for place in _places(good):
+        for garbage in GARBAGE:
+            log.write(key, json.dumps(_with(good, place, garbage)).encode())
+    log.write(key, None)
+    log.write(key, record)
+    seen = log.view.snapshot()
+    assert seen.offset == log.end > seen.unreadable > 0
+    kept = (
+        [seen.group, *seen.workers.values(), *seen.tasks.values()]
+        if view is StatusView
+        else [*seen.jobs.values(), *seen.plans.values(), *seen.controls.values()]
+    )
+    assert record in kept
