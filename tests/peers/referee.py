@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider.kafka.jars import default_cache, fetch_jars
-from airflow_provider.kafka.java import MissingPrerequisiteError, find_java
+from airflow_provider.kafka.java import find_java
 
 CONNECT: Final = ("org.apache.kafka:connect-runtime:4.3.1", "org.slf4j:slf4j-simple:1.7.36")
+# A compiler in a jar: a Java runtime is all that the project asks for, and that has no javac.
+_COMPILER: Final = "org.eclipse.jdt:ecj:3.38.0"
 _SOURCES: Final = Path(__file__).parent / "java"
 _MAIN: Final = "org.apache.kafka.connect.runtime.distributed.Referee"
 _JVM: Final = (
@@ -94,11 +95,15 @@ def running_referee(folder: Path) -> Iterator[Referee]:
     """A referee for as long as the context lasts.
 
     :param folder: for the compiled classes and what Java logs
-    :raises MissingPrerequisiteError: there is no JDK
+    :raises MissingPrerequisiteError: there is no Java
     """
     java = find_java()
     classpath = os.pathsep.join(map(str, [folder, *fetch_jars(*CONNECT, cache=default_cache())]))
-    command = [_find_javac(java), "-proc:none", "-cp", classpath, "-d", folder, *sorted(_SOURCES.glob("*.java"))]
+    compiler = os.pathsep.join(map(str, fetch_jars(_COMPILER, cache=default_cache())))
+    command = [
+        *(java, "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn", "-proc:none"),
+        *("-cp", classpath, "-d", folder, *sorted(_SOURCES.glob("*.java"))),
+    ]
     compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if compiled.returncode != 0:
         raise RuntimeError(f"the referee does not compile:\n{compiled.stderr}")
@@ -117,15 +122,3 @@ def running_referee(folder: Path) -> Iterator[Referee]:
             yield Referee(process, errors)
         finally:
             process.kill()
-
-
-def _find_javac(java: Path) -> Path:
-    """The compiler that stands beside ``java`` itself, not beside a link to it, or else the first on the ``PATH``."""
-    beside = java.resolve().with_name("javac")
-    found = beside if beside.is_file() else shutil.which("javac")
-    if found is None:
-        raise MissingPrerequisiteError(
-            f"These tests compile against Kafka Connect's jars and need a JDK; {java} is a runtime without javac."
-            " Install one (for example `apt-get install openjdk-17-jdk-headless`), or set JAVA_HOME to one."
-        )
-    return Path(found)
