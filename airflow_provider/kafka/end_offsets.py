@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicPartition  # noqa: TID253  no DAG file comes here
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # noqa: TID253  its stubs forget to export them
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ListOffsetsResultInfo,
     OffsetSpec,

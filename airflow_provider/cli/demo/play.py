@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.report import Kill
-from airflow_provider.kafka.history import read_events
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.one_shot import read_timeline
 from airflow_provider.kafka.progress import JobProgress, converged, job_progress
 from airflow_provider.kafka.records import Event, TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings
@@ -72,7 +72,7 @@ class Play:
         ended_ms = int(time.time() * 1000)
         states = {dag: await self._end_of(dag) for dag in self._runs}
         return Story(
-            events=await asyncio.to_thread(read_events, self._settings, GROUP),
+            events=(await asyncio.to_thread(read_timeline, self._settings, GROUP)).events,
             kills=self._kills,
             results=[result for result in results if result is not None],
             errors=[f"{task}: {error.message}" for task, error in progress.errors.items()],
