@@ -125,7 +125,7 @@ def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
         fenced(turn)
     elif error in _OVERTAKEN and event.request is Request.SYNC:
         turn.send_join("another rebalance has begun")
-    elif error in _COORDINATOR_ERRORS | _OVERTAKEN:
+    elif error in _OVERTAKEN:
         turn.retry_later()
         _fall_back(turn)
     else:

@@ -214,6 +214,13 @@ def resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wa
     """
     if data.get("v") != 1:
         raise ValueError(f"a saved membership of version {data.get('v')!r}; this release reads version 1")
+    try:
+        return _resume(data, settings, now_ms=now_ms, wall_ms=wall_ms)
+    except (KeyError, TypeError) as wrong:
+        raise ValueError(f"not a saved membership: {type(wrong).__name__} {wrong}") from wrong
+
+
+def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wall_ms: int) -> MemberState:
     shift = now_ms - max(0, wall_ms - int(data["saved_at_ms"]))
 
     def at(key: str) -> int | None:
@@ -222,15 +229,15 @@ def resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wa
     state = MemberState(
         settings=settings,
         member_id=MemberId(data["member_id"]),
-        generation=GenerationId(data["generation"]),
+        generation=GenerationId(int(data["generation"])),
         leader=MemberId(data["leader"]),
         protocol=None if data["protocol"] is None else SubProtocol(data["protocol"]),
-        last_completed=GenerationId(data["last_completed"]),
+        last_completed=GenerationId(int(data["last_completed"])),
         last_leader=MemberId(data["last_leader"]),
-        epoch=Epoch(data["epoch"]),
+        epoch=Epoch(int(data["epoch"])),
         told_delay_ms=int(data["told_delay_ms"]),
         owned=tasks_from_json(data["owned"]),
-        needed_offset=ConfigOffset(data["needed_offset"]),
+        needed_offset=ConfigOffset(int(data["needed_offset"])),
         predecessor=Predecessor(data["predecessor"]),
         returning=bool(data["returning"]),
         rejoin_reason=data["rejoin_reason"],
