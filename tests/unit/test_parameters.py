@@ -1,0 +1,102 @@
+"""What DAG authors pass, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum
+
+import pytest
+from airflow.sdk import DAG, task
+
+from airflow_provider.hooks.parameters import (
+    choice,
+    group_name,
+    is_template,
+    job_name,
+    milliseconds,
+    prefixes,
+    text_mapping,
+    whole_number,
+    worker_name,
+)
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(timedelta(seconds=1.5), 1500), (2, 2000), (0.25, 250), (0, 0), (timedelta(days=2), 172_800_000)],
+)
+def test_times_are_timedeltas_or_seconds(value: object, expected: int) -> None:
+    assert milliseconds("timeout", value) == expected
+
+
+@pytest.mark.parametrize("value", [-1, timedelta(seconds=-1), True, "5", None, float("nan"), float("inf"), 1e30])
+def test_other_times_are_refused_by_their_parameters_name(value: object) -> None:
+    with pytest.raises(ValueError, match=r"^linger: "):
+        milliseconds("linger", value)
+
+
+def test_numbers_may_come_from_templates() -> None:
+    assert whole_number("slots", "3", least=1) == 3
+    assert whole_number("slots", 3, least=1) == 3
+    for wrong in ("", "three", "0", 0, -1, 1.0, True, None, "9" * 5000):
+        with pytest.raises(ValueError, match=r"^slots: "):
+            whole_number("slots", wrong, least=1)
+
+
+@pytest.mark.parametrize("name", ["g", "A-1_b.c", "x" * 242])
+def test_good_names(name: str) -> None:
+    assert group_name(name) == name
+    assert worker_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, None, 7, "a:b", "a\n"])
+@pytest.mark.parametrize(("check", "parameter"), [(group_name, "group"), (worker_name, "worker"), (job_name, "job")])
+def test_names_that_kafka_cannot_carry(check: Callable[[object], str], parameter: str, name: object) -> None:
+    with pytest.raises(ValueError, match=f"^{parameter}: "):
+        check(name)
+
+
+def test_prefixes_are_modules() -> None:
+    assert prefixes("allowed", ["a.b", "c"]) == ("a.b", "c")
+    assert prefixes("allowed", "a.b, c") == ("a.b", "c")
+    for wrong in ([], "", None, ["a b"], ["a."], [1], ["*"], "a.b:C"):
+        with pytest.raises(ValueError, match=r"^allowed: "):
+            prefixes("allowed", wrong)
+
+
+def test_spark_settings_are_texts_as_spark_reads_them() -> None:
+    given = {"spark.sql.adaptive.enabled": True, "spark.sql.shuffle.partitions": 8, "spark.app.name": "x"}
+    assert text_mapping("spark_conf", given) == {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.app.name": "x",
+    }
+    for wrong in ({"a": None}, {1: "a"}, {"a": []}, [("a", "b")], "a=b"):
+        with pytest.raises(ValueError, match=r"^spark_conf: "):
+            text_mapping("spark_conf", wrong)
+
+
+def test_a_choice_names_what_there_is() -> None:
+    assert choice("colour", "red", Colour) is Colour.RED
+    with pytest.raises(ValueError, match="colour: 'green' must be one of red, blue"):
+        choice("colour", "green", Colour)
+
+
+def test_templates_and_other_tasks_outputs_are_known_later() -> None:
+    with DAG("d"):
+
+        @task
+        def other() -> str:
+            return "x"
+
+        assert is_template(other())
+    for template in ("{{ run_id }}", "{% if x %}a{% endif %}", {"a": ["{{ ds }}"]}, {"{{ ds }}": 1}, ["{{ ds }}"]):
+        assert is_template(template)
+    for plain in ("run", "", 1, None, {"a": [1, "b"]}, ["b"], ("b",), str):
+        assert not is_template(plain)

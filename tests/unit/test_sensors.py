@@ -1,0 +1,126 @@
+"""The sensors: deferred or poking, they say the same."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, PokeReturnValue
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
+from airflow_provider.sensors.base import SparkGroupSensor
+from airflow_provider.sensors.job import JobSensor
+from airflow_provider.triggers.conditions import EpochCondition
+from airflow_provider.triggers.group import GroupTrigger
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the topics say from now on; empty: there are none."""
+    now: list[Any] = []
+    monkeypatch.setattr(SparkGroupHook, "look", lambda _hook, _group, read: read(*now) if now else None)
+    return now
+
+
+def epochs(**parameters: Any) -> AssignmentEpochSensor:
+    return AssignmentEpochSensor(task_id="t", group="g", **parameters)
+
+
+def jobs(**parameters: Any) -> JobSensor:
+    return JobSensor(task_id="t", group="g", **{"job": "job", "run_key": "r1", **parameters})
+
+
+@pytest.mark.parametrize("sensor", [epochs(at_least=1), jobs()], ids=["epochs", "jobs"])
+def test_where_there_is_no_group_yet_a_sensor_waits(sensor: SparkGroupSensor, topics: list[Any]) -> None:
+    assert not sensor.poke(context()).is_done
+
+
+def test_poking_until_the_epoch_is_reached(topics: list[Any]) -> None:
+    sensor = epochs(after="4")
+    topics[:] = JobsSnapshot(), group_snapshot(4)
+    assert not sensor.poke(context()).is_done
+    topics[:] = JobsSnapshot(), group_snapshot(5)
+    answer = sensor.poke(context())
+    assert isinstance(answer, PokeReturnValue)
+    assert answer.is_done
+    assert answer.xcom_value["epoch"] == 5
+    assert sensor.group_link == URL, "to the group's leader"
+
+
+def test_a_deferred_sensor_says_the_same_as_a_poking_one(topics: list[Any]) -> None:
+    sensor = epochs(at_least=2, converged=True, deferrable=True, timeout=90, kafka_conn_id="broker")
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(context())
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, GroupTrigger)
+    assert (trigger.kafka_conn_id, trigger.group) == ("broker", "g")
+    assert trigger.condition == EpochCondition(at_least=2, converged=True)
+    assert deferred.value.timeout == timedelta(seconds=90)
+
+    topics[:] = JobsSnapshot(), group_snapshot(2)
+    answer = trigger.condition.answer(*topics)
+    assert answer is not None
+    event = {**answer.to_json(), "link": URL, "carried": {}}
+    resumed = getattr(sensor, deferred.value.method_name)(context(), event=event)
+    assert resumed == sensor.poke(context()).xcom_value
+
+
+def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> None:
+    known = jobs_snapshot(job(), tasks=2)
+    topics[:] = known, status_snapshot(known, "job", TaskState.FAILED, TaskState.FINISHED)
+    with pytest.raises(AirflowFailException, match="job:0: no luck with 0"):
+        jobs().poke(context())
+    assert jobs(state="failed").poke(context()).is_done
+
+
+def test_a_finished_job_passes_its_results_on(topics: list[Any]) -> None:
+    known = jobs_snapshot(job(), tasks=2)
+    topics[:] = known, status_snapshot(known, "job", TaskState.FINISHED, TaskState.FINISHED)
+    assert jobs().poke(context()).xcom_value["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
+
+
+def test_by_default_a_job_sensor_waits_for_the_run_of_its_own_dag_run(topics: list[Any]) -> None:
+    with DAG("d"):
+        sensor = JobSensor(task_id="t", group="g", job="job")
+    sensor.render_template_fields({"run_id": "manual__1"})  # type: ignore[typeddict-item]
+    assert sensor.condition().run_key == "manual__1"
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter"),
+    [
+        (lambda: epochs(), "at_least, after"),
+        (lambda: epochs(at_least=1, after=1), "at_least, after"),
+        (lambda: epochs(at_least=0), "at_least"),
+        (lambda: epochs(after=-1), "after"),
+        (lambda: epochs(after="soon"), "after"),
+        (lambda: jobs(job="a/b"), "job"),
+        (lambda: jobs(state="tired"), "state"),
+        (lambda: AssignmentEpochSensor(task_id="t", group="a b", at_least=1), "group"),
+        (lambda: epochs(at_least=1, kafka_conn_id=""), "kafka_conn_id"),
+    ],
+)
+def test_what_is_wrong_is_refused_when_the_dag_is_parsed(make: Any, parameter: str) -> None:
+    with pytest.raises(ValueError, match=f"^{parameter}: "):
+        make()
+
+
+def test_what_a_template_made_wrong_is_refused_when_the_task_runs(topics: list[Any]) -> None:
+    sensor = epochs(after="{{ ti.xcom_pull(task_ids='x') }}", deferrable=True)
+    sensor.after = "None"
+    with pytest.raises(ValueError, match=r"^after: 'None' must be a whole number"):
+        sensor.execute(context())
+
+
+def test_a_group_that_has_done_nothing_has_no_link(topics: list[Any]) -> None:
+    sensor = jobs()
+    topics[:] = JobsSnapshot(), StatusSnapshot()
+    sensor.poke(context())
+    assert sensor.group_link == ""
