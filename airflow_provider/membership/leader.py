@@ -106,7 +106,7 @@ def lead(call: Call) -> Verdict:
         config_offset=call.config_offset,
         members=names,
         assignment=outcome.target,
-        revoked=outcome.revoked,
+        revoked={worker: tasks for worker, tasks in outcome.revoked.items() if tasks},
         moves=outcome.moves,
         delay_ms=outcome.delay_ms,
         reason=_reason(call, frozenset(names)),
@@ -122,11 +122,20 @@ def _name(member: JoinedMember) -> WorkerId:
 
 
 def _reason(call: Call, members: frozenset[WorkerId]) -> str:
-    """Why the group rebalances, for people: who came and went, otherwise what made the leader join."""
-    before = frozenset(call.last_record.members) if call.last_record else frozenset()
+    """Why the group rebalances, for people: who came and went; else what the last round left to be done, by whichever
+    member joined first; else what made the leader join.
+    """
+    last = call.last_record
+    before = frozenset(last.members) if last else frozenset()
     came, went = sorted(members - before), sorted(before - members)
     changes = ([f"{', '.join(came)} joined"] if came else []) + ([f"{', '.join(went)} left"] if went else [])
-    return "; ".join(changes) or call.reason
+    if changes or last is None:
+        return "; ".join(changes) or call.reason
+    if last.revokes:
+        return "revoked tasks have stopped"
+    if 0 < last.deadline_ms <= call.now_ms:
+        return "the scheduled delay is over"
+    return call.reason
 
 
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
