@@ -91,19 +91,26 @@ def on_coordinator_found(turn: Turn, event: CoordinatorFound) -> None:
 
 
 def on_request_failed(turn: Turn, event: RequestFailed) -> None:
-    """No answer: look for the coordinator again. Heartbeats that fail while a join is under way say nothing new."""
+    """No answer: look for the coordinator again."""
     state = turn.state
     if event.request is Request.HEARTBEAT:
-        if state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
-            turn.retry_later()
+        _on_heartbeat_failed(turn, event)
         return
     if event.seq != state.awaiting:
         return
     if event.request is Request.JOIN and state.member_id == UNKNOWN_MEMBER_ID:
         # Another process may have taken this name since, and with the next try this one takes it back.
         turn.set(predecessor=Predecessor.UNKNOWN)
-    turn.retry_later()
-    _fall_back(turn)
+    begin_again(turn)
+
+
+def _on_heartbeat_failed(turn: Turn, event: RequestFailed) -> None:
+    """A heartbeat sent after a JoinGroup and lost: so may that one be. To send it again does no harm."""
+    state = turn.state
+    if state.phase is Phase.PREPARING_REBALANCE and state.awaiting is not None and event.seq > state.awaiting:
+        begin_again(turn)
+    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
+        turn.retry_later()
 
 
 def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
@@ -112,8 +119,7 @@ def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
         return
     error = event.error
     if error in _COORDINATOR_ERRORS:
-        turn.retry_later()
-        _fall_back(turn)
+        begin_again(turn)
     elif event.request is Request.FIND_COORDINATOR:
         refused(turn, event.request, error)
     elif error is KafkaErrorCode.MEMBER_ID_REQUIRED:
@@ -126,14 +132,14 @@ def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
     elif error in _OVERTAKEN and event.request is Request.SYNC:
         turn.send_join("another rebalance has begun")
     elif error in _OVERTAKEN:
-        turn.retry_later()
-        _fall_back(turn)
+        begin_again(turn)
     else:
         refused(turn, event.request, error)
 
 
-def _fall_back(turn: Turn) -> None:
-    """The rebalance in which this member took part is lost to it; it joins again when it finds the coordinator."""
+def begin_again(turn: Turn) -> None:
+    """Look for the coordinator after a while. A rebalance in which this member takes part is lost to it."""
+    turn.retry_later()
     state = turn.state
     if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
         turn.set(phase=Phase.UNJOINED, rejoin_reason=state.join_reason, unpublished=None)
@@ -231,8 +237,7 @@ def on_synced(turn: Turn, event: Synced) -> None:
         assignment = decode_assignment(event.assignment)
     except MalformedEmbeddedError as malformed:
         turn.do(Warn(message=f"the leader {turn.state.leader!r} sent no assignment: {malformed}; joining again"))
-        turn.retry_later()
-        _fall_back(turn)
+        begin_again(turn)
         return
     turn.set(phase=Phase.STABLE, awaiting=None, attempts=0)
     turn.heartbeat_fast()

@@ -35,7 +35,7 @@ class MemberSettings:
     rebalance_timeout_ms: int = 60_000
     lease_margin_ms: int = 2_000
     retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 5_000
+    retry_backoff_max_ms: int = 1_000
 
     def __post_init__(self) -> None:
         if not self.group_id:

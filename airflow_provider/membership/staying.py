@@ -17,7 +17,7 @@ from airflow_provider.membership.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.membership.joining import fenced, refused, without_record
+from airflow_provider.membership.joining import begin_again, fenced, refused, without_record
 from airflow_provider.membership.model import NO_TASKS, SubProtocol, Tasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
@@ -28,13 +28,20 @@ def on_heartbeat_answered(turn: Turn, event: HeartbeatAnswered) -> None:
     state = turn.state
     if (event.member_id, event.generation) != (state.member_id, state.generation):
         return
-    error = event.error
-    if error is KafkaErrorCode.NONE:
+    if event.error is KafkaErrorCode.NONE:
         turn.renew_lease(event.sent_at_ms)
         turn.set(attempts=0, heard_at=max(state.heard_at, event.sent_at_ms))
-    elif error is KafkaErrorCode.REBALANCE_IN_PROGRESS:
+    elif event.error is KafkaErrorCode.REBALANCE_IN_PROGRESS:
         _rebalance_begun(turn, event)
-    elif error is KafkaErrorCode.ILLEGAL_GENERATION:
+    else:
+        _on_heartbeat_error(turn, event.error)
+    turn.start_held()
+    turn.join_when_ready()
+
+
+def _on_heartbeat_error(turn: Turn, error: KafkaErrorCode) -> None:
+    state = turn.state
+    if error is KafkaErrorCode.ILLEGAL_GENERATION:
         if state.phase is Phase.STABLE:
             turn.want_join("the group is in another generation")
     elif error is KafkaErrorCode.UNKNOWN_MEMBER_ID:
@@ -43,10 +50,11 @@ def on_heartbeat_answered(turn: Turn, event: HeartbeatAnswered) -> None:
         fenced(turn)
     elif error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
         refused(turn, Request.HEARTBEAT, error)
-    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.awaiting is None:
-        turn.find_coordinator()
-    turn.start_held()
-    turn.join_when_ready()
+    elif state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
+        if error in (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE):
+            begin_again(turn)
+    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
+        turn.retry_later()
 
 
 def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:

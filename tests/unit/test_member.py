@@ -448,6 +448,42 @@ def test_a_join_or_sync_without_an_answer_is_begun_again_with_everything_running
     assert told(join)[1].owned == tasks("a0")
 
 
+@pytest.mark.parametrize("error", [KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE])
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_heartbeat_tells_that_the_rebalance_has_lost_its_coordinator(
+    script: Script, error: KafkaErrorCode, joined: bool
+) -> None:
+    """The JoinGroup that waits at the old one will get no answer."""
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    if joined:
+        script.joined(3)
+    assert script.heartbeat(error) == []
+    found = [command for _, command in script.alarms(until=script.now + 200) if isinstance(command, FindCoordinator)]
+    assert len(found) == 1
+    only_join(script.feed(CoordinatorFound, node=NODE + 1))
+
+
+def test_a_heartbeat_lost_after_a_join_makes_for_another_join_one_lost_before_it_does_not(script: Script) -> None:
+    script.stable("a0")
+    join = only_join(script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS))
+    script.feed(RequestFailed, seq=join.seq - 1, request=Request.HEARTBEAT, cause="timeout")
+    assert script.state.phase is Phase.PREPARING_REBALANCE
+    script.feed(RequestFailed, seq=join.seq + 1, request=Request.HEARTBEAT, cause="timeout")
+    assert script.state.phase is Phase.UNJOINED
+    assert script.state.running == tasks("a0")
+
+
+def test_a_coordinator_that_answers_with_errors_only_is_not_asked_without_pause(script: Script) -> None:
+    script.stable("a0")
+    for _ in range(5):
+        assert script.heartbeat(KafkaErrorCode.NOT_COORDINATOR) == []
+        assert script.state.retry_at is not None
+        assert script.state.retry_at >= script.now + SETTINGS.retry_backoff_ms * 0.8
+        script.alarms(until=script.state.retry_at)
+        script.feed(CoordinatorFound, node=NODE)
+
+
 def test_the_first_join_without_an_answer_makes_an_earlier_process_of_this_name_possible(script: Script) -> None:
     script.joining()
     script.feed(RequestFailed, request=Request.JOIN, cause="timeout")

@@ -1,0 +1,114 @@
+"""The coordinator forgets the group, or moves: epochs go on growing, and nothing is confused."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.world import World
+
+from airflow_provider.membership.model import TaskId, planner_of
+
+TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(4))]
+
+
+@pytest.fixture
+def world() -> World:
+    return settled_group(World(5))
+
+
+def settled_group(world: World) -> World:
+    world.configure(TASKS)
+    for worker in ("w1", "w2", "w3"):
+        world.start(worker)
+        world.run(5_000)
+    world.run(10_000)
+    assert world.settled
+    return world
+
+
+def epochs(world: World) -> list[int]:
+    return [record.epoch for record in world.records]
+
+
+def test_deleted_and_formed_again(world: World) -> None:
+    before = epochs(world)
+    for worker in ("w1", "w2", "w3"):
+        world.leave(worker)
+    world.run(20_000)
+    assert not world.coordinator.members
+    world.coordinator.forget()
+    for worker in ("w3", "w1"):
+        world.start(worker)
+    world.run_until(lambda: world.settled, within_ms=30_000)
+
+    assert world.coordinator.generation < max(before)
+    after = epochs(world)[len(before) :]
+    assert after == sorted(set(after))
+    assert after[0] > max(before)
+    world.check_records()
+
+
+def test_forgotten_again_and_again(world: World) -> None:
+    for _ in range(4):
+        for worker in ("w1", "w2", "w3"):
+            world.kill(worker)
+        world.run(40_000)
+        world.coordinator.forget()
+        for worker in ("w1", "w2", "w3"):
+            world.start(worker)
+            world.run(200)
+        world.run_until(lambda: world.settled, within_ms=30_000)
+    seen = epochs(world)
+    assert seen == sorted(set(seen))
+    world.check_records()
+
+
+def test_an_epoch_that_the_worker_reports_is_that_of_the_record(world: World) -> None:
+    for worker in ("w1", "w2", "w3"):
+        world.kill(worker)
+    world.run(40_000)
+    world.coordinator.forget()
+    for worker in ("w1", "w2", "w3"):
+        world.start(worker)
+    world.run_until(lambda: world.settled, within_ms=30_000)
+    assert world.record is not None
+    assert {process.state.epoch for process in world.members} == {world.record.epoch}
+
+
+def test_moved_in_a_stable_group_nobody_notices(world: World) -> None:
+    rounds, had = len(world.coordinator.rounds), {worker: world.running(worker) for worker in world.live}
+    world.coordinator.move()
+    world.run(30_000)
+    assert len(world.coordinator.rounds) == rounds
+    assert {worker: world.running(worker) for worker in world.live} == had
+
+
+@pytest.mark.parametrize("after_ms", [1, 3, 5, 40, 60])
+def test_moved_in_the_middle_of_a_rebalance_the_group_settles_all_the_same(world: World, after_ms: int) -> None:
+    world.start("w4")
+    world.run(after_ms)
+    world.coordinator.move()
+    world.run_until(lambda: world.settled and "w4" in world.coordinator.members, within_ms=30_000)
+    world.check_records()
+
+
+def test_away_for_less_than_the_lease_stops_nothing(world: World) -> None:
+    began = world.clock.now
+    world.coordinator_away = True
+    world.run(4_000)
+    world.coordinator_away = False
+    world.run(30_000)
+    assert world.settled
+    assert all(started < began for process in world.members for started in process.running.values())
+
+
+def test_away_for_longer_everything_stops_and_goes_on_as_soon_as_it_is_back() -> None:
+    """The coordinator has expelled them all. It waits a while for members of an empty group (3 s by default), so that
+    they come back in one round, in which nobody is missing; without that wait it would be a bounce of each.
+    """
+    world = settled_group(World(5, initial_delay_ms=3_000))
+    world.coordinator_away = True
+    world.run(20_000)
+    assert not any(process.running for process in world.members)
+    assert not world.coordinator.members
+    world.coordinator_away = False
+    world.run_until(lambda: world.settled, within_ms=15_000)

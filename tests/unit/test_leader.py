@@ -1,0 +1,200 @@
+"""What a leader makes of a round: assignments as bytes, and the record for those who come after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from member_script import tasks
+
+from airflow_provider.membership.assignors.model import MoveReason
+from airflow_provider.membership.embedded import decode_assignment, encode_metadata
+from airflow_provider.membership.events import JoinedMember
+from airflow_provider.membership.leader import Call, Verdict, lead
+from airflow_provider.membership.model import (
+    Assignment,
+    AssignmentError,
+    ConfigOffset,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    WorkerState,
+)
+from airflow_provider.membership.record import GroupRecord
+
+ALL = "a0 a1 a2 b0 b1 b2"
+D = 300_000
+NOW = 1_700_000_000_000
+
+
+def member(name: str, owned: str | None = None, *, offset: int = 7, version: int = 1) -> JoinedMember:
+    """A static member that says it owns these; None: it says nothing of it."""
+    own = None if owned is None or not version else Assignment(version=version, assigned=tasks(owned))
+    state = WorkerState(version=version, url=f"http://{name}", config_offset=ConfigOffset(offset), assignment=own)
+    return JoinedMember(member_id=MemberId(f"{name}-1"), instance_id=name, metadata=encode_metadata(state))
+
+
+def call(*members: JoinedMember, generation: int = 1, last: GroupRecord | None = None, **changes: Any) -> Call:
+    standard = Call(
+        generation=GenerationId(generation),
+        protocol=SubProtocol.COMPATIBLE,
+        leader=members[0].member_id,
+        last_completed=GenerationId(-1 if last is None else last.generation),
+        members=members,
+        configured=tasks(ALL),
+        config_offset=ConfigOffset(7),
+        last_record=last,
+        max_delay_ms=D,
+        now_ms=NOW,
+        reason="a test",
+    )
+    return replace(standard, **changes)
+
+
+def sent(verdict: Verdict) -> Mapping[str, Assignment]:
+    return {member_id: decode_assignment(data) for member_id, data in verdict.assignments.items()}
+
+
+def record_of(verdict: Verdict) -> GroupRecord:
+    assert verdict.record is not None
+    return verdict.record
+
+
+def test_everybody_is_sent_what_to_start_and_what_to_stop() -> None:
+    verdict = lead(call(member("w1", ALL), member("w2")))
+    w1, w2 = sent(verdict)["w1-1"], sent(verdict)["w2-1"]
+    assert (w1.leader, w1.leader_url, w1.config_offset, w1.version) == ("w1-1", "http://w1", 7, 1)
+    assert len(w1.revoked) == 3
+    assert (w1.assigned, w2.assigned, w2.revoked) == (frozenset(), frozenset(), frozenset())
+
+
+def test_the_record_says_who_has_what_after_the_round() -> None:
+    verdict = lead(call(member("w1", ALL), member("w2")))
+    record = record_of(verdict)
+    assert (record.epoch, record.generation, record.leader, record.leader_member) == (1, 1, "w1", "w1-1")
+    assert record.members == {"w1": "w1-1", "w2": "w2-1"}
+    assert record.assignment["w1"] | record.revoked["w1"] == tasks(ALL)
+    assert not record.assignment["w1"] & record.revoked["w1"]
+    assert {move.reason for move in record.moves} == {MoveReason.BALANCE}
+    assert GroupRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_dynamic_members_go_by_their_member_ids() -> None:
+    dynamic = replace(member("java", ALL), instance_id=None)
+    record = record_of(lead(call(dynamic)))
+    assert record.assignment == {"java-1": tasks(ALL)}
+
+
+def test_a_leader_behind_on_the_jobs_topic_cannot_assign() -> None:
+    verdict = lead(call(member("w1", ""), member("w2", "a0", offset=9)))
+    assert verdict.record is None
+    for assignment in sent(verdict).values():
+        assert assignment.error == AssignmentError.CONFIG_MISMATCH
+        assert assignment.config_offset == 9
+        assert not assignment.assigned | assignment.revoked
+
+
+def test_a_leader_ahead_of_the_others_sends_its_own_offset() -> None:
+    verdict = lead(call(member("w1", ""), member("w2", "", offset=3)))
+    assert sent(verdict)["w2-1"].config_offset == 7
+
+
+def test_metadata_that_nobody_can_read_get_an_empty_assignment_and_a_mention() -> None:
+    broken = JoinedMember(member_id=MemberId("bad-1"), instance_id="bad", metadata=b"\x00")
+    verdict = lead(call(member("w1", ""), broken))
+    assert verdict.unreadable == ("bad",)
+    assert sent(verdict)["bad-1"].assigned == frozenset()
+    assert sent(verdict)["w1-1"].assigned == tasks(ALL)
+    assert "bad" not in record_of(verdict).assignment
+
+
+# ---- the memory of whoever led before
+
+
+def two_workers(generation: int = 4) -> GroupRecord:
+    record = record_of(
+        lead(call(member("w1", "a0 a1 a2"), member("w2", "b0 b1 b2"), generation=generation, leader=MemberId("w1-1")))
+    )
+    assert record.assignment == {"w1": tasks("a0 a1 a2"), "w2": tasks("b0 b1 b2")}
+    return record
+
+
+def test_a_new_leader_takes_over_the_memory_so_lost_work_waits() -> None:
+    last = two_workers(4)
+    for last_completed in (GenerationId(4), GenerationId(-1)):
+        verdict = lead(call(member("w2", "b0 b1 b2"), generation=5, last=last, last_completed=last_completed))
+        assert sent(verdict)["w2-1"].delay_ms == D
+        assert record_of(verdict).deadline_ms == NOW + D
+        assert record_of(verdict).assignment == {"w2": tasks("b0 b1 b2")}
+
+
+def test_the_deadline_survives_the_next_leader_too() -> None:
+    first = record_of(lead(call(member("w2", "b0 b1 b2"), generation=5, last=two_workers(4))))
+    verdict = lead(
+        call(
+            member("w3"),
+            member("w2", "b0 b1 b2"),
+            generation=6,
+            last=first,
+            last_completed=GenerationId(-1),
+            now_ms=NOW + 100_000,
+        )
+    )
+    assert sent(verdict)["w3-1"].delay_ms == D - 100_000
+
+
+def test_a_memory_that_rounds_lie_between_is_not_trusted() -> None:
+    """Somebody led who wrote no record: what it assigned is not known."""
+    verdict = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(5)))
+    assert sent(verdict)["w2-1"].delay_ms == 0
+    assert sent(verdict)["w2-1"].assigned == tasks("a0 a1 a2")
+
+
+def test_a_leader_that_completed_the_recorded_round_itself_trusts_it_over_a_failed_one() -> None:
+    """Between, a rebalance failed: its generation was counted, but it assigned nothing."""
+    verdict = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(4)))
+    assert sent(verdict)["w2-1"].delay_ms == D
+
+
+# ---- epochs
+
+
+@pytest.mark.parametrize(("generation", "epoch"), [(5, 5), (9, 9), (1, 5), (3, 7)])
+def test_epochs_go_on_also_when_the_coordinator_counts_from_the_start_again(generation: int, epoch: int) -> None:
+    last = two_workers(4)
+    assert last.epoch == 4
+    assert record_of(lead(call(member("w9"), generation=generation, last=last))).epoch == epoch
+
+
+# ---- eager
+
+
+def eager(*names: str, generation: int, last: GroupRecord | None = None) -> Verdict:
+    members = [member(name, version=0) for name in names]
+    return lead(call(*members, generation=generation, last=last, protocol=SubProtocol.DEFAULT))
+
+
+def test_eager_deals_out_everything() -> None:
+    verdict = eager("w1", "w2", generation=1)
+    assert [len(assignment.assigned) for assignment in sent(verdict).values()] == [3, 3]
+    assert {assignment.version for assignment in sent(verdict).values()} == {0}
+    assert {move.reason for move in record_of(verdict).moves} == {MoveReason.EAGER}
+
+
+def test_the_first_eager_round_after_a_cooperative_one_deals_out_nothing() -> None:
+    """The members joined it with their tasks running: what one gets another may not have stopped."""
+    first = eager("w1", "w2", generation=5, last=two_workers(4))
+    assert not any(assignment.assigned for assignment in sent(first).values())
+    second = eager("w1", "w2", generation=6, last=record_of(first))
+    assert frozenset().union(*(assignment.assigned for assignment in sent(second).values())) == tasks(ALL)
+
+
+def test_after_an_eager_round_nothing_is_lost_even_if_a_worker_is_missing() -> None:
+    """An upgrade: everybody stopped everything before it joined. Nothing may wait for the worker that went away."""
+    last = record_of(eager("w1", "w2", "w3", generation=1))
+    verdict = lead(call(member("w1", ""), member("w2", ""), generation=2, last=last))
+    assert {assignment.delay_ms for assignment in sent(verdict).values()} == {0}
+    assert frozenset().union(*(assignment.assigned for assignment in sent(verdict).values())) == tasks(ALL)
