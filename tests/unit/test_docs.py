@@ -1,0 +1,74 @@
+"""What the pages show works: code runs, command lines are understood, links lead somewhere, examples are the real ones."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider.cli import main as cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUNNABLE = re.compile(r"<!-- runnable(?:: \w+)? -->\n```python\n(.*?)```", re.DOTALL)
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+@pages
+def test_code_runs(page: Path) -> None:
+    """All blocks of a page, one after the other, as a reader would try them."""
+    text = page.read_text()
+    names: dict[str, Any] = {"__name__": "docs"}
+    for block in RUNNABLE.finditer(text):
+        line = text.count("\n", 0, block.start(1))
+        exec(compile("\n" * line + block[1], str(page), "exec", dont_inherit=True), names)
+
+
+@pages
+def test_python_is_python(page: Path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        compile(block, str(page), "exec")
+
+
+@pages
+def test_commands_are_understood(page: Path) -> None:
+    for block in SHELL.findall(page.read_text()):
+        for command in block.splitlines():
+            words = shlex.split(command, comments=True)
+            if "cospark" in words[:2]:
+                arguments = words[words.index("cospark") + 1 :]
+                cli._parser(arguments[0]).parse_args(arguments)
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text()):
+        if target.startswith("http"):
+            continue
+        linked = (page.parent / target).resolve() if target else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in _anchors(linked), f"{page.name} links to {target}{anchor}"
+
+
+@pages
+def test_examples_are_those_of_the_example_dags(page: Path) -> None:
+    synced = runpy.run_path(str(ROOT / "docs" / "sync_examples.py"))["synced"]
+    assert page.read_text() == synced(page.read_text()), "run python docs/sync_examples.py and commit what it writes"
+
+
+def test_the_commands_table_has_every_command() -> None:
+    table = (ROOT / "README.md").read_text()
+    assert not [command for command in cli.COMMANDS if f"`cospark {command}" not in table]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
