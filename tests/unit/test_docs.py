@@ -1,4 +1,4 @@
-"""What the pages show works: code runs, command lines are understood, links lead somewhere, examples are the real ones."""
+"""What the pages show works: code runs, commands are understood, links lead somewhere, examples are the real ones."""
 
 from __future__ import annotations
 
