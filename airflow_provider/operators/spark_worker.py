@@ -218,6 +218,9 @@ class SparkWorkerOperator(BaseOperator):
         if event["ending"] == "handed over":
             self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
             return self._work(plan, story, saved=event["saved"])
+        if event["ending"] == "fenced" and self._is_held_by_me(plan):
+            self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
+            return self._work(plan, story, saved=None)
         return self._end(plan, event["ending"], event["error"], event["summary"])
 
     def on_kill(self) -> None:
@@ -249,6 +252,15 @@ class SparkWorkerOperator(BaseOperator):
 
     _make_run = WorkerRun
 
+    def _is_held_by_me(self, plan: WorkerPlan) -> bool:
+        """Whether the worker's name was last taken for this very task instance: when a triggerer stalls, another one
+        takes its triggers over, and may have to join anew. The first one is fenced then, and wakes with that news.
+        """
+        url = SparkGroupHook(self.kafka_conn_id).look(
+            plan.member.group_id, lambda _, status: status.workers[plan.member.worker].url
+        )
+        return url is not None and page_of(url) == page_of(plan.member.url)
+
     def _end(self, plan: WorkerPlan, ending: str, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending, summary["last_epoch"])
         if self._killed:
@@ -262,6 +274,11 @@ class SparkWorkerOperator(BaseOperator):
                 " the parameter worker or group"
             )
         raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
+
+
+def page_of(url: str) -> str:
+    """A task instance's page, whichever of its tries ``url`` shows."""
+    return url.partition("?")[0]
 
 
 def default_worker_name(ti: Any) -> str:

@@ -1,0 +1,262 @@
+"""A worker's life in Airflow: deferred and back, killed and back, ended by a user."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.log_errors import NoTopicError
+from airflow_provider.kafka.one_shot import GroupSnapshot, read_group
+from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+DAGS = Path(__file__).parent / "worker_dags"
+JOBS = """
+    from airflow_provider.spark.job import SparkJob
+
+    class SecondFails(SparkJob):
+        def plan(self, job):
+            return [{"divide_by": 1}, {"divide_by": 0}, {"divide_by": 2}]
+
+        def run(self, spark, task):
+            rows = spark.range(10).collect()
+            return {"rows": len(rows) // task.config["divide_by"]}
+"""
+
+
+@pytest.fixture(scope="module")
+def airflow(start_airflow, broker: LocalBroker, tmp_path_factory) -> LocalAirflow:
+    modules = tmp_path_factory.mktemp("modules")
+    (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(JOBS))
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+    return start_airflow(
+        [DAGS], connections={"broker": json.dumps(connection)}, env={"PYTHONPATH": str(modules)}, triggerers=1
+    )
+
+
+class Group:
+    """A group of its own for each test, seen from its topics and from Airflow."""
+
+    def __init__(self, airflow: LocalAirflow, broker: LocalBroker) -> None:
+        self.name = f"life-{uuid.uuid4().hex[:8]}"
+        self.airflow = airflow
+        self.api: AirflowApi = airflow.api
+        self._settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="test")
+
+    def start(self, dag_id: str) -> str:
+        self.api.wait_for_dag(dag_id)
+        return self.api.trigger(dag_id, conf={"group": self.name})
+
+    def deferred(self, dag_id: str, run_id: str, task_id: str, **where: object) -> TaskInstance:
+        return self.api.wait_for_task(
+            dag_id, run_id, task_id, states=("deferred",), where=lambda seen: seen.triggerer_job is not None
+        )
+
+    def read(self) -> GroupSnapshot | None:
+        try:
+            return read_group(self._settings, self.name)
+        except NoTopicError:
+            return None
+
+    @property
+    def record(self) -> GroupRecord:
+        seen = self.read()
+        assert seen is not None
+        assert seen.status.group is not None
+        return seen.status.group
+
+    def wait_for(
+        self, condition: Callable[[GroupSnapshot], object], what: str, *, timeout_s: float = 60
+    ) -> GroupSnapshot:
+        last: GroupSnapshot | None = None
+
+        def holds() -> GroupSnapshot | None:
+            nonlocal last
+            last = self.read()
+            return last if last is not None and condition(last) else None
+
+        return wait_until(holds, timeout_s=timeout_s, what=lambda: f"not so: {what}: {last and last.status}")
+
+    def wait_for_members(self, *workers: str) -> GroupRecord:
+        seen = self.wait_for(
+            lambda seen: seen.status.group is not None and set(seen.status.group.members) == set(workers),
+            f"the group's members are {workers}",
+        )
+        assert seen.status.group is not None
+        return seen.status.group
+
+    def wait_for_running(self, job: str, tasks: int) -> GroupSnapshot:
+        return self.wait_for(
+            lambda seen: (
+                sum(status.state is TaskState.RUNNING and task.job == job for task, status in seen.status.tasks.items())
+                == tasks
+            ),
+            f"{tasks} tasks of {job} run",
+        )
+
+
+@pytest.fixture
+def group(airflow: LocalAirflow, broker: LocalBroker) -> Group:
+    return Group(airflow, broker)
+
+
+def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerers(group: Group) -> None:
+    """It holds no worker slot, is the same member, leads from the triggerer, and gets its work in the end."""
+    run = group.start("two_workers")
+    workers = [group.deferred("two_workers", run, f"w{number}") for number in (1, 2)]
+    before = group.wait_for_members("two_workers.w1", "two_workers.w2")
+
+    late = group.start("third_worker")
+    group.deferred("third_worker", late, "w3")
+    joined = group.wait_for_members("two_workers.w1", "two_workers.w2", "third_worker.w3")
+    assert joined.epoch > before.epoch
+    assert before.members.items() <= joined.members.items(), "the same member ids"
+    assert joined.leader == before.leader, "it assigned from the triggerer"
+    for worker in workers:
+        now = group.api.task_instance(worker.dag_id, worker.run_id, worker.task_id)
+        assert (now.state, now.id) == ("deferred", worker.id)
+
+    group.airflow.kill_triggerer()
+    group.airflow.start_triggerer()
+    old_jobs = {worker.triggerer_job for worker in workers}
+    for worker in workers:
+        group.api.wait_for_task(
+            *(worker.dag_id, worker.run_id, worker.task_id),
+            states=("deferred",),
+            where=lambda seen: seen.triggerer_job is not None and seen.triggerer_job not in old_jobs,
+        )
+
+    submitted = group.start("endless_job")
+    seen = group.wait_for_running("endless", 4)
+    after = seen.status.group
+    assert after is not None
+    assert after.members == joined.members, "no membership was lost with the triggerer"
+    group.api.wait_for_run("endless_job", submitted)
+    assert set(after.members) == {"two_workers.w1", "two_workers.w2", "third_worker.w3"}
+    assert all(status.attempt == 1 for task, status in seen.status.tasks.items()), "and no task"
+
+
+def test_a_killed_worker_is_back_as_the_same_one_and_nobody_else_is_stopped(group: Group) -> None:
+    group.start("endless_job")
+    run = group.start("two_workers")
+    group.wait_for_members("two_workers.w1", "two_workers.w2")
+    before = group.wait_for_running("endless", 4).status
+    assert before.group is not None
+    own = before.group.owned_by(WorkerId("two_workers.w1"))
+    assert len(own) == 2
+    attempts = {task: before.tasks[task].attempt for task in own}
+
+    instance = group.api.task_instance("two_workers", run, "w1")
+    os.kill(group.api.running_pid(instance), 9)
+    after = group.wait_for(
+        lambda seen: all(
+            seen.status.tasks[task].attempt == attempt + 1 and seen.status.tasks[task].state is TaskState.RUNNING
+            for task, attempt in attempts.items()
+        ),
+        "w1 runs its own tasks again",
+    ).status
+    assert after.group == before.group, "there was no rebalance"
+    others = before.group.owned_by(WorkerId("two_workers.w2"))
+    assert {task: after.tasks[task] for task in others} == {task: before.tasks[task] for task in others}
+    assert group.api.task_instance("two_workers", run, "w1").try_number == 2
+
+
+def test_a_group_that_is_drained_ends_its_deferred_workers_by_itself(group: Group) -> None:
+    group.start("until_drained")
+    # It waits for a job: there was none yet, so nothing is drained.
+    seen = group.wait_for_members("until_drained.w1")
+    run = group.api.request("GET", "/dags/until_drained/dagRuns", params={"order_by": "-run_after"})["dag_runs"][0]
+    group.deferred("until_drained", run["dag_run_id"], "w1")
+    submitted = group.start("bounded_job")
+    group.api.wait_for_run("bounded_job", submitted)
+    group.api.wait_for_run("until_drained", run["dag_run_id"])
+    summary = group.api.xcom(group.api.task_instance("until_drained", run["dag_run_id"], "w1"))
+    assert summary["ended"] == "drained"
+    assert summary["finished"] == [["naps", index] for index in range(4)]
+    assert summary["first_epoch"] == seen.epoch
+    assert summary["deferrals"] >= 1
+    report = group.api.xcom(group.api.task_instance("bounded_job", submitted, "submit"))
+    assert (report["state"], report["changed"], report["run_key"]) == ("finished", True, submitted)
+
+
+@pytest.mark.parametrize("deferred", [True, False], ids=["deferred", "running"])
+def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) -> None:
+    if not deferred:
+        group.start("endless_job")
+    run = group.start("two_workers")
+    if deferred:
+        for number in (1, 2):
+            group.deferred("two_workers", run, f"w{number}")
+    else:
+        group.wait_for_members("two_workers.w1", "two_workers.w2")
+        group.wait_for_running("endless", 4)
+    group.api.set_state(group.api.task_instance("two_workers", run, "w1"), "failed")
+    # Its session has a minute to go: whoever is out of the group before has left.
+    record = group.wait_for(
+        lambda seen: seen.status.group is not None and set(seen.status.group.members) == {"two_workers.w2"},
+        "w1 has left",
+        timeout_s=25,
+    ).status.group
+    assert record is not None
+    if not deferred:
+        assert record.delay_ms > 0, "its tasks wait: it may be back"
+
+
+def test_a_deferred_worker_that_is_cleared_goes_on_in_its_next_try(group: Group) -> None:
+    """The new try has the membership before the old trigger hears that it was killed: that one must not leave."""
+    run = group.start("two_workers")
+    instances = [group.deferred("two_workers", run, f"w{number}") for number in (1, 2)]
+    before = group.wait_for_members("two_workers.w1", "two_workers.w2")
+    group.api.clear(instances[0])
+    group.api.wait_for_task(
+        *("two_workers", run, "w1"),
+        states=("deferred",),
+        where=lambda seen: seen.id != instances[0].id and seen.triggerer_job is not None,
+    )
+    wait_until(
+        lambda: any(end in group.api.log(instances[0], 1) for end in ("goes on elsewhere", "fenced at epoch")),
+        timeout_s=30,
+        what=lambda: f"the old trigger has not ended: {group.api.log(instances[0], 1)}",
+    )
+    group.start("endless_job")
+    after = group.wait_for_running("endless", 4).status.group
+    assert after is not None
+    assert set(after.members) == set(before.members)
+
+
+@pytest.mark.timeout(240)
+def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(group: Group) -> None:
+    run = group.start("failing_job")
+    api = group.api
+    api.wait_for_task("failing_job", run, "failed", timeout_s=150)
+    sensor = api.wait_for_task("failing_job", run, "finished", states=("failed",))
+    assert sensor.try_number == 1, "no retry of the sensor could help"
+    assert "failing:1: ZeroDivisionError" in api.log(sensor)
+
+    worker = api.wait_for_task("failing_job", run, "worker")
+    summary = api.xcom(worker)
+    assert summary["finished"] == [["failing", 0], ["failing", 2]], "the others went on"
+    assert list(summary["failed"]) == ["failing:1"]
+    log = api.log(worker)
+    assert log.count("Task failing:1 failed: ZeroDivisionError") == 2
+    assert "it will be tried again" in log
+    assert 'len(rows) // task.config["divide_by"]' in log, "the traceback"
+
+    report = api.xcom(api.task_instance("failing_job", run, "failed"))
+    assert report["state"] == "failed"
+    assert "ZeroDivisionError" in report["errors"]["failing:1"]["message"]
+    seen = group.read()
+    assert seen is not None
+    status = seen.status.tasks[TaskId("failing", 1)]
+    assert (status.state, status.failures) == (TaskState.FAILED, 2)

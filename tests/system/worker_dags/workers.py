@@ -1,0 +1,86 @@
+"""Workers and jobs of groups whose names come with the DAG run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators.spark_job import SparkJobOperator
+from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.sensors.job import JobSensor
+
+GROUP: dict[str, Any] = {"group": "{{ dag_run.conf['group'] }}", "kafka_conn_id": "broker"}
+WORKER: dict[str, Any] = {
+    **GROUP,
+    "runner": "noop",
+    "slots": 10,
+    "until": "forever",
+    "allowed_entry_points": ["jobs"],
+    "linger": 1,
+    "heartbeat_interval": 1,
+    "max_delay": timedelta(minutes=5),
+    "retries": 2,
+    "retry_delay": timedelta(0),
+}
+
+with DAG("two_workers"):
+    for number in (1, 2):
+        SparkWorkerOperator(task_id=f"w{number}", **WORKER)
+
+with DAG("third_worker"):
+    SparkWorkerOperator(task_id="w3", **WORKER)
+
+with DAG("until_drained"):
+    SparkWorkerOperator(task_id="w1", **{**WORKER, "until": "drained"})
+
+with DAG("bounded_job"):
+    SparkJobOperator(
+        task_id="submit",
+        job="naps",
+        entry_point="jobs:Nap",
+        config={"seconds": 0.2},
+        max_tasks=4,
+        wait_for_completion=True,
+        deferrable=True,
+        **GROUP,
+    )
+
+with DAG("endless_job"):
+    SparkJobOperator(
+        task_id="submit",
+        job="endless",
+        entry_point="jobs:Endless",
+        max_tasks=4,
+        kind="streaming",
+        wait_for_completion=True,
+        **GROUP,
+    )
+
+with DAG("failing_job"):
+    (
+        SparkJobOperator(
+            task_id="submit",
+            job="failing",
+            entry_point="cospark_system_jobs:SecondFails",
+            max_tasks=3,
+            task_retries=1,
+            task_retry_delay=0.1,
+            **GROUP,
+        )
+        >> [
+            SparkWorkerOperator(
+                task_id="worker",
+                **{
+                    **WORKER,
+                    "runner": "local",
+                    "spark_master": "local[1]",
+                    "until": "drained",
+                    "allowed_entry_points": "cospark_system_jobs",
+                },
+            ),
+            JobSensor(task_id="finished", job="failing", poke_interval=1, retries=3, **GROUP),
+            JobSensor(task_id="failed", job="failing", state="failed", deferrable=True, **GROUP),
+        ]
+    )

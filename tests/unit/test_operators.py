@@ -1,0 +1,387 @@
+"""The operators, up to the seam where a worker runs or a group is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.logs import Submission
+from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.operators import spark_worker
+from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
+from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.worker_run import Equipment, RunResult
+from airflow_provider.triggers.conditions import JobCondition, JobGoal
+from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.worker import Ending, Outcome, Until
+
+SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")
+
+
+def job_operator(**parameters: Any) -> SparkJobOperator:
+    return SparkJobOperator(
+        **{"task_id": "t", "group": "g", "job": "job", "entry_point": "module:Job", "max_tasks": 9, **parameters}
+    )
+
+
+def worker_operator(**parameters: Any) -> SparkWorkerOperator:
+    return SparkWorkerOperator(**{"task_id": "w", "group": "g", "allowed_entry_points": ["jobs"], **parameters})
+
+
+class FakeGroup:
+    """What the hook does to a group, without a broker."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.submitted: list[JobDefinition] = []
+        self.removed: list[str] = []
+        self.retried: list[str] = []
+        self.jobs = JobsSnapshot()
+        self.status = StatusSnapshot()
+        self.known = False
+        monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
+        for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for"):
+            double = getattr(self, name)
+            monkeypatch.setattr(SparkGroupHook, name, lambda _hook, *args, _double=double, **kw: _double(*args, **kw))
+
+    def submit_job(self, _group: str, definition: JobDefinition) -> Submission:
+        self.submitted.append(definition)
+        if not self.jobs.jobs:
+            self.jobs = jobs_snapshot(definition)
+        return Submission(definition=definition, changed=not self.known)
+
+    def remove_job(self, _group: str, name: str) -> bool:
+        self.removed.append(name)
+        return True
+
+    def retry_failed(self, _group: str, name: str) -> list[str]:
+        self.retried.append(name)
+        return [f"{name}:1"]
+
+    def look(self, _group: str, read: Callable[..., Any]) -> Any:
+        return read(self.jobs, self.status)
+
+    def wait_for(self, _group: str, read: Callable[..., Any], *, timeout_s: float | None = None) -> Any:
+        answer = read(self.jobs, self.status)
+        assert answer is not None, "it would wait for ever"
+        return answer
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> FakeGroup:
+    return FakeGroup(monkeypatch)
+
+
+class TestJobOperator:
+    def test_it_submits_what_it_was_told(self, group: FakeGroup) -> None:
+        operator = job_operator(
+            config={"a": [1]}, task_retries=2, task_retry_delay=timedelta(seconds=1.5), run_key="k", retries=7
+        )
+        summary = operator.execute(context(dag_id="d", task_id="t"))
+        (definition,) = group.submitted
+        assert (definition.name, definition.config, definition.run_key) == ("job", {"a": [1]}, "k")
+        assert (definition.retries, definition.retry_delay_ms) == (2, 1500), "not Airflow's own"
+        assert definition.submitted_by == "d.t"
+        assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
+
+    def test_a_job_that_ends_runs_once_a_dag_run_and_one_that_does_not_only_once(self, group: FakeGroup) -> None:
+        job_operator().execute(context(run_id="manual__1"))
+        job_operator(kind="streaming").execute(context(run_id="manual__1"))
+        job_operator(replan_interval=60).execute(context(run_id="manual__1"))
+        job_operator(kind="streaming", run_key="mine").execute(context(run_id="manual__1"))
+        assert [definition.run_key for definition in group.submitted] == ["manual__1", "", "", "mine"]
+
+    def test_waiting_ends_with_the_results(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=2)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FINISHED)
+        summary = job_operator(wait_for_completion=True, run_key="r1").execute(context())
+        assert summary["state"] == "finished"
+        assert summary["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
+
+    def test_waiting_for_a_job_that_fails_fails_with_the_errors_of_its_tasks(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=2)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FAILED)
+        with pytest.raises(AirflowException, match="job:1: no luck with 1"):
+            job_operator(wait_for_completion=True, run_key="r1").execute(context())
+
+    @pytest.mark.parametrize(("kind", "goal"), [("batch", JobGoal.FINISHED), ("streaming", JobGoal.RUNNING)])
+    def test_deferred_it_waits_for_its_own_submission(self, group: FakeGroup, kind: str, goal: JobGoal) -> None:
+        operator = job_operator(wait_for_completion=True, deferrable=True, kind=kind, timeout=5, kafka_conn_id="b")
+        with pytest.raises(TaskDeferred) as deferred:
+            operator.execute(context())
+        trigger = deferred.value.trigger
+        assert isinstance(trigger, GroupTrigger)
+        condition = trigger.condition
+        assert isinstance(condition, JobCondition)
+        assert (condition.goal, condition.fingerprint) == (goal, group.submitted[0].fingerprint)
+        assert deferred.value.timeout == timedelta(seconds=5)
+        event = {"report": {"state": "finished"}, "problem": None, "link": URL, "carried": trigger.carried}
+        assert operator.execute_complete(context(), event) == {"state": "finished", "changed": True}
+        with pytest.raises(AirflowException, match="no luck"):
+            operator.execute_complete(context(), {**event, "problem": "no luck"})
+
+    def test_run_again_it_has_failed_tasks_tried_again(self, group: FakeGroup) -> None:
+        group.known = True
+        job_operator().execute(context(try_number=1))
+        assert group.retried == []
+        job_operator().execute(context(try_number=2))
+        assert group.retried == ["job"]
+
+    @pytest.mark.parametrize(
+        ("parameters", "parameter"),
+        [
+            ({"group": "a/b"}, "group"),
+            ({"job": "a/b"}, "job"),
+            ({"job": ""}, "job"),
+            ({"entry_point": "module.Job"}, "entry_point"),
+            ({"config": {"a": object()}}, "config"),
+            ({"config": {"a": float("nan")}}, "config"),
+            ({"config": ["a"]}, "config"),
+            ({"max_tasks": 0}, "max_tasks"),
+            ({"kind": "endless"}, "kind"),
+            ({"task_retries": -1}, "task_retries"),
+            ({"task_retry_delay": -1}, "task_retry_delay"),
+            ({"replan_interval": 0}, "replan_interval"),
+            ({"timeout": 0}, "timeout"),
+            ({"run_key": 7}, "run_key"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_when_the_dag_is_parsed(self, parameters: Any, parameter: str) -> None:
+        with pytest.raises(ValueError, match=f"^{parameter}: "):
+            job_operator(**parameters)
+
+    def test_what_a_template_made_wrong_is_refused_when_the_task_runs(self, group: FakeGroup) -> None:
+        with DAG("d"):
+            operator = job_operator(job="{{ name }}", max_tasks="{{ number }}", config={"x": "{{ number }}"})
+        operator.render_template_fields({"name": "a b", "number": 3})  # type: ignore[typeddict-unknown-key]
+        with pytest.raises(ValueError, match=r"^job: "):
+            operator.execute(context())
+        operator.job = "good"
+        operator.execute(context())
+        assert (group.submitted[0].max_tasks, group.submitted[0].config) == (3, {"x": "3"})
+
+    def test_removing(self, group: FakeGroup) -> None:
+        assert RemoveSparkJobOperator(task_id="t", group="g", job="job").execute(context()) == {
+            "job": "job",
+            "removed": True,
+        }
+        with pytest.raises(ValueError, match=r"^job: "):
+            RemoveSparkJobOperator(task_id="t", group="g", job="a/b")
+
+
+class FakeRun:
+    """A worker that ends as the test says."""
+
+    endings: list[Outcome]
+    made: list[FakeRun]
+    status: StatusSnapshot
+
+    def __init__(self, plan: WorkerPlan, equipment: Equipment, kafka: KafkaSettings, story: WorkerStory, saved: Any):
+        self.plan, self.equipment, self.kafka, self.story, self.saved = plan, equipment, kafka, story, saved
+        self.left: list[str] = []
+        self.while_it_runs: Callable[[], None] = lambda: None
+        self.made.append(self)
+
+    def run(self) -> RunResult:
+        self.while_it_runs()
+        return RunResult(
+            outcome=self.endings.pop(0), story=self.story.in_epochs(1, 3).stopped_more(1), status=self.status
+        )
+
+    def leave(self, reason: str) -> None:
+        self.left.append(reason)
+
+
+def outcome(ending: Ending, **more: Any) -> Outcome:
+    return Outcome(ending=ending, epoch=Epoch(3), **more)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch, group: FakeGroup) -> type[FakeRun]:
+    class Run(FakeRun):
+        endings: list[Outcome] = []  # noqa: RUF012
+        made: list[FakeRun] = []  # noqa: RUF012
+        status = group_snapshot(3)
+
+    monkeypatch.setattr(SparkWorkerOperator, "_make_run", Run)
+    return Run
+
+
+class TestWorkerOperator:
+    def test_its_name_stays_the_same_over_tries_and_runs(self, runs: type[FakeRun]) -> None:
+        for changes in ({}, {"try_number": 3}, {"run_id": "r2"}):
+            runs.endings.append(outcome(Ending.DRAINED))
+            worker_operator().execute(context(dag_id="d", task_id="w", **changes))
+        runs.endings.append(outcome(Ending.DRAINED))
+        worker_operator().execute(context(dag_id="d", task_id="w", map_index=4))
+        assert [run.plan.member.worker for run in runs.made] == ["d.w"] * 3 + ["d.w.4"]
+
+    def test_times_go_to_the_membership_in_milliseconds(self, runs: type[FakeRun]) -> None:
+        runs.endings.append(outcome(Ending.DRAINED))
+        worker_operator(
+            session_timeout=30,
+            heartbeat_interval=timedelta(seconds=2),
+            rebalance_timeout=9,
+            max_delay=timedelta(minutes=1),
+            linger=0.5,
+            slots="4",
+        ).execute(context())
+        (run,) = runs.made
+        assert (run.plan.member.session_timeout_ms, run.plan.member.heartbeat_interval_ms) == (30_000, 2_000)
+        assert (run.plan.member.rebalance_timeout_ms, run.plan.max_delay_ms) == (9_000, 60_000)
+        assert (run.equipment.linger_ms, run.plan.slots) == (500, 4)
+        assert run.plan.member.url == URL
+
+    def test_drained_it_returns_a_summary(self, runs: type[FakeRun]) -> None:
+        runs.endings.append(outcome(Ending.DRAINED))
+        known = jobs_snapshot(job(), tasks=3)
+        tasks = status_snapshot(known, "job", TaskState.FINISHED, TaskState.FAILED, TaskState.FINISHED, worker="d.w")
+        runs.status = StatusSnapshot(tasks={task: _ended_now(status) for task, status in tasks.tasks.items()})
+        assert worker_operator().execute(context(dag_id="d", task_id="w")) == {
+            "group": "g",
+            "worker": "d.w",
+            "ended": "drained",
+            "finished": [["job", 0], ["job", 2]],
+            "failed": {"job:1": "no luck with 1"},
+            "stopped": 1,
+            "first_epoch": 1,
+            "last_epoch": 3,
+            "deferrals": 0,
+        }
+
+    def test_with_nothing_to_run_it_defers_and_goes_on_with_the_same_membership(self, runs: type[FakeRun]) -> None:
+        runs.endings += [outcome(Ending.HANDED_OVER, saved={"v": 1, "member": {"a": 1}}), outcome(Ending.DRAINED)]
+        operator = worker_operator(kafka_conn_id="broker", until="forever")
+        with pytest.raises(TaskDeferred) as deferred:
+            operator.execute(context(dag_id="d", task_id="w"))
+        assert operator.group_link == URL
+        trigger = deferred.value.trigger
+        assert isinstance(trigger, WorkerTrigger)
+        assert trigger.kafka_conn_id == "broker"
+        assert trigger.plan == runs.made[0].plan
+        assert trigger.story.deferrals == 1
+
+        event = {
+            "v": 1,
+            "worker": "d.w",
+            "epoch": 5,
+            "ending": "handed over",
+            "error": None,
+            "saved": {"v": 1, "member": {"a": 2}},
+            "story": trigger.story.to_json(),
+            "summary": {},
+        }
+        fresh = worker_operator(kafka_conn_id="broker", until="forever")
+        summary = getattr(fresh, deferred.value.method_name)(context(dag_id="d", task_id="w"), event=event)
+        assert runs.made[1].saved == {"v": 1, "member": {"a": 2}}
+        assert (summary["deferrals"], summary["stopped"]) == (1, 2)
+
+    @pytest.mark.parametrize(("ending", "error"), [("fenced", AirflowFailException), ("failed", AirflowException)])
+    def test_a_membership_that_ends_badly_fails_the_task(
+        self, ending: str, error: type[Exception], runs: type[FakeRun]
+    ) -> None:
+        runs.endings.append(outcome(Ending(ending), error="the coordinator said no"))
+        with pytest.raises(
+            error, match=r"dag\.task: (another process has taken its name|failed: the coordinator said no)"
+        ):
+            worker_operator().execute(context())
+
+    def test_fenced_by_itself_in_another_triggerer_it_joins_anew(self, runs: type[FakeRun], group: FakeGroup) -> None:
+        record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=2")
+        group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
+        event = {
+            "ending": "fenced",
+            "worker": "dag.task",
+            "error": "another process joined",
+            "story": WorkerStory(began_ms=1).to_json(),
+            "summary": {"last_epoch": 3},
+        }
+        runs.endings.append(outcome(Ending.DRAINED))
+        assert worker_operator().resume(context(), event=event)["ended"] == "drained"  # type: ignore[index]
+        assert runs.made[0].saved is None
+        other = _worker("dag.task", "http://airflow.example/dags/d/runs/r2/tasks/w?try_number=1")
+        group.status = StatusSnapshot(workers={WorkerId("dag.task"): other})
+        with pytest.raises(AirflowFailException, match="max_active_runs"):
+            worker_operator().resume(context(), event=event)
+
+    def test_killed_it_leaves_and_does_not_pretend_to_have_succeeded(self, runs: type[FakeRun]) -> None:
+        operator = worker_operator()
+        operator.on_kill()  # before it has begun: nothing to leave
+
+        operator = worker_operator()
+        made = runs.made
+        runs.endings.append(outcome(Ending.LEFT))
+        original = FakeRun.run
+
+        def killed_while_it_runs(run: FakeRun) -> RunResult:
+            operator.on_kill()
+            return original(run)
+
+        runs.run = killed_while_it_runs  # type: ignore[method-assign]
+        with pytest.raises(AirflowException, match="ended by a user"):
+            operator.execute(context())
+        assert made[-1].left == ["its task was ended by a user"]
+
+    def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
+        runs.endings.append(outcome(Ending.LEFT))
+        assert worker_operator().execute(context())["ended"] == "left"
+
+    @pytest.mark.parametrize(
+        ("parameters", "parameter"),
+        [
+            ({"group": "a b"}, "group"),
+            ({"worker": "a/b"}, "worker"),
+            ({"allowed_entry_points": []}, "allowed_entry_points"),
+            ({"allowed_entry_points": ["*"]}, "allowed_entry_points"),
+            ({"slots": 0}, "slots"),
+            ({"until": "tired"}, "until"),
+            ({"runner": "flink"}, "runner"),
+            ({"spark_conf": {"a": None}}, "spark_conf"),
+            ({"spark_master": ""}, "spark_master"),
+            ({"linger": -1}, "linger"),
+            ({"session_timeout": 0}, "session_timeout"),
+            ({"session_timeout": 3, "heartbeat_interval": 3}, "session_timeout"),
+            ({"heartbeat_interval": 0}, "heartbeat_interval"),
+            ({"rebalance_timeout": "soon"}, "rebalance_timeout"),
+            ({"max_delay": -1}, "max_delay"),
+            ({"connect_protocol": "loud"}, "connect_protocol"),
+            ({"kafka_conn_id": ""}, "kafka_conn_id"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_when_the_dag_is_parsed(self, parameters: Any, parameter: str) -> None:
+        with pytest.raises(ValueError, match=f"^{parameter}: "):
+            worker_operator(**parameters)
+
+    def test_what_may_be_chosen_is_what_the_worker_knows(self) -> None:
+        """The operator names them itself: a DAG file that imports it must not import the worker."""
+        assert tuple(until.value for until in Until) == spark_worker.UNTIL
+
+
+def _ended_now(status: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(status, finished_at_ms=10**14)
+
+
+def _worker(name: str, url: str) -> Any:
+    from dataclasses import replace
+
+    from airflow_values import worker_status
+
+    return replace(worker_status(name, 3), url=url)
+
+
+def test_kinds_are_those_of_the_records() -> None:
+    assert {kind.value for kind in TaskKind} == {"batch", "streaming"}
