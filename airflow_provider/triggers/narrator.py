@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.narration import epoch_in_words
 from airflow_provider.kafka.records import TaskState, TaskStatus
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from airflow_provider.kafka.logs import GroupLogs
 
 log = logging.getLogger(__name__)
+
+_TOLD: Final = (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED)
 
 
 @asynccontextmanager
@@ -49,9 +52,7 @@ class Narrator:
         self._worker = worker
         self._epoch = already_told
         self.first_epoch: Epoch | None = None
-        self._tasks: dict[TaskId, TaskStatus] = {
-            task: status for task, status in logs.status.tasks.items() if status.worker == worker
-        }
+        self._tasks: dict[TaskId, TaskStatus] = dict(logs.status.tasks)
 
     @property
     def epoch(self) -> Epoch:
@@ -78,16 +79,18 @@ class Narrator:
             for line in epoch_in_words(status.group, self._worker):
                 log.info("%s", line)
         for task, last in status.tasks.items():
-            if last.worker == self._worker and self._tasks.get(task) != last:
-                self._tell_task(last, self._tasks.get(task))
-                self._tasks[task] = last
+            before = self._tasks.get(task)
+            self._tasks[task] = last
+            if last.worker == self._worker and last != before:
+                self._tell_task(last, before)
 
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
-        if last.error is not None and (before is None or before.failures != last.failures):
+        if before is None or before.run_key != last.run_key:
+            before = replace(last, state=TaskState.UNASSIGNED, failures=0)
+        moved_on = before.state is not last.state
+        if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
             log.error("Task %s failed: %s%s\n%s", last.task, last.error.message, again, last.error.traceback)
-        elif last.state in (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED) and (
-            before is None or before.state is not last.state
-        ):
+        elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
             log.info("Task %s is %s (epoch %s%s)", last.task, last.state.value, last.epoch, attempt)

@@ -1,0 +1,356 @@
+"""The triggers: what is stored of them, and what ends a membership that they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.module_loading import import_string
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka import shared
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.log_errors import BrokerAwayError
+from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.triggers import group as group_module
+from airflow_provider.triggers import standby
+from airflow_provider.triggers import worker as worker_module
+from airflow_provider.triggers.conditions import EpochCondition
+from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.narrator import narrated
+from airflow_provider.triggers.standby import brought_up_to_date
+from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.worker import Ending, Outcome
+
+SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
+PLAN = WorkerPlan(
+    member=MemberSettings(
+        group_id="g", worker=WorkerId("w1"), url="http://airflow.example/w1", session_timeout_ms=60_000
+    ),
+    slots=2,
+    until="drained",
+    max_delay_ms=1_000,
+)
+STORY = WorkerStory(began_ms=7, deferrals=1, first_epoch=2, last_epoch=4)
+SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 4, "saved_at_ms": 4_000}}
+
+
+class FakeLogs:
+    """Topics whose snapshots the test sets, and tells of."""
+
+    def __init__(self) -> None:
+        self.jobs = JobsSnapshot()
+        self.status = StatusSnapshot()
+        self.listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def now(self, *, jobs: JobsSnapshot | None = None, status: StatusSnapshot | None = None) -> None:
+        self.jobs, self.status = jobs or self.jobs, status or self.status
+        for listener in list(self.listeners):
+            listener()
+
+    async def wait_for(self, holds: Callable[..., bool], *, timeout_s: float | None = None) -> None:
+        changed = asyncio.Event()
+        stop = self.subscribe(changed.set)
+        try:
+            while not holds(self.jobs, self.status):
+                await changed.wait()
+                changed.clear()
+        finally:
+            stop()
+
+
+class FakeWorker:
+    """A membership that ends when the test, or its trigger, says so."""
+
+    def __init__(self) -> None:
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.cancelled = False
+
+    async def run(self) -> Outcome:
+        try:
+            return await self.outcome
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+    def leave(self, reason: str) -> None:
+        self.end(Ending.LEFT)
+
+    def end(self, ending: Ending, **more: Any) -> None:
+        self.outcome.set_result(Outcome(ending=ending, epoch=Epoch(5), **more))
+
+
+class Triggerer:
+    """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.logs = FakeLogs()
+        self.worker: FakeWorker | None = None
+        self.held: asyncio.Event = asyncio.Event()
+        self.task_state: str | None = "deferred"
+        self.xcoms: dict[str, Any] = {}
+
+        async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
+            return SETTINGS
+
+        @asynccontextmanager
+        async def shared_logs(_settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
+            yield self.logs
+
+        @asynccontextmanager
+        async def shared_group(_settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
+            yield None, self.logs
+
+        def standby_worker(*_: Any) -> FakeWorker:
+            self.worker = FakeWorker()
+            self.held.set()
+            return self.worker
+
+        async def state_of(_ti: Any) -> str | None:
+            return self.task_state
+
+        async def push_xcom(_ti: Any, key: str, value: Any) -> None:
+            self.xcoms[key] = value
+
+        monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
+        monkeypatch.setattr(shared, "shared_logs", shared_logs)
+        monkeypatch.setattr(shared, "shared_group", shared_group)
+        monkeypatch.setattr(standby, "standby_worker", standby_worker)
+        monkeypatch.setattr(worker_module, "state_of", state_of)
+        monkeypatch.setattr(worker_module, "push_xcom", push_xcom)
+
+    async def start(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
+        """Run it as Airflow does, to the point where it holds its membership."""
+        trigger._task_instance = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
+        running = asyncio.ensure_future(events_of(trigger))
+        await asyncio.wait_for(self.held.wait(), 10)
+        return running
+
+
+async def events_of(trigger: Any) -> list[TriggerEvent]:
+    return [event async for event in trigger.run()]
+
+
+@pytest.fixture
+async def triggerer(monkeypatch: pytest.MonkeyPatch) -> Triggerer:
+    return Triggerer(monkeypatch)
+
+
+def worker_trigger(**changes: Any) -> WorkerTrigger:
+    return WorkerTrigger(
+        **{"kafka_conn_id": "c", "plan": PLAN.to_json(), "saved": SAVED, "story": STORY.to_json(), **changes}
+    )
+
+
+TRIGGERS = [
+    worker_trigger(push_summary=False),
+    GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json(), carried={"x": 1}),
+]
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=["worker", "group"])
+def test_a_trigger_is_stored_as_plain_json_and_made_again_from_it(trigger: Any) -> None:
+    path, arguments = trigger.serialize()
+    again = import_string(path)(**json.loads(json.dumps(arguments)))
+    assert type(again) is type(trigger)
+    assert again.serialize() == trigger.serialize()
+    assert arguments["v"] == 1
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=["worker", "group"])
+def test_what_a_newer_release_has_stored_is_refused(trigger: Any) -> None:
+    path, arguments = trigger.serialize()
+    with pytest.raises(ValueError, match="upgrade the triggerer"):
+        import_string(path)(**{**arguments, "v": 2})
+
+
+class TestGroupTrigger:
+    async def test_it_fires_when_the_topics_say_so_and_ends(self, triggerer: Triggerer) -> None:
+        trigger = GroupTrigger(
+            kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json(), carried={"x": 1}
+        )
+        running = asyncio.ensure_future(events_of(trigger))
+        triggerer.logs.now(status=group_snapshot(1))
+        triggerer.logs.now(status=group_snapshot(3))
+        (event,) = await asyncio.wait_for(running, 10)
+        assert event.payload["report"]["epoch"] == 3
+        assert event.payload["carried"] == {"x": 1}
+        assert event.payload["link"].startswith("http://airflow.example/")
+        assert not triggerer.logs.listeners
+
+    async def test_a_broker_that_is_away_is_waited_for(
+        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reachable = shared.shared_logs
+        tries: list[int] = []
+
+        def shared_logs(settings: KafkaSettings, group: str) -> Any:
+            tries.append(1)
+            if len(tries) < 3:
+                raise BrokerAwayError("broker:9092", "reading", "refused")
+            return reachable(settings, group)
+
+        monkeypatch.setattr(shared, "shared_logs", shared_logs)
+        monkeypatch.setattr(group_module, "_AGAIN_S", 0.001)
+        triggerer.logs.now(status=group_snapshot(3))
+        trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
+        assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
+        assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
+
+
+class TestWorkerTrigger:
+    async def test_when_there_is_work_it_fires_once_with_the_membership(self, triggerer: Triggerer) -> None:
+        running = await triggerer.start(worker_trigger())
+        assert triggerer.worker
+        triggerer.worker.end(Ending.HANDED_OVER, saved={"v": 1, "member": {"epoch": 5}})
+        (event,) = await asyncio.wait_for(running, 10)
+        payload = json.loads(json.dumps(event.payload))
+        assert (payload["worker"], payload["epoch"], payload["ending"]) == ("w1", 5, "handed over")
+        assert payload["saved"] == {"v": 1, "member": {"epoch": 5}}
+        assert WorkerStory.from_json(payload["story"]) == STORY
+        assert "hunter2" not in json.dumps(payload)
+
+    @pytest.mark.parametrize("push", [True, False])
+    async def test_drained_it_ends_the_task_by_itself(self, push: bool, triggerer: Triggerer) -> None:
+        running = await triggerer.start(worker_trigger(push_summary=push))
+        assert triggerer.worker
+        triggerer.worker.end(Ending.DRAINED)
+        (event,) = await asyncio.wait_for(running, 10)
+        assert isinstance(event, TaskSuccessEvent)
+        if push:
+            assert triggerer.xcoms["return_value"]["ended"] == "drained"
+        else:
+            assert not triggerer.xcoms
+
+    async def test_a_membership_that_ends_badly_is_the_operators_matter(self, triggerer: Triggerer) -> None:
+        running = await triggerer.start(worker_trigger())
+        assert triggerer.worker
+        triggerer.worker.end(Ending.FENCED, error="another process")
+        (event,) = await asyncio.wait_for(running, 10)
+        assert (event.payload["ending"], event.payload["error"]) == ("fenced", "another process")
+
+    async def test_a_triggerer_that_ends_keeps_the_membership_for_the_next(self, triggerer: Triggerer) -> None:
+        trigger = worker_trigger()
+        running = await triggerer.start(trigger)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert triggerer.worker
+        assert not triggerer.worker.cancelled, "Airflow has not said yet what it means"
+        await trigger.cleanup()
+        assert triggerer.worker.cancelled, "it holds it no more, and has not left"
+
+    @pytest.mark.parametrize("state", ["failed", "success", "skipped", "removed", None])
+    async def test_a_user_who_ends_the_task_ends_the_membership(self, state: str | None, triggerer: Triggerer) -> None:
+        trigger = worker_trigger()
+        running = await triggerer.start(trigger)
+        running.cancel("a user did it")
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await running
+        assert cancelled.value.args == ("a user did it",), "by this Airflow knows that it has to call on_kill"
+        triggerer.task_state = state
+        await asyncio.wait_for(trigger.on_kill(), 10)
+        assert triggerer.worker
+        assert triggerer.worker.outcome.result().ending is Ending.LEFT
+        await trigger.cleanup()
+
+    @pytest.mark.parametrize("state", ["deferred", "running", "scheduled", "queued", "up_for_retry", "restarting"])
+    async def test_a_stale_copy_or_an_earlier_try_does_not_end_it(self, state: str, triggerer: Triggerer) -> None:
+        trigger = worker_trigger()
+        running = await triggerer.start(trigger)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        triggerer.task_state = state
+        await asyncio.wait_for(trigger.on_kill(), 10)
+        assert triggerer.worker
+        assert not triggerer.worker.outcome.done()
+        await trigger.cleanup()
+        assert triggerer.worker.cancelled
+
+    async def test_killed_or_cleaned_up_before_it_ran(self, triggerer: Triggerer) -> None:
+        trigger = worker_trigger()
+        await trigger.on_kill()
+        await trigger.cleanup()
+
+
+class TestTakingOver:
+    """Another triggerer goes on with a membership as it was when the task deferred."""
+
+    def test_it_goes_on_from_the_last_rebalance_in_which_the_membership_took_part(self) -> None:
+        newer = brought_up_to_date(SAVED, group_record(6), WorkerId("w1"))["member"]
+        assert (newer["epoch"], newer["generation"], newer["last_completed"]) == (6, 6, 6)
+        assert (newer["leader"], newer["last_leader"]) == ("w1-member", "w1-member")
+        assert newer["owned"] == [["job", 0]]
+        assert newer["lease_ms"] is None, "nothing starts before a heartbeat was answered"
+        assert newer["rejoin_in_ms"] is None
+        delayed = brought_up_to_date(SAVED, group_record(6, delay_ms=700), WorkerId("w1"))["member"]
+        assert delayed["rejoin_in_ms"] == 5_000 + 700 - 4_000
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            None,
+            group_record(4),
+            group_record(6, members={WorkerId("w1"): "another-member"}),
+            group_record(6, members={}),
+            group_record(6, revoked={WorkerId("w1"): frozenset({TaskId("job", 0)})}),
+        ],
+        ids=["none", "of the same epoch", "of another process", "without it", "that revokes"],
+    )
+    def test_any_other_record_says_nothing(self, record: Any) -> None:
+        assert brought_up_to_date(SAVED, record, WorkerId("w1")) is SAVED
+
+
+class TestValues:
+    def test_plans_and_stories_are_stored_as_json(self) -> None:
+        assert WorkerPlan.from_json(json.loads(json.dumps(PLAN.to_json()))) == PLAN
+        assert WorkerStory.from_json(json.loads(json.dumps(STORY.to_json()))) == STORY
+
+    def test_a_story_grows(self) -> None:
+        story = WorkerStory(began_ms=1).in_epochs(None, 0).in_epochs(3, 4).deferred().in_epochs(6, 9).stopped_more(2)
+        assert story == WorkerStory(began_ms=1, deferrals=1, first_epoch=3, last_epoch=9, stopped=2)
+
+
+async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_tasks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    logs: Any = FakeLogs()
+    jobs = jobs_snapshot(job(), tasks=3)
+    running = status_snapshot(jobs, "job", TaskState.RUNNING, TaskState.RUNNING, TaskState.RUNNING, worker="w2")
+    failed = status_snapshot(jobs, "job", TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING, worker="w2")
+    async with narrated(logs, WorkerId("w2"), already_told=Epoch(2)) as narrator:
+        logs.now(status=StatusSnapshot(group=group_record(2)))
+        await asyncio.sleep(0)
+        assert caplog.text == "", "told already"
+        logs.now(status=StatusSnapshot(group=group_record(3), tasks=running.tasks))
+        await asyncio.sleep(0)
+        logs.now(status=StatusSnapshot(group=group_record(4, delay_ms=5_000, moves=()), tasks=failed.tasks))
+    lines = caplog.messages
+    assert lines[:3] == [
+        "Epoch 3 (generation 3), led by w1, with 2 workers: w1, w2 (w2 joined)",
+        "  job:1 moves from w1 to w2: the other worker had more than its share",
+        "  This worker has job:1",
+    ]
+    assert "  Lost tasks wait for their worker for 5 s" in lines
+    assert "Task job:0 is running (epoch 1)" in lines
+    assert "Task job:1 is finished (epoch 1)" in lines
+    assert any(line.startswith("Task job:0 failed: no luck with 0\n...") for line in lines), "with its traceback"
+    assert (narrator.first_epoch, narrator.epoch) == (3, 4)
+    assert not logs.listeners
