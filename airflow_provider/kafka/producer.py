@@ -101,7 +101,7 @@ class LogWriter:
     def _run(self) -> None:
         # Without a connection the first record would wait for half a second, until the producer asks again for its id.
         with contextlib.suppress(KafkaException):
-            self._producer.list_topics("cospark", timeout=_CONNECT_S)
+            self._producer.list_topics(timeout=_CONNECT_S)
         while not self._closing.is_set():
             try:
                 self._producer.poll(_POLL_S)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import ResultError, describe, is_retryable, traceback_tail
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.job import JobContext, SparkJob, TaskContext
+from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.runner import (
@@ -73,9 +73,10 @@ def run_attempt(
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
-        if guard.stopping:
+        stopped = guard.reason if guard.stopping else _lease_over(guard)
+        if stopped:
             log.debug("Task %s ended while stopping", order.task, exc_info=error)
-            return TaskStopped(order=order, reason=guard.reason)
+            return TaskStopped(order=order, reason=stopped)
         plain = session.explain(error)
         return TaskFailed(
             order=order, error=describe(plain), traceback=traceback_tail(plain), retryable=is_retryable(plain)
@@ -83,6 +84,15 @@ def run_attempt(
     if guard.stopping:
         return TaskStopped(order=order, reason=guard.reason)
     return TaskFinished(order=order, result=result)
+
+
+def _lease_over(guard: AttemptGuard) -> str | None:
+    """Why the attempt may not write any more. Then its error is no failure of the task: another worker may own it."""
+    try:
+        guard.check_lease()
+    except FencedError as fenced:
+        return str(fenced)
+    return None
 
 
 def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent) -> Any:
