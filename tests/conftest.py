@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,10 @@ from airflow_provider.kafka.local import LocalBroker
 _HERE = Path(__file__).parent
 # What is fetched for tests is kept with the checkout, whoever runs them.
 os.environ.setdefault("COSPARK_CACHE", str(_HERE.parent / ".cache"))
+# Airflow writes into its home when it is imported: that shall not be the user's.
+if "AIRFLOW_HOME" not in os.environ:
+    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="cospark-airflow-")
+    atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 # Helpers beside this file (certificates.py, ...) are imported by name from any folder of tests.
 sys.path.insert(0, str(_HERE))
 

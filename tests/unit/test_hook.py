@@ -1,0 +1,143 @@
+"""The hook, up to the seam where a broker is asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot
+
+from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.narration import epoch_in_words, tasks_in_words
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka import one_shot
+from airflow_provider.kafka.log_errors import BrokerAwayError, NoTopicError
+from airflow_provider.kafka.one_shot import GroupSnapshot
+from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Move, MoveReason
+from airflow_provider.membership.model import TaskId, WorkerId
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"bootstrap.servers": "broker:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    secrets = {"sasl.username": "u", "sasl.password": "hunter2"}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": {**extra, **secrets, "ssl.ca.location": ""}})
+    )
+
+
+def test_settings_come_from_a_connection_of_type_kafka(connection: None) -> None:
+    settings = SparkGroupHook("broker").get_settings()
+    assert settings.bootstrap_servers == "broker:9092"
+    assert settings.conn_id == "broker"
+    assert "hunter2" not in repr(settings)
+
+
+async def test_triggers_get_them_without_blocking(connection: None) -> None:
+    assert await SparkGroupHook("broker").aget_settings() == SparkGroupHook("broker").get_settings()
+
+
+def test_a_connection_that_is_missing_or_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+        SparkGroupHook("nowhere").get_settings()
+    monkeypatch.setenv("AIRFLOW_CONN_EMPTY", json.dumps({"conn_type": "kafka", "extra": {}}))
+    with pytest.raises(SettingsError, match=r"connection 'empty': bootstrap.servers: is missing"):
+        SparkGroupHook("empty").get_settings()
+
+
+def test_the_button_in_airflow_tells_what_is_wrong(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_settings: KafkaSettings, *, timeout_s: float) -> list[str]:
+        raise BrokerAwayError("broker:9092", "listing the topics", "refused")
+
+    monkeypatch.setattr(one_shot, "list_groups", away)
+    worked, message = SparkGroupHook("broker").test_connection()
+    assert not worked
+    assert "no broker answered at broker:9092" in message
+    monkeypatch.setattr(one_shot, "list_groups", lambda _settings, *, timeout_s: ["etl", "ml"])
+    assert SparkGroupHook("broker").test_connection() == (
+        True,
+        "The broker answers; groups of workers that can be seen: etl, ml",
+    )
+
+
+def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = jobs_snapshot(job(), tasks=3)
+    tasks = status_snapshot(jobs, "job", TaskState.FINISHED, TaskState.FAILED, TaskState.PENDING)
+    group = group_snapshot(4, applied=3)
+    status = StatusSnapshot(tasks=tasks.tasks, group=group.group, workers=group.workers)
+    monkeypatch.setattr(
+        one_shot, "read_group", lambda _settings, name: GroupSnapshot(group=name, jobs=jobs, status=status)
+    )
+    hook = SparkGroupHook("broker")
+    report = hook.job_progress("g", "job")
+    assert report is not None
+    assert json.loads(json.dumps(report.to_json())) == {
+        "job": "job",
+        "run_key": "r1",
+        "state": "failed",
+        "complete": False,
+        "tasks": 3,
+        "counts": {"pending": 1, "finished": 1, "failed": 1},
+        "errors": {"job:1": {"message": "no luck with 1", "traceback": "..."}},
+        "results": {"0": {"rows": 0}},
+    }
+    assert hook.job_progress("g", "another") is None
+    state = hook.group_state("g")
+    assert state is not None
+    assert state.record.epoch == 4
+    assert not state.converged
+
+
+def test_a_group_that_does_not_exist_is_no_error(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_settings: KafkaSettings, name: str) -> GroupSnapshot:
+        raise NoTopicError(f"{name}.jobs")
+
+    monkeypatch.setattr(one_shot, "read_group", missing)
+    assert SparkGroupHook("broker").group_state("g") is None
+    assert SparkGroupHook("broker").job_progress("g", "job") is None
+
+
+def test_the_link_leads_to_the_groups_leader() -> None:
+    snapshot = group_snapshot(1)
+    assert group_link(snapshot).startswith("http://airflow.example/")
+    assert group_link(StatusSnapshot()) == ""
+    foreign = {WorkerId("w1"): _with_url(snapshot, "process://host/12")}
+    assert group_link(StatusSnapshot(group=snapshot.group, workers=foreign)) == "", "nothing that a browser opens"
+
+    class Operator:
+        group_link = "http://airflow.example/x"
+
+    link: Any = SparkGroupLink()
+    assert link.get_link(Operator(), ti_key=None) == "http://airflow.example/x"
+    assert link.get_link(object(), ti_key=None) == ""
+
+
+def _with_url(snapshot: StatusSnapshot, url: str) -> Any:
+    from dataclasses import replace
+
+    return replace(snapshot.workers[WorkerId("w1")], url=url)
+
+
+@pytest.mark.parametrize("reason", MoveReason)
+@pytest.mark.parametrize("target", [None, "w2"], ids=["stops", "starts"])
+def test_every_move_has_words(reason: MoveReason, target: str | None) -> None:
+    move = Move(
+        task=TaskId("job", 0), source=WorkerId("w1"), target=None if target is None else WorkerId(target), reason=reason
+    )
+    record = group_snapshot(1, moves=(move,)).group
+    assert record is not None
+    lines = list(epoch_in_words(record, WorkerId("w1")))
+    assert lines[0].startswith("Epoch 1 (generation 1), led by this worker")
+    assert "job:0" in lines[1]
+
+
+def test_very_many_tasks_are_not_all_named() -> None:
+    assert tasks_in_words([]) == "no task"
+    words = tasks_in_words(TaskId("job", index) for index in range(1_000))
+    assert words.startswith("job:0, job:1, ")
+    assert words.endswith(" and 980 more")
