@@ -248,7 +248,10 @@ class SendJoin(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformAssignment(Command):
-    """This member leads: compute everybody's assignment and answer with :class:`AssignmentComputed`."""
+    """This member leads: compute everybody's assignment and answer with :class:`AssignmentComputed`.
+
+    ``last_record`` is the newest that the member knows; its own may be on its way to the status topic still.
+    """
 
     seq: int
     generation: GenerationId
@@ -257,6 +260,7 @@ class PerformAssignment(Command):
     last_completed: GenerationId
     members: tuple[JoinedMember, ...]
     reason: str
+    last_record: GroupRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

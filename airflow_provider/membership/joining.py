@@ -16,7 +16,6 @@ from airflow_provider.membership.events import (
     RequestFailed,
     RequestRejected,
     Resumed,
-    SendSync,
     Started,
     StopReason,
     Synced,
@@ -142,7 +141,8 @@ def begin_again(turn: Turn) -> None:
     turn.retry_later()
     state = turn.state
     if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
-        turn.set(phase=Phase.UNJOINED, rejoin_reason=state.join_reason, unpublished=None)
+        turn.set(phase=Phase.UNJOINED, rejoin_reason=state.rejoin_reason or state.join_reason)
+        turn.forget_round()
 
 
 def fenced(turn: Turn) -> None:
@@ -165,13 +165,19 @@ def refused(turn: Turn, request: Request, error: KafkaErrorCode) -> None:
 
 
 def on_joined(turn: Turn, event: Joined) -> None:
-    """The generation is known. Its leader computes the assignment, unless the coordinator tells it to skip that
+    """The generation is known; the coordinator waits for everybody's SyncGroup as long as it did for their joins.
+
+    Its leader computes the assignment, unless the coordinator tells it to skip that
     (KIP-814: a static leader came back to a stable group); everybody asks for theirs.
     """
     if event.seq != turn.state.awaiting:
         return
+    deadline = turn.state.join_sent_at + turn.state.settings.rebalance_timeout_ms
+    if event.generation == turn.state.generation and turn.state.rebalance_deadline is not None:
+        deadline = min(deadline, turn.state.rebalance_deadline)
     turn.set(
         phase=Phase.COMPLETING_REBALANCE,
+        rebalance_deadline=deadline,
         member_id=event.member_id,
         generation=event.generation,
         leader=event.leader,
@@ -180,13 +186,12 @@ def on_joined(turn: Turn, event: Joined) -> None:
     if turn.state.predecessor is Predecessor.UNKNOWN:
         # From now on the coordinator fences the process that had this name: its lease ends within a session.
         turn.set(predecessor=Predecessor.GONE, hold_until=turn.now + turn.state.settings.session_timeout_ms)
-    turn.set(rebalance_deadline=None, heard_at=max(turn.state.heard_at, turn.state.join_sent_at))
+    turn.set(heard_at=max(turn.state.heard_at, turn.state.join_sent_at))
     turn.renew_lease(turn.state.join_sent_at)
     turn.heartbeat_fast()
     seq = turn.next_seq()
     turn.set(awaiting=seq)
     state = turn.state
-    assert state.coordinator is not None
     if state.is_leader and not event.skip_assignment:
         turn.do(
             PerformAssignment(
@@ -197,37 +202,19 @@ def on_joined(turn: Turn, event: Joined) -> None:
                 last_completed=state.last_completed,
                 members=event.members,
                 reason=state.join_reason,
+                last_record=state.record,
             )
         )
-        return
-    turn.do(
-        SendSync(
-            seq=seq,
-            node=state.coordinator,
-            member_id=event.member_id,
-            generation=event.generation,
-            protocol=event.protocol,
-        )
-    )
+    else:
+        turn.send_sync({})
 
 
 def on_assignment_computed(turn: Turn, event: AssignmentComputed) -> None:
     state = turn.state
     if event.seq != state.awaiting:
         return
-    assert state.coordinator is not None
-    assert state.protocol is not None
     turn.set(unpublished=event.record)
-    turn.do(
-        SendSync(
-            seq=event.seq,
-            node=state.coordinator,
-            member_id=state.member_id,
-            generation=state.generation,
-            protocol=state.protocol,
-            assignments=event.assignments,
-        )
-    )
+    turn.send_sync(event.assignments)
 
 
 def on_synced(turn: Turn, event: Synced) -> None:
@@ -239,7 +226,7 @@ def on_synced(turn: Turn, event: Synced) -> None:
         turn.do(Warn(message=f"the leader {turn.state.leader!r} sent no assignment: {malformed}; joining again"))
         begin_again(turn)
         return
-    turn.set(phase=Phase.STABLE, awaiting=None, attempts=0)
+    turn.set(phase=Phase.STABLE, awaiting=None, attempts=0, rebalance_deadline=None, sync_by=None)
     turn.heartbeat_fast()
     state = turn.state
     if state.unpublished is not None:

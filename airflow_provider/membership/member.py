@@ -176,7 +176,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         RebalanceWanted: _to(_late, _COMPLETING),
         TasksStopped: _to(staying.on_tasks_stopped, _COMPLETING),
         TasksFinished: _to(staying.on_tasks_finished, _COMPLETING),
-        TimerFired: _to(staying.on_timer, _COMPLETING),
+        TimerFired: _to(staying.on_timer, _COMPLETING, _UNJOINED),
         LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
         Left: _to(_late, _COMPLETING),
     },

@@ -121,6 +121,13 @@ class GroupRecord:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
 
 
+def newer(one: GroupRecord | None, other: GroupRecord | None) -> GroupRecord | None:
+    """The record of the higher epoch."""
+    if one is None or other is None:
+        return one or other
+    return one if one.epoch > other.epoch else other
+
+
 def epoch_of(generation: GenerationId, leader_member: str, last: GroupRecord | None) -> Epoch:
     """The epoch of the rebalance with that generation, given the last record known, of this rebalance or before it.
 

@@ -71,7 +71,7 @@ class MemberState:
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
     :param heard_at: the coordinator said then or later that no rebalance was under way
-    :param rebalance_deadline: the coordinator expels whoever has not joined by then
+    :param rebalance_deadline: the coordinator expels whoever has not joined, or then not asked for its assignment
     :param lease_until: no other member can be given this one's tasks before then
     """
 
@@ -117,6 +117,7 @@ class MemberState:
     rejoin_at: int | None = None
     join_by: int | None = None
     record_by: int | None = None
+    sync_by: int | None = None
     leave_by: int | None = None
     armed_at: int | None = None
 
@@ -145,6 +146,7 @@ class MemberState:
             self.rejoin_at,
             self.join_by,
             self.record_by,
+            self.sync_by,
             self.leave_by,
             self.hold_until if self.held else None,
         )
@@ -202,6 +204,7 @@ def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
         "heard_ms": state.heard_at - now_ms,
         "lease_ms": None if state.lease_until is None else state.lease_until - now_ms,
         "rejoin_in_ms": None if state.rejoin_at is None else state.rejoin_at - now_ms,
+        "deadline_ms": None if state.rebalance_deadline is None else state.rebalance_deadline - now_ms,
         "hold_ms": None if state.hold_until is None else state.hold_until - now_ms,
         "saved_at_ms": wall_ms,
     }
@@ -243,6 +246,7 @@ def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, w
         rejoin_reason=data["rejoin_reason"],
         heard_at=int(data["heard_ms"]) + shift,
         lease_until=at("lease_ms"),
+        rebalance_deadline=at("deadline_ms"),
         rejoin_at=at("rejoin_in_ms"),
         hold_until=at("hold_ms"),
     )

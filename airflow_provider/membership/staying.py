@@ -98,6 +98,8 @@ def on_timer(turn: Turn, _event: TimerFired) -> None:
         _heartbeat_due(turn)
     if state.record_by is not None and now >= state.record_by:
         without_record(turn)
+    if state.sync_by is not None and now >= state.sync_by:
+        begin_again(turn)
     if state.rejoin_at is not None and now >= state.rejoin_at:
         turn.set(rejoin_at=None)
         turn.want_join("the scheduled delay is over")
@@ -178,13 +180,9 @@ def on_leave_requested(turn: Turn, event: LeaveRequested) -> None:
         awaiting=None,
         join_reason=event.reason,
         rejoin_reason=None,
-        rejoin_at=None,
-        join_by=None,
-        record_by=None,
-        unadopted=None,
-        unpublished=None,
         leave_by=None if turn.state.stopping else turn.now + turn.state.settings.session_timeout_ms,
     )
+    turn.forget_round()
     if turn.state.coordinator is None and turn.state.retry_at is None:
         turn.find_coordinator()
     _leave_when_stopped(turn)

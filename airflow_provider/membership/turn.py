@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from airflow_provider.membership.events import (
     SendHeartbeat,
     SendJoin,
     SendLeave,
+    SendSync,
     StartTasks,
     StopReason,
     StopTasks,
@@ -26,6 +28,7 @@ from airflow_provider.membership.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
     Assignment,
+    MemberId,
     SubProtocol,
     Tasks,
     WorkerState,
@@ -89,12 +92,8 @@ class Turn:
             join_reason=reason,
             join_sent_at=self.now,
             rejoin_reason=None,
-            rejoin_at=None,
-            join_by=None,
-            record_by=None,
-            unadopted=None,
-            unpublished=None,
         )
+        self.forget_round()
         self.do(
             SendJoin(
                 seq=seq,
@@ -147,6 +146,26 @@ class Turn:
         """Whether the process that had this worker's name may have a valid lease still."""
         return self.state.hold_until is not None and self.now < self.state.hold_until
 
+    def send_sync(self, assignments: Mapping[MemberId, bytes]) -> None:
+        """Ask for this member's assignment; the leader sends everybody's. Waiting as long as a session tells of a lost
+        request or answer: when a leader is gone, the coordinator answers sooner.
+        """
+        state = self.state
+        assert state.coordinator is not None
+        assert state.protocol is not None
+        assert state.awaiting is not None
+        self.set(sync_by=self.now + state.settings.session_timeout_ms)
+        self.do(
+            SendSync(
+                seq=state.awaiting,
+                node=state.coordinator,
+                member_id=state.member_id,
+                generation=state.generation,
+                protocol=state.protocol,
+                assignments=assignments,
+            )
+        )
+
     def send_heartbeat(self) -> None:
         state = self.state
         assert state.coordinator is not None
@@ -173,6 +192,10 @@ class Turn:
         self.do(SendLeave(seq=seq, node=state.coordinator, member_id=state.member_id, reason=state.join_reason))
 
     # ---- joining again
+
+    def forget_round(self) -> None:
+        """Of the round that this member was in, nothing is waited for any more."""
+        self.set(rejoin_at=None, join_by=None, record_by=None, sync_by=None, unadopted=None, unpublished=None)
 
     def want_join(self, reason: str) -> None:
         """Join as soon as it may be: after what is stopping has stopped, and in an eager group after all has."""
@@ -266,14 +289,10 @@ class Turn:
             returning=True,
             predecessor=Predecessor.GONE,
             heartbeat_at=None,
-            rejoin_at=None,
-            join_by=None,
-            record_by=None,
-            unadopted=None,
-            unpublished=None,
             rebalance_deadline=None,
             rejoin_reason=why,
         )
+        self.forget_round()
         if self.state.coordinator is None:
             if self.state.retry_at is None:
                 self.find_coordinator()
@@ -291,13 +310,9 @@ class Turn:
             lease_until=None,
             heartbeat_at=None,
             retry_at=None,
-            rejoin_at=None,
-            join_by=None,
-            record_by=None,
             leave_by=None,
-            unadopted=None,
-            unpublished=None,
         )
+        self.forget_round()
         if error is not None:
             self.do(Fail(error=error))
 

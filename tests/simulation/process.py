@@ -36,7 +36,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import GroupRecord, newer
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase, resume, save
 
@@ -235,7 +235,7 @@ class Process:
                 return
             self.read_jobs(self.world.jobs_offset)
             self.read_status()
-            last = self._led if self.forgetful else self.world.record
+            last = self._led if self.forgetful else newer(command.last_record, self.world.record)
             verdict = lead(
                 Call(
                     generation=command.generation,

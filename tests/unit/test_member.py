@@ -105,6 +105,7 @@ def test_the_leader_assigns_and_sends_it_with_its_sync(script: Script) -> None:
     (perform,) = script.joined(4, leader=ME)
     assert isinstance(perform, PerformAssignment)
     assert (perform.generation, perform.leader, perform.reason) == (4, ME, "a worker starts")
+    assert perform.last_record is None
     (sync,) = script.feed(AssignmentComputed, assignments={ME: b"mine", OTHER: b"its"}, record=None)
     assert isinstance(sync, SendSync)
     assert sync.assignments == {ME: b"mine", OTHER: b"its"}
@@ -446,6 +447,32 @@ def test_a_join_or_sync_without_an_answer_is_begun_again_with_everything_running
     assert len(found) == 1
     join = only_join(script.feed(CoordinatorFound, node=NODE))
     assert told(join)[1].owned == tasks("a0")
+
+
+def test_a_sync_that_is_not_answered_in_a_session_is_begun_again(script: Script) -> None:
+    """Lost without a trace; the coordinator expels who does not ask for its assignment, heartbeats or not."""
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    began = script.now
+    while script.state.phase is Phase.COMPLETING_REBALANCE:
+        assert script.now <= began + SESSION_MS
+        script.alarms(until=script.now + 1_000)
+        script.heartbeat()
+    assert script.state.phase is Phase.UNJOINED
+    assert script.state.running == tasks("a0")
+
+
+def test_the_lease_ends_too_when_the_coordinator_stops_waiting_for_the_sync(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    joined_at = script.now
+    script.joined(3)
+    script.at(joined_at + SETTINGS.rebalance_timeout_ms - 3_000).heartbeat()
+    assert script.state.lease_until == joined_at + SETTINGS.rebalance_timeout_ms
+    script.synced()
+    script.heartbeat()
+    assert script.state.lease_until == script.now + SESSION_MS
 
 
 @pytest.mark.parametrize("error", [KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE])
