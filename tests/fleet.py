@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 
-from airflow_provider.kafka.group import wall_ms
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import configured, converged

@@ -1,22 +1,26 @@
 """Drives one membership: carries out the member machine's commands and feeds it what comes of them.
 
-Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.membership.member`.
+Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.membership.member`. Only what
+the machine can't know ends a membership from here: a fault of this program, and topics that are gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
-from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.asking import REQUESTS, Asking, Question
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.leading import LeaderWatch, gather_call
-from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.messages import JoinRequest, NodeId, SyncRequest
+from airflow_provider.kafka.story import Story
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -24,13 +28,10 @@ from airflow_provider.membership.events import (
     AssignmentComputed,
     Command,
     ConfigAdvanced,
-    CoordinatorFound,
     Event,
     Fail,
     FindCoordinator,
     HeartbeatAnswered,
-    Joined,
-    JoinedMember,
     LeaveRequested,
     Left,
     PerformAssignment,
@@ -40,7 +41,6 @@ from airflow_provider.membership.events import (
     RecordRead,
     Request,
     RequestFailed,
-    RequestRejected,
     SendHeartbeat,
     SendJoin,
     SendLeave,
@@ -56,14 +56,15 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import PROTOCOL_TYPE, Epoch, MemberId, SubProtocol, Tasks, WorkerId
+from airflow_provider.membership.model import Epoch, Tasks, WorkerId
+from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState, Phase, save
 
 log = logging.getLogger(__name__)
 
-_WRITE_WITHIN_S = 2.0
+_WRITE_WITHIN_S: Final = 2.0
 
-_THREAD_FROM_TASKS = 2_000
+_THREAD_FROM_TASKS: Final = 2_000
 """A leader with so many tasks to assign does it in a thread, so that the loop's other memberships go on."""
 
 
@@ -102,18 +103,26 @@ class GroupMember:
     ) -> None:
         self.state = state
         self._transport = transport
+        self._asking = Asking(state.settings, transport)
         self._logs = logs
         self._listener = listener
         self._max_delay_ms = max_delay_ms
         self._inbox: deque[Event] = deque()
         self._draining = False
+        self._failed = False
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._writes: set[asyncio.Task[None]] = set()
+        self._mending: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._watch = LeaderWatch(logs, self._want_rebalance, lambda: self._spawn(self._mend()))
+        self._watch = LeaderWatch(
+            logs, record=lambda: self.state.record, want=self._want_rebalance, mend=self._mend_records
+        )
+        self._record_read: GroupRecord | None = None
         self._away_since: float | None = None
-        self._story: deque[str] = deque(maxlen=50)
+        self._topics_gone_since: float | None = None
+        self._leaving_for: str | None = None
+        self._story = Story()
 
     # ---- what the worker says
 
@@ -135,11 +144,11 @@ class GroupMember:
     @property
     def lease_until_ms(self) -> int | None:
         """Monotonic milliseconds; None before the first lease and after the end."""
-        return self.state.lease_until
+        return None if self._failed else self.state.lease_until
 
     def story(self) -> str:
-        """The last events and commands, a line each, for whoever has to find out what happened."""
-        return "\n".join(self._story)
+        """The last events and commands, for whoever has to find out what happened."""
+        return str(self._story)
 
     async def hand_over(self) -> dict[str, Any]:
         """Stop driving this membership without leaving; give what another process needs to go on with it."""
@@ -147,24 +156,34 @@ class GroupMember:
         await self.aclose()
         return saved
 
+    def fail(self, bug: BaseException) -> None:
+        """End the membership for a fault of this program: a worker must not look alive when it is not.
+
+        It stops its tasks and does not leave: whoever takes its name up within the session goes on with them.
+        """
+        if self._failed:
+            return
+        log.error(
+            "group %s, worker %s: the membership ends, for a fault of this program; what happened last:\n%s",
+            self._group_id,
+            self._worker,
+            self._story,
+            exc_info=bug,
+        )
+        self._end(f"a fault of this program: {type(bug).__name__}: {bug}")
+
     async def aclose(self) -> None:
         """Stop driving; the coordinator hears nothing of it. A record of the group that is being written is finished:
         the process that goes on with this membership, or leads after it, needs it.
         """
-        self._watch.close()
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-        if self._timer is not None:
-            self._timer.cancel()
-        for request in self._requests:
-            request.cancel()
+        self._stop_driving()
         if self._writes:
             await asyncio.wait(self._writes, timeout=_WRITE_WITHIN_S)
-        for unfinished in (*self._requests, *self._writes):
-            unfinished.cancel()
-        await asyncio.gather(*self._requests, *self._writes, return_exceptions=True)
-        await self._transport.release(self.state.settings.worker)
+        unfinished = (*self._requests, *self._writes)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        await self._transport.release(self._worker)
 
     # ---- events in, commands out
 
@@ -175,28 +194,27 @@ class GroupMember:
             return
         self._draining = True
         try:
-            while self._inbox:
+            while self._inbox and not self._failed:
                 self._step(self._inbox.popleft())
+        except Exception as bug:  # noqa: BLE001  the machine's or the listener's: whoever feeds can't help it
+            self.fail(bug)
         finally:
             self._draining = False
 
     def _step(self, event: Event) -> None:
         before = self.state.phase
         self.state, commands = handle(self.state, event)
-        self._story.append(f"{event.now_ms} {before.value}: {type(event).__name__} -> {self.state.phase.value}")
+        self._story.add(event, before, self.state.phase, commands)
         for command in commands:
-            self._story.append(f"    {type(command).__name__}")
             self._execute(command)
         if self.state.phase is not before:
             self._phase_changed()
 
     def _phase_changed(self) -> None:
         phase = self.state.phase
-        self._watch.leading = phase is Phase.STABLE and self.state.is_leader
-        if phase is Phase.STABLE:
-            self._back()
-        if phase.ended and phase is Phase.LEFT:
-            self._listener.ended(phase, None)
+        self._watch.lead(phase is Phase.STABLE and self.state.is_leader)
+        if phase is Phase.LEFT:
+            self._listener.ended(Phase.FAILED if self._leaving_for else phase, self._leaving_for)
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -213,25 +231,12 @@ class GroupMember:
             case Fail():
                 log.error("group %s, worker %s: %s", self._group_id, self._worker, command.error)
                 self._listener.ended(self.state.phase, command.error)
-            case _:
-                self._execute_slowly(command)
-
-    def _execute_slowly(self, command: Command) -> None:
-        match command:
-            case FindCoordinator():
-                self._send(self._find_coordinator(command), Request.FIND_COORDINATOR, command.seq)
-            case SendJoin():
-                self._send(self._join(command), Request.JOIN, command.seq)
-            case PerformAssignment():
-                self._send(self._assign(command), Request.SYNC, command.seq)
-            case SendSync():
-                self._send(self._sync(command), Request.SYNC, command.seq)
-            case SendHeartbeat():
-                self._send(self._heartbeat(command), Request.HEARTBEAT, command.seq)
-            case SendLeave():
-                self._send(self._leave(command), Request.LEAVE, command.seq)
             case PublishGroup():
-                self._spawn_in(self._writes, self._publish_group(command))
+                self._spawn(self._writes, self._publish_group(command.record))
+            case PerformAssignment():
+                self._spawn(self._requests, self._answer(self._assign(command), Request.SYNC, command.seq))
+            case FindCoordinator() | SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
+                self._spawn(self._requests, self._ask(command))
             case _:
                 raise AssertionError(f"no way to carry out {command}")
 
@@ -244,74 +249,46 @@ class GroupMember:
 
     # ---- requests
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        self._spawn_in(self._requests, work)
-
-    @staticmethod
-    def _spawn_in(tasks: set[asyncio.Task[None]], work: Awaitable[None]) -> None:
+    def _spawn(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        task.add_done_callback(functools.partial(self._done, tasks))
+        return task
 
-    def _send(self, request: Awaitable[None], kind: Request, seq: int) -> None:
-        self._spawn(self._answer(request, kind, seq))
+    def _done(self, tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        bug = None if task.cancelled() else task.exception()
+        if bug is not None:
+            self.fail(bug)
 
-    async def _answer(self, request: Awaitable[None], kind: Request, seq: int) -> None:
+    async def _ask(self, question: Question) -> None:
+        await self._answer(self._asking.ask(question), REQUESTS[type(question)], question.seq)
+
+    async def _answer(self, request: Coroutine[Any, Any, Event], kind: Request, seq: int) -> None:
+        """Feed the answer to a request, or that there is none."""
         try:
-            await request
+            answer = await request
         except (TransportError, LogError, TimeoutError, asyncio.TimeoutError) as failed:
+            if isinstance(failed, TransportError) and failed.fault is Fault.VERSION:
+                self._end(str(failed))
+                return
             cause = str(failed) or type(failed).__name__
             self._away(kind, cause)
-            self.feed(RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause))
-
-    def _rejected(self, seq: int, request: Request, error: KafkaErrorCode, member_id: MemberId = MemberId("")) -> None:
-        self.feed(RequestRejected(now_ms=now_ms(), seq=seq, request=request, error=error, member_id=member_id))
-
-    async def _find_coordinator(self, command: FindCoordinator) -> None:
-        found = await self._transport.find_coordinator(self._group_id)
-        if found.error:
-            self._rejected(command.seq, Request.FIND_COORDINATOR, found.error)
+            answer = RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause)
         else:
-            self.feed(CoordinatorFound(now_ms=now_ms(), seq=command.seq, node=found.node))
+            if isinstance(answer, (Synced, Left)) or (
+                isinstance(answer, HeartbeatAnswered) and answer.error is KafkaErrorCode.NONE
+            ):
+                self._back()
+        self.feed(answer)
 
-    async def _join(self, command: SendJoin) -> None:
-        settings = self.state.settings
-        answer = await self._transport.join(
-            NodeId(command.node),
-            JoinRequest(
-                group_id=settings.group_id,
-                session_timeout_ms=settings.session_timeout_ms,
-                rebalance_timeout_ms=settings.rebalance_timeout_ms,
-                member_id=command.member_id,
-                group_instance_id=settings.worker,
-                protocol_type=PROTOCOL_TYPE,
-                protocols=command.protocols,
-                reason=command.reason,
-            ),
-        )
-        if answer.error:
-            self._rejected(command.seq, Request.JOIN, answer.error, answer.member_id)
-            return
-        self.feed(
-            Joined(
-                now_ms=now_ms(),
-                seq=command.seq,
-                generation=answer.generation,
-                protocol=SubProtocol(answer.protocol),
-                leader=answer.leader,
-                member_id=answer.member_id,
-                skip_assignment=answer.skip_assignment,
-                members=tuple(
-                    JoinedMember(
-                        member_id=member.member_id, instance_id=member.group_instance_id, metadata=member.metadata
-                    )
-                    for member in answer.members
-                ),
-            )
-        )
-
-    async def _assign(self, command: PerformAssignment) -> None:
-        await self._logs.catch_up()
+    async def _assign(self, command: PerformAssignment) -> Event:
+        try:
+            await self._logs.catch_up()
+        except NoTopicError as gone:
+            self._topics_gone(gone)
+            raise
+        self._topics_gone_since = None
         self._on_logs()
         call = gather_call(command, self._logs, max_delay_ms=self._max_delay_ms, wall_ms=wall_ms())
         verdict = await asyncio.to_thread(lead, call) if len(call.configured) >= _THREAD_FROM_TASKS else lead(call)
@@ -319,64 +296,73 @@ class GroupMember:
             log.warning(
                 "group %s: what worker %s says of itself cannot be read; it gets nothing", self._group_id, worker
             )
-        self.feed(
-            AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)
+        return AssignmentComputed(
+            now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record
         )
 
-    async def _sync(self, command: SendSync) -> None:
-        answer = await self._transport.sync(
-            NodeId(command.node),
-            SyncRequest(
-                group_id=self._group_id,
-                generation=command.generation,
-                member_id=command.member_id,
-                group_instance_id=self._worker,
-                protocol_type=PROTOCOL_TYPE,
-                protocol=command.protocol.value,
-                assignments=command.assignments,
-            ),
-        )
-        if answer.error:
-            self._rejected(command.seq, Request.SYNC, answer.error)
-        else:
-            self.feed(Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment))
+    # ---- endings that are not the machine's
 
-    async def _heartbeat(self, command: SendHeartbeat) -> None:
-        settings = self.state.settings
-        sent_at = now_ms()
-        error = await asyncio.wait_for(
-            self._transport.heartbeat(
-                NodeId(command.node), settings.group_id, command.generation, command.member_id, settings.worker
-            ),
-            (settings.session_timeout_ms - settings.lease_margin_ms) / 1000,
-        )
-        self.feed(
-            HeartbeatAnswered(
-                now_ms=now_ms(),
-                sent_at_ms=sent_at,
-                member_id=command.member_id,
-                generation=command.generation,
-                error=error,
-            )
-        )
+    def _topics_gone(self, gone: NoTopicError) -> None:
+        """A broker that has just started may not know its topics yet; one that came back without its data never will.
 
-    async def _leave(self, command: SendLeave) -> None:
-        error = await self._transport.leave(
-            NodeId(command.node), self._group_id, command.member_id, self._worker, reason=command.reason
+        There is nothing to assign then, and nothing that waiting could bring back.
+        """
+        now = time.monotonic()
+        self._topics_gone_since = self._topics_gone_since or now
+        if now - self._topics_gone_since < self.state.settings.session_timeout_ms / 1000 or self._leaving_for:
+            return
+        self._leaving_for = (
+            f"the topic {gone.topic!r} of group {self._group_id!r} is gone; was the broker started again without its"
+            " data? A worker that starts makes the topics anew; jobs have to be submitted again"
         )
-        if error:
-            self._rejected(command.seq, Request.LEAVE, error)
-        else:
-            self.feed(Left(now_ms=now_ms(), seq=command.seq))
+        log.error("group %s, worker %s: %s", self._group_id, self._worker, self._leaving_for)
+        self.leave("the topics of the group are gone")
 
-    async def _publish_group(self, command: PublishGroup) -> None:
+    def _end(self, error: str) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        self._stop_driving()
+        for request in self._requests:
+            request.cancel()
+        try:
+            self._listener.stop_tasks(self.state.owned, StopReason.FAILED)
+        finally:
+            self._listener.ended(Phase.FAILED, error)
+
+    def _stop_driving(self) -> None:
+        self._watch.close()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---- the topics
+
+    def _on_logs(self) -> None:
+        """The jobs or the status topic has something new."""
+        jobs, record = self._logs.jobs, self._logs.status.group
+        if jobs.offset > self.state.config_offset:
+            self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=jobs.offset))
+        if record is not None and record is not self._record_read:
+            self._record_read = record
+            self.feed(RecordRead(now_ms=now_ms(), record=record, age_ms=max(0, wall_ms() - record.at_ms)))
+        self._watch.look()
+
+    def _want_rebalance(self, reason: str) -> None:
+        self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))
+
+    async def _publish_group(self, record: GroupRecord) -> None:
         """Without the record nothing breaks: workers that come back join anew, the next leader has no memory."""
         try:
-            await self._logs.publish_group(command.record)
+            await self._logs.publish_group(record)
         except LogError as failed:
-            log.warning(
-                "group %s: the record of epoch %d was not written: %s", self._group_id, command.record.epoch, failed
-            )
+            log.warning("group %s: the record of epoch %d was not written: %s", self._group_id, record.epoch, failed)
+
+    def _mend_records(self) -> None:
+        if self._mending is None or self._mending.done():
+            self._mending = self._spawn(self._writes, self._mend())
 
     async def _mend(self) -> None:
         """Compaction keeps the last record of a key, and that must not be one that a worker wrote too late."""
@@ -384,20 +370,6 @@ class GroupMember:
             await self._logs.reassert()
         except LogError as failed:
             log.warning("group %s: records that a stale worker wrote over were not mended: %s", self._group_id, failed)
-
-    # ---- the topics
-
-    def _on_logs(self) -> None:
-        """The jobs or the status topic has something new."""
-        jobs, status = self._logs.jobs, self._logs.status
-        if jobs.offset > self.state.config_offset:
-            self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=jobs.offset))
-        if status.group is not None and status.group is not self.state.record:
-            self.feed(RecordRead(now_ms=now_ms(), record=status.group))
-        self._watch.look()
-
-    def _want_rebalance(self, reason: str) -> None:
-        self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))
 
     # ---- logging: once when the coordinator goes, once when it is back
 
@@ -425,13 +397,3 @@ class GroupMember:
     @property
     def _worker(self) -> WorkerId:
         return self.state.settings.worker
-
-
-def now_ms() -> int:
-    """The monotonic clock that asyncio's loop uses, in milliseconds."""
-    return int(time.monotonic() * 1000)
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

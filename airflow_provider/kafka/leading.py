@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
@@ -18,6 +20,9 @@ from airflow_provider.membership.record import GroupRecord
 
 _SETTLE_S: Final = 0.05
 """Several jobs are often submitted together; one rebalance shall do for them."""
+
+_REST: Final = 10
+"""A look at a group of many tasks takes tens of milliseconds: the loop has ten times as long for everything else."""
 
 _BETWEEN_HELPS_S: Final = 2.0
 """The least time between two rebalances for the sake of a worker that has run dry."""
@@ -85,43 +90,75 @@ def _released(status: TaskStatus | None, epoch: Epoch, *, begun: bool) -> bool:
 class LeaderWatch:
     """Looks after a stable group while this member leads it: for reasons to rebalance, and for records to mend.
 
+    :param record: the newest round that the member knows of: the topic may not have given it back yet
     :param want: is told the reason
     :param mend: is called when a stale record was written over one that wins
     """
 
-    def __init__(self, logs: GroupLogs, want: Callable[[str], None], mend: Callable[[], None]) -> None:
-        self.leading = False
+    def __init__(
+        self,
+        logs: GroupLogs,
+        *,
+        record: Callable[[], GroupRecord | None],
+        want: Callable[[str], None],
+        mend: Callable[[], None],
+    ) -> None:
+        self._leading = False
         self._logs = logs
+        self._record = record
         self._want = want
         self._mend = mend
         self._timer: asyncio.TimerHandle | None = None
+        self._help_timer: asyncio.TimerHandle | None = None
+        self._settle_s = _SETTLE_S
         self._helped_at = float("-inf")
+
+    def lead(self, leading: bool) -> None:
+        """Whether this member leads a stable group, from now on."""
+        begins = leading and not self._leading
+        self._leading = leading
+        if begins:
+            self.look()
 
     def look(self) -> None:
         """Something changed: look once it has settled."""
-        if self.leading and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._look)
+        if self._leading and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._look)
 
     def close(self) -> None:
-        self.leading = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._leading = False
+        for timer in (self._timer, self._help_timer):
+            if timer is not None:
+                timer.cancel()
 
     def _look(self) -> None:
         self._timer = None
-        if not self.leading:
+        if not self._leading:
             return
-        loop = asyncio.get_running_loop()
-        jobs, status = self._logs.jobs, self._logs.status
-        if status.overwritten:
-            self._mend()
-        reason = unassigned_work(jobs, status)
-        if reason is None and spare_capacity(jobs, status):
-            wait = self._helped_at + _BETWEEN_HELPS_S - loop.time()
-            if wait > 0:
-                self._timer = loop.call_later(wait, self._look)
-                return
-            self._helped_at = loop.time()
-            reason = "a worker has run dry while tasks wait elsewhere"
+        began = time.perf_counter()
+        reason = self._reason()
+        self._settle_s = max(_SETTLE_S, _REST * (time.perf_counter() - began))
         if reason is not None:
             self._want(reason)
+
+    def _reason(self) -> str | None:
+        if self._logs.status.overwritten:
+            self._mend()
+        jobs, status = self._logs.jobs, replace(self._logs.status, group=self._record())
+        reason = unassigned_work(jobs, status)
+        if reason is None and spare_capacity(jobs, status) and self._may_help():
+            return "a worker has run dry while tasks wait elsewhere"
+        return reason
+
+    def _may_help(self) -> bool:
+        """Not too often; what is too early now is looked at again when it is time."""
+        loop = asyncio.get_running_loop()
+        if self._help_timer is not None:
+            self._help_timer.cancel()
+            self._help_timer = None
+        at = self._helped_at + _BETWEEN_HELPS_S
+        if loop.time() < at:
+            self._help_timer = loop.call_at(at, self.look)
+            return False
+        self._helped_at = loop.time()
+        return True

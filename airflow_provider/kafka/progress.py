@@ -18,6 +18,7 @@ from airflow_provider.kafka.records import (
     WorkerStatus,
 )
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.balance import Pool
 from airflow_provider.membership.model import TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.membership.record import GroupRecord
 
@@ -113,7 +114,7 @@ def job_progress(job: str, jobs: JobsSnapshot, statuses: Statuses) -> JobProgres
         if status and status.error and status.state is not TaskState.FINISHED:
             errors[task] = status.error
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
-    complete = not configured(one_job, statuses)
+    complete = next(_unfinished(one_job, statuses), None) is None
     failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
     return JobProgress(
         job=job,
@@ -139,7 +140,7 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
     return (
         bool(jobs.jobs)
         and all(definition.bounded for definition in jobs.jobs.values())
-        and not configured(jobs, statuses)
+        and next(_unfinished(jobs, statuses), None) is None
     )
 
 
@@ -166,13 +167,21 @@ def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
 
 
 def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether a rebalance would put a worker to work that has nothing left, while another still has pending tasks."""
-    if status.group is None:
+    """Whether a rebalance would put a worker to work that has nothing left, and would only take tasks that wait.
+
+    Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
+    yet, and a round right after one that revoked moves nothing.
+    """
+    record = status.group
+    if record is None or record.revokes or record.delay_ms or record.deadline_ms:
         return False
-    unfinished = configured(jobs, status.tasks)
-    left = {worker: status.group.owned_by(worker) & unfinished for worker in status.group.members}
-    waiting = any(len(tasks) > 1 and any(_is_pending(task, status.tasks) for task in tasks) for tasks in left.values())
-    return waiting and not all(left.values())
+    unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
+    left = {worker: record.owned_by(worker) & unfinished for worker in record.members}
+    if all(left.values()):
+        return False
+    taken = Pool(len(unfinished), left, {}).relieve(revocation_rank(status.tasks), {})
+    moving = [task for tasks in taken.values() for task in tasks]
+    return bool(moving) and all(_is_pending(task, status.tasks) for task in moving)
 
 
 def _is_pending(task: TaskId, statuses: Statuses) -> bool:

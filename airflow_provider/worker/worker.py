@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider.kafka.group import GroupMember, now_ms, wall_ms
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.group import GroupMember
 from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import group_drained

@@ -1,4 +1,4 @@
-"""What should run, how far jobs are, and when a group is drained, converged or badly balanced."""
+"""What should run, how far jobs are, and when a group is drained or converged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from airflow_provider.kafka.progress import (
     group_drained,
     job_progress,
     revocation_rank,
-    spare_capacity,
 )
 from airflow_provider.kafka.records import (
     JobDefinition,
@@ -26,7 +25,6 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import (
     ConfigOffset,
@@ -244,20 +242,3 @@ def test_what_costs_least_to_stop_comes_first():
     }
     order = sorted(statuses, key=lambda task: (revocation_rank(statuses).get(task, 0), task))
     assert order == [A0, TaskId("a", 3), A2, A1]
-
-
-@pytest.mark.parametrize(
-    ("assignment", "states", "expected"),
-    [
-        ({W1: {A0, A1}, W2: {A2}}, {A0: TaskState.RUNNING, A1: TaskState.PENDING, A2: TaskState.FINISHED}, True),
-        ({W1: {A0, A1}, W2: set()}, {A0: TaskState.RUNNING, A1: TaskState.PENDING}, True),
-        ({W1: {A0, A1}, W2: {A2}}, {A0: TaskState.RUNNING, A1: TaskState.PENDING, A2: TaskState.RUNNING}, False),
-        ({W1: {A0, A1}, W2: set()}, {A0: TaskState.RUNNING, A1: TaskState.RUNNING}, False),
-        ({W1: {A0, A1}, W2: set()}, {A0: TaskState.FINISHED, A1: TaskState.PENDING}, False),
-        ({W1: {A0, A1}}, {A0: TaskState.RUNNING, A1: TaskState.PENDING}, False),
-    ],
-)
-def test_there_is_capacity_to_spare_when_a_move_would_put_an_idle_worker_to_work(assignment, states, expected):
-    status = StatusSnapshot(group=_record(assignment), tasks=_statuses(states))
-    assert spare_capacity(_jobs(plan=_plan(tasks=3)), status) is expected
-    assert not spare_capacity(_jobs(plan=_plan(tasks=3)), StatusSnapshot(tasks=status.tasks))

@@ -1,0 +1,380 @@
+"""What a leader does between rounds: reasons for the next one, and when it leaves well alone.
+
+A group is written as ``{"w1": "r p", "w2": ""}``: w1 has two tasks, the first runs, the second waits for a slot. The
+letters: r runs, s streams, p is pending, f has finished, x was stopped, ``.`` has no record yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.leading import LeaderWatch, unassigned_work
+from airflow_provider.kafka.progress import spare_capacity
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
+from airflow_provider.membership.embedded import encode_metadata
+from airflow_provider.membership.events import JoinedMember
+from airflow_provider.membership.leader import Call, lead
+from airflow_provider.membership.model import (
+    Assignment,
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+    WorkerState,
+    planner_of,
+)
+from airflow_provider.membership.record import GroupRecord
+
+STATES = {
+    "r": TaskState.RUNNING,
+    "s": TaskState.RUNNING,
+    "p": TaskState.PENDING,
+    "f": TaskState.FINISHED,
+    "x": TaskState.STOPPED,
+}
+EPOCH = Epoch(5)
+
+
+class Group:
+    """A group after a round in which everything configured was assigned."""
+
+    def __init__(self, workers: Mapping[str, str], **record: Any) -> None:
+        self.job = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r1")
+        letters = [(worker, letter) for worker, tasks in workers.items() for letter in tasks.split()]
+        plan = PlanRecord.of(self.job, [{"i": i} for i in range(len(letters))], planned_by=WorkerId("w1"), at_ms=0)
+        self.jobs = JobsSnapshot(jobs={"a": self.job}, plans={"a": plan})
+        owned: dict[WorkerId, set[TaskId]] = {WorkerId(worker): set() for worker in workers}
+        tasks: dict[TaskId, TaskStatus] = {}
+        for index, (worker, letter) in enumerate(letters):
+            task = TaskId("a", index)
+            owned[WorkerId(worker)].add(task)
+            if letter != ".":
+                tasks[task] = TaskStatus(
+                    task=task,
+                    state=STATES[letter],
+                    epoch=EPOCH,
+                    worker=WorkerId(worker),
+                    run_key="r1",
+                    fingerprint=plan.fingerprints[index],
+                    kind=TaskKind.STREAMING if letter == "s" else TaskKind.BATCH,
+                )
+        assignment = {worker: frozenset(share) for worker, share in owned.items()}
+        self.status = StatusSnapshot(group=replace(record_of(assignment), **record), tasks=tasks)
+
+    @property
+    def record(self) -> GroupRecord:
+        assert self.status.group is not None
+        return self.status.group
+
+
+def record_of(assignment: Mapping[WorkerId, Tasks]) -> GroupRecord:
+    return GroupRecord(
+        epoch=EPOCH,
+        generation=GenerationId(5),
+        leader=WorkerId("w1"),
+        leader_member=MemberId("m1"),
+        protocol=SubProtocol.SESSIONED,
+        config_offset=ConfigOffset(0),
+        members={worker: MemberId(worker) for worker in assignment},
+        assignment=assignment,
+        revoked={},
+        moves=(),
+        delay_ms=0,
+        reason="",
+        at_ms=0,
+        memory=Memory(),
+    )
+
+
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+
+
+# ---- a worker that has run dry
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {"w1": "r p", "w2": ""},
+        {"w1": "r p", "w2": "f"},
+        {"w1": "p p", "w2": ""},
+        {"w1": "r p", "w2": "r p", "w3": ""},
+        {"w1": "r r p", "w2": "r r", "w3": ""},
+        {"w1": "s p", "w2": "f f"},
+        {"w1": "r r r p p p", "w2": "f f f"},
+    ],
+)
+def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str, str]) -> None:
+    group = Group(workers)
+    assert spare_capacity(group.jobs, group.status)
+
+
+@pytest.mark.parametrize(
+    ("workers", "why"),
+    [
+        ({"w1": "r p", "w2": "r"}, "nobody is dry"),
+        ({"w1": "r p", "w2": "."}, "what w2 was just given has no record yet"),
+        ({"w1": "r r", "w2": ""}, "nothing waits: a running task would be stopped"),
+        ({"w1": "s s", "w2": ""}, "nor is a stream stopped for it"),
+        ({"w1": "r", "w2": "r", "w3": ""}, "one task each"),
+        ({"w1": "f p", "w2": ""}, "the waiting one is about to start"),
+        ({"w1": "r . ", "w2": ""}, "it isn't known whether it waits"),
+        ({"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""}, "running ones would be stopped, too"),
+        ({"w1": "r p"}, "alone"),
+        ({"w1": "f", "w2": "f"}, "all done"),
+    ],
+)
+def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str], why: str) -> None:
+    group = Group(workers)
+    assert not spare_capacity(group.jobs, group.status), why
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"revoked": {W1: frozenset({A1})}},
+        {"delay_ms": 1_000},
+        {"memory": Memory(deadline_ms=1)},
+    ],
+)
+def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any]) -> None:
+    group = Group({"w1": "r p", "w2": ""}, **more)
+    assert not spare_capacity(group.jobs, group.status)
+
+
+def test_a_planner_that_waits_is_no_load() -> None:
+    group = Group({"w1": "r", "w2": ""})
+    owned = {W1: group.record.owned_by(W1) | {planner_of("a")}, W2: frozenset()}
+    assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)))
+
+
+@pytest.mark.parametrize("workers", [{"w1": "r p", "w2": ""}, {"w1": "r r p", "w2": "r r", "w3": ""}])
+def test_the_round_that_is_asked_for_takes_what_waits(workers: dict[str, str]) -> None:
+    """The leader's own assignor, asked with what the workers would report."""
+    group = Group(workers)
+    assert spare_capacity(group.jobs, group.status)
+    pending = {task for task, told in group.status.tasks.items() if told.state is TaskState.PENDING}
+    record = record_after(group, reason="a worker has run dry")
+    revoked = frozenset().union(*record.revoked.values())
+    assert revoked
+    assert revoked <= pending
+
+
+# ---- work that nobody has
+
+
+def test_work_that_the_last_round_did_not_know_of_is_a_reason() -> None:
+    group = Group({"w1": "r", "w2": "r"})
+    assert unassigned_work(group.jobs, group.status) is None
+    new = JobDefinition(name="b", entry_point="m:f")
+    jobs = replace(group.jobs, jobs={**group.jobs.jobs, "b": new})
+    assert unassigned_work(jobs, group.status) == "new work: b:planner"
+
+
+def test_a_few_of_the_new_tasks_are_named() -> None:
+    group = Group({"w1": ". . . . ."})
+    nothing = replace(group.status, group=record_of({W1: frozenset()}))
+    assert unassigned_work(group.jobs, nothing) == "new work: a:0, a:1, a:2 and 2 more"
+
+
+def test_without_a_round_there_is_nothing_to_compare_with() -> None:
+    group = Group({"w1": "r"})
+    assert unassigned_work(group.jobs, StatusSnapshot()) is None
+
+
+def test_a_task_that_its_worker_stopped_by_itself_has_to_be_assigned_again() -> None:
+    group = Group({"w1": "x r"})
+    assert unassigned_work(group.jobs, group.status) == "new work: a:0"
+
+
+def test_what_was_said_before_the_round_says_nothing_of_what_the_round_gave() -> None:
+    began = Move(A0, WorkerId("w0"), W1, MoveReason.LOST)
+    group = Group({"w1": "x r"}, epoch=Epoch(6), moves=(began,))
+    assert unassigned_work(group.jobs, group.status) is None
+
+
+def test_what_is_being_revoked_or_waits_for_its_worker_comes_back_by_itself() -> None:
+    group = Group({"w1": "x r"})
+    revoked = replace(group.record, assignment={W1: frozenset({A1})}, revoked={W1: frozenset({A0})})
+    assert unassigned_work(group.jobs, replace(group.status, group=revoked)) is None
+    waiting = Memory(assignment={W2: frozenset({A0})}, deadline_ms=9)
+    delayed = replace(group.record, assignment={W1: frozenset({A1})}, delay_ms=9, memory=waiting)
+    assert unassigned_work(group.jobs, replace(group.status, group=delayed)) is None
+
+
+# ---- why a round happened
+
+
+def record_after(
+    group: Group,
+    *,
+    reason: str,
+    now_ms: int = 0,
+    joins: tuple[WorkerId, ...] = (),
+    members: tuple[WorkerId, ...] | None = None,
+) -> GroupRecord:
+    """The next round, which its leader w1 joined for ``reason``."""
+    last = group.record
+    present = (*last.members, *joins) if members is None else members
+    unfinished = {task for task, told in group.status.tasks.items() if not told.state.final}
+    verdict = lead(
+        Call(
+            generation=GenerationId(last.generation + 1),
+            protocol=SubProtocol.SESSIONED,
+            leader=MemberId("w1"),
+            last_completed=last.generation,
+            members=tuple(member(worker, last.owned_by(worker)) for worker in present),
+            configured=frozenset(unfinished),
+            config_offset=ConfigOffset(0),
+            last_record=last,
+            max_delay_ms=300_000,
+            now_ms=now_ms,
+            reason=reason,
+            revocation_rank={task: 2 for task, told in group.status.tasks.items() if told.state is TaskState.RUNNING},
+        )
+    )
+    assert verdict.record is not None
+    return verdict.record
+
+
+def member(worker: WorkerId, owned: Tasks) -> JoinedMember:
+    state = WorkerState(
+        version=1, url="", config_offset=ConfigOffset(0), assignment=Assignment(version=1, assigned=owned)
+    )
+    return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
+
+
+GENERIC = "the group rebalances"
+
+
+@pytest.mark.parametrize(
+    ("record", "joins", "reason"),
+    [
+        ({}, (), GENERIC),
+        ({}, ("w2", "w3"), "w2, w3 joined"),
+        ({"revoked": {W1: frozenset({A1})}}, (), "revoked tasks have stopped"),
+        ({"revoked": {W1: frozenset({A1})}}, ("w2",), "w2 joined"),
+        ({"delay_ms": 10, "memory": Memory(deadline_ms=1_000)}, (), "the scheduled delay is over"),
+        ({"delay_ms": 10, "memory": Memory(deadline_ms=1_001)}, (), GENERIC),
+    ],
+)
+def test_a_round_says_why_it_happened_whoever_began_it(
+    record: dict[str, Any], joins: tuple[str, ...], reason: str
+) -> None:
+    group = Group({"w1": "r p"}, **record)
+    assert record_after(group, reason=GENERIC, now_ms=1_000, joins=tuple(map(WorkerId, joins))).reason == reason
+
+
+def test_whoever_came_and_whoever_left_is_named() -> None:
+    group = Group({"w1": "r"})
+    with_w9 = replace(group.record, members={W1: MemberId("w1"), WorkerId("w9"): MemberId("w9")})
+    group.status = replace(group.status, group=with_w9)
+    record = record_after(group, reason=GENERIC, members=(W1, W2))
+    assert record.reason == "w2 joined; w9 left"
+
+
+# ---- the watch
+
+
+class Logs:
+    """What the watch reads of a :class:`GroupLogs`; the real one needs a broker."""
+
+    def __init__(self, group: Group) -> None:
+        self.jobs = group.jobs
+        self.status = group.status
+
+    def submit(self, name: str) -> None:
+        self.jobs = replace(self.jobs, jobs={**self.jobs.jobs, name: JobDefinition(name=name, entry_point="m:f")})
+
+
+class Watched:
+    """A watch over a group, and what it asked for."""
+
+    def __init__(self, group: Group) -> None:
+        self.logs = Logs(group)
+        self.record: GroupRecord | None = group.record
+        self.asked: list[str] = []
+        self.watch = LeaderWatch(
+            self.logs,  # type: ignore[arg-type]
+            record=lambda: self.record,
+            want=self.asked.append,
+            mend=lambda: self.asked.append("mend"),
+        )
+
+    async def asks(self, reason: str) -> None:
+        await eventually(lambda: reason in self.asked, reason)
+
+    async def asks_nothing(self) -> None:
+        """Not within several times what it takes to settle."""
+        await asyncio.sleep(0.3)
+        assert self.asked == []
+
+
+async def test_only_a_leader_asks() -> None:
+    watched = Watched(Group({"w1": "r"}))
+    watched.logs.submit("b")
+    watched.watch.look()
+    await watched.asks_nothing()
+    watched.watch.lead(True)
+    await watched.asks("new work: b:planner")
+    watched.watch.close()
+
+
+async def test_a_new_leader_looks_without_being_told_that_anything_changed() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    await watched.asks("a worker has run dry while tasks wait elsewhere")
+    watched.watch.close()
+
+
+async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which_may_be_behind() -> None:
+    watched = Watched(Group({"w1": "r"}))
+    watched.logs.submit("b")
+    watched.record = record_of({W1: frozenset({A0, planner_of("b")})})
+    watched.watch.lead(True)
+    watched.watch.look()
+    await watched.asks_nothing()
+    watched.watch.close()
+
+
+async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    await watched.asks("a worker has run dry while tasks wait elsewhere")
+    watched.watch.look()
+    await asyncio.sleep(0.2)
+    assert len(watched.asked) == 1, "not again so soon"
+    watched.logs.submit("b")
+    watched.watch.look()
+    await asyncio.wait_for(watched.asks("new work: b:planner"), 1)
+    watched.watch.close()
+
+
+async def test_records_that_a_stale_one_was_written_over_are_mended() -> None:
+    watched = Watched(Group({"w1": "r"}))
+    task = next(iter(watched.logs.status.tasks.values()))
+    watched.logs.status = replace(watched.logs.status, overwritten={"task:a:0": task})
+    watched.watch.lead(True)
+    await watched.asks("mend")
+    watched.watch.close()
+
+
+async def test_a_closed_watch_asks_nothing() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    watched.watch.close()
+    await watched.asks_nothing()

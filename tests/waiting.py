@@ -1,0 +1,25 @@
+"""Waiting for something to come true, however busy the machine is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+DEADLINE_S = 10.0
+_PAUSE_S = 0.005
+
+
+async def eventually(holds: Callable[[], object], what: str = "it") -> None:
+    """Wait until ``holds`` does.
+
+    :raises AssertionError: if it does not in time
+    """
+
+    async def look() -> None:
+        while not holds():  # noqa: ASYNC110  what tests look at has no event to wait for
+            await asyncio.sleep(_PAUSE_S)
+
+    try:
+        await asyncio.wait_for(look(), DEADLINE_S)
+    except asyncio.TimeoutError:
+        raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}") from None
