@@ -28,15 +28,22 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.worker_run import Equipment, RunResult, WorkerRun
+from airflow_provider.triggers.task_instance import OVER, TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider.kafka.status_view import StatusSnapshot
+
 UNTIL: Final = ("drained", "forever")
 RUNNERS: Final = ("local", "noop")
 _LEASE_MARGIN_MS: Final = 2_000
+_SAME_NAME: Final = (
+    "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1, or have the"
+    " run's id in the parameter worker or group"
+)
 
 
 class SparkWorkerOperator(BaseOperator):
@@ -207,6 +214,7 @@ class SparkWorkerOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = self._plan(context)
+        self._look_around(context["ti"], plan)
         self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
         return self._work(plan, WorkerStory(began_ms=int(time.time() * 1000)), saved=None)
 
@@ -252,14 +260,38 @@ class SparkWorkerOperator(BaseOperator):
 
     _make_run = WorkerRun
 
+    def _look_around(self, ti: Any, plan: WorkerPlan) -> None:
+        """Before it joins: give people the link to the group, and make sure that nobody else has this worker's name.
+
+        :raises AirflowFailException: if another task instance has it, and still runs
+        """
+        status = self._status(plan)
+        if status is None:
+            return
+        self.group_link = group_link(status)
+        if self.group_link:
+            ti.xcom_push(key=SparkGroupLink().xcom_key, value=self.group_link)
+        me = plan.member.worker
+        if status.group is None or me not in status.group.members or me not in status.workers:
+            return
+        mine, other = TaskPage.of(plan.member.url), TaskPage.of(status.workers[me].url)
+        if mine and other and other != mine and other.airflow == mine.airflow and other.state() not in OVER:
+            raise AirflowFailException(
+                f"worker: {me!r} is the name of a worker of group {plan.member.group_id!r} that still runs: see"
+                f" {status.workers[me].url}. {_SAME_NAME}"
+            )
+
     def _is_held_by_me(self, plan: WorkerPlan) -> bool:
         """Whether the worker's name was last taken for this very task instance: when a triggerer stalls, another one
         takes its triggers over, and may have to join anew. The first one is fenced then, and wakes with that news.
         """
-        url = SparkGroupHook(self.kafka_conn_id).look(
-            plan.member.group_id, lambda _, status: status.workers[plan.member.worker].url
-        )
-        return url is not None and page_of(url) == page_of(plan.member.url)
+        status = self._status(plan)
+        if status is None or plan.member.worker not in status.workers:
+            return False
+        return TaskPage.of(status.workers[plan.member.worker].url) == TaskPage.of(plan.member.url)
+
+    def _status(self, plan: WorkerPlan) -> StatusSnapshot | None:
+        return SparkGroupHook(self.kafka_conn_id).look(plan.member.group_id, lambda _, status: status)
 
     def _end(self, plan: WorkerPlan, ending: str, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending, summary["last_epoch"])
@@ -269,16 +301,10 @@ class SparkWorkerOperator(BaseOperator):
             return summary
         if ending == "fenced":
             raise AirflowFailException(
-                f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}: two"
-                " workers share a name. If runs of this DAG can overlap, set max_active_runs=1, or have the run's id in"
-                " the parameter worker or group"
+                f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}."
+                f" {_SAME_NAME}"
             )
         raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
-
-
-def page_of(url: str) -> str:
-    """A task instance's page, whichever of its tries ``url`` shows."""
-    return url.partition("?")[0]
 
 
 def default_worker_name(ti: Any) -> str:

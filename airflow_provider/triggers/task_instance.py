@@ -1,9 +1,53 @@
-"""What a trigger asks of Airflow about its own task instance."""
+"""What operators and triggers ask of Airflow about task instances, and which one a page in its UI is about."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+OVER: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
+"""The states of a task instance that does not run any more; None: there is none."""
+
+_PAGE: Final = re.compile(
+    r"(?P<airflow>https?://.+)/dags/(?P<dag_id>[^/?]+)/runs/(?P<run_id>[^/?]+)/tasks/(?P<task_id>[^/?]+)"
+    r"(?:/mapped/(?P<map_index>\d+))?(?:\?.*)?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    """The task instance that a page in Airflow's UI shows, whichever of its tries.
+
+    :param airflow: the base URL of that Airflow
+    :param map_index: -1 if it is not mapped
+    """
+
+    airflow: str
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+
+    @classmethod
+    def of(cls, url: str) -> TaskPage | None:
+        """None if it is no such page."""
+        match = _PAGE.fullmatch(url)
+        if match is None:
+            return None
+        return cls(
+            airflow=match["airflow"],
+            dag_id=unquote(match["dag_id"]),
+            run_id=unquote(match["run_id"]),
+            task_id=unquote(match["task_id"]),
+            map_index=int(match["map_index"] or -1),
+        )
+
+    def state(self) -> str | None:
+        """The state of the task instance now; None if there is none."""
+        return _state(self.dag_id, self.run_id, self.task_id, self.map_index)
 
 
 async def state_of(task_instance: Any) -> str | None:
@@ -11,17 +55,20 @@ async def state_of(task_instance: Any) -> str | None:
 
     Must not be called while the triggerer shuts down: Airflow then never answers.
     """
+    ti = task_instance
+    return await asyncio.to_thread(_state, ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+
+
+def _state(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str | None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-    mapped = task_instance.map_index if (task_instance.map_index or 0) >= 0 else None
-    states: dict[str, Any] = await asyncio.to_thread(
-        RuntimeTaskInstance.get_task_states,
-        dag_id=task_instance.dag_id,
-        task_ids=[task_instance.task_id],
-        run_ids=[task_instance.run_id],
-        map_index=mapped,
+    states: dict[str, Any] = RuntimeTaskInstance.get_task_states(
+        dag_id=dag_id,
+        task_ids=[task_id],
+        run_ids=[run_id],
+        map_index=map_index if map_index is not None and map_index >= 0 else None,
     )
-    state = next(iter(states.get(task_instance.run_id, {}).values()), None)
+    state = next(iter(states.get(run_id, {}).values()), None)
     return None if state is None else str(getattr(state, "value", state))
 
 

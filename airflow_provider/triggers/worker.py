@@ -6,22 +6,20 @@ import asyncio
 import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.membership.model import Epoch
 from airflow_provider.triggers.narrator import narrated
-from airflow_provider.triggers.task_instance import push_xcom, state_of
+from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
 from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
 
 if TYPE_CHECKING:
     from airflow_provider.worker.worker import Outcome, Worker
 
 log = logging.getLogger(__name__)
-
-_FINAL_STATES: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
 
 
 class WorkerTrigger(BaseTrigger):
@@ -89,7 +87,7 @@ class WorkerTrigger(BaseTrigger):
         Airflow calls this too for the copy of a trigger that was stalled while another triggerer took over, and for a
         task that was cleared, whose next try has the membership by now. Both go on: only a task that is over leaves.
         """
-        if self.task_instance is None or await state_of(self.task_instance) not in _FINAL_STATES:
+        if self.task_instance is None or await state_of(self.task_instance) not in OVER:
             log.info("Worker %s goes on elsewhere", self.plan.member.worker)
             return
         if self._worker is not None and self._holding is not None and not self._holding.done():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
-from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
+from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.jobs_view import JobsSnapshot
@@ -24,6 +25,7 @@ from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import Equipment, RunResult
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.worker import Ending, Outcome, Until
@@ -316,6 +318,46 @@ class TestWorkerOperator:
         with pytest.raises(AirflowFailException, match="max_active_runs"):
             worker_operator().resume(context(), event=event)
 
+    @pytest.mark.parametrize(
+        ("url", "state", "refused"),
+        [
+            ("http://airflow.example/dags/d/runs/r2/tasks/w?try_number=1", "deferred", True),
+            ("http://airflow.example/dags/d/runs/r2/tasks/w?try_number=1", "failed", False),
+            ("http://airflow.example/dags/d/runs/r1/tasks/w?try_number=9", "running", False),
+            ("http://elsewhere.example/dags/d/runs/r2/tasks/w?try_number=1", "running", False),
+            ("process://host/12", "running", False),
+        ],
+        ids=["another run", "a run that is over", "an earlier try", "another Airflow", "no Airflow"],
+    )
+    def test_a_name_that_another_run_has_is_refused_before_it_is_taken(
+        self,
+        *,
+        url: str,
+        state: str,
+        refused: bool,
+        runs: type[FakeRun],
+        group: FakeGroup,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(TaskPage, "state", lambda _page: state)
+        group.status = replace(group_snapshot(3), workers={WorkerId("w1"): _worker("w1", url)})
+        runs.endings.append(outcome(Ending.DRAINED))
+        operator = worker_operator(worker="w1")
+        if refused:
+            with pytest.raises(AirflowFailException, match="max_active_runs=1"):
+                operator.execute(context())
+            assert not runs.made
+        else:
+            operator.execute(context())
+            assert len(runs.made) == 1
+
+    def test_the_link_to_the_group_is_there_while_the_worker_runs(self, runs: type[FakeRun], group: FakeGroup) -> None:
+        group.status = group_snapshot(3)
+        runs.endings.append(outcome(Ending.DRAINED))
+        around = context()
+        worker_operator().execute(around)
+        assert around["ti"].pushed == {"_link_SparkGroupLink": URL}
+
     def test_killed_it_leaves_and_does_not_pretend_to_have_succeeded(self, runs: type[FakeRun]) -> None:
         operator = worker_operator()
         operator.on_kill()  # before it has begun: nothing to leave
@@ -370,16 +412,10 @@ class TestWorkerOperator:
 
 
 def _ended_now(status: Any) -> Any:
-    from dataclasses import replace
-
     return replace(status, finished_at_ms=10**14)
 
 
 def _worker(name: str, url: str) -> Any:
-    from dataclasses import replace
-
-    from airflow_values import worker_status
-
     return replace(worker_status(name, 3), url=url)
 
 

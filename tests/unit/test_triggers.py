@@ -30,6 +30,7 @@ from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.standby import brought_up_to_date
+from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.worker import Ending, Outcome
@@ -315,6 +316,29 @@ class TestTakingOver:
     )
     def test_any_other_record_says_nothing(self, record: Any) -> None:
         assert brought_up_to_date(SAVED, record, WorkerId("w1")) is SAVED
+
+
+class TestPages:
+    def test_a_page_tells_which_task_instance_it_shows(self) -> None:
+        page = TaskPage.of(
+            "http://h:1/base/dags/d.x/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00/tasks/t?try_number=3"
+        )
+        assert page == TaskPage(
+            airflow="http://h:1/base",
+            dag_id="d.x",
+            run_id="manual__2026-01-01T00:00:00+00:00",
+            task_id="t",
+            map_index=-1,
+        )
+        mapped = TaskPage.of("https://h/dags/d/runs/r/tasks/t/mapped/3?try_number=1")
+        assert mapped == TaskPage(airflow="https://h", dag_id="d", run_id="r", task_id="t", map_index=3)
+        zeroth = TaskPage.of("https://h/dags/d/runs/r/tasks/t/mapped/0")
+        assert zeroth is not None
+        assert zeroth.map_index == 0
+
+    @pytest.mark.parametrize("url", ["", "process://host/12", "http://h/dags/d", "javascript:alert(1)"])
+    def test_other_urls_are_no_pages(self, url: str) -> None:
+        assert TaskPage.of(url) is None
 
 
 class TestValues:
