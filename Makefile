@@ -10,7 +10,7 @@ CACHE := $(CURDIR)/.cache
 WHEELS := $(CACHE)/wheels
 INSTALLED := $(VENV)/.installed
 export COSPARK_CACHE ?= $(CACHE)
-export PIP_CACHE_DIR ?= $(CACHE)/pip
+export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
