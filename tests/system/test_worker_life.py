@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import textwrap
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.log_errors import NoTopicError
-from airflow_provider.kafka.one_shot import GroupSnapshot, read_group
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.one_shot import GroupSnapshot, read_group, send_control
+from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
@@ -105,10 +106,19 @@ class Group:
             f"{tasks} tasks of {job} run",
         )
 
+    def stop_workers(self) -> None:
+        """They would keep Airflow's slots from the next test."""
+        seen = self.read()
+        for worker in seen.status.group.members if seen and seen.status.group else ():
+            wish = ControlRecord(worker=worker, action=ControlAction.STOP, at_ms=int(time.time() * 1000))
+            send_control(self._settings, self.name, wish)
+
 
 @pytest.fixture
-def group(airflow: LocalAirflow, broker: LocalBroker) -> Group:
-    return Group(airflow, broker)
+def group(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Group]:
+    made = Group(airflow, broker)
+    yield made
+    made.stop_workers()
 
 
 def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerers(group: Group) -> None:
@@ -233,6 +243,52 @@ def test_a_deferred_worker_that_is_cleared_goes_on_in_its_next_try(group: Group)
     after = group.wait_for_running("endless", 4).status.group
     assert after is not None
     assert set(after.members) == set(before.members)
+
+
+def test_a_second_run_may_not_take_the_names_of_the_first(group: Group) -> None:
+    first = group.start("two_workers")
+    for number in (1, 2):
+        group.deferred("two_workers", first, f"w{number}")
+    before = group.wait_for_members("two_workers.w1", "two_workers.w2")
+    second = group.start("two_workers")
+    group.api.wait_for_run("two_workers", second, states=("failed",))
+    refused = group.api.task_instance("two_workers", second, "w1")
+    assert refused.try_number == 1, "no retry could help"
+    assert "is the name of a worker of group" in group.api.log(refused)
+    assert group.record == before, "the first run was not disturbed"
+    assert group.api.task_instance("two_workers", first, "w1").state == "deferred"
+
+
+@pytest.mark.timeout(240)
+def test_a_triggerer_that_stalls_and_wakes_disturbs_nobody(group: Group) -> None:
+    """Its triggers run elsewhere by then. Airflow kills its copies as if a user had done it: they must not leave."""
+    run = group.start("two_workers")
+    workers = [group.deferred("two_workers", run, f"w{number}") for number in (1, 2)]
+    before = group.wait_for_members("two_workers.w1", "two_workers.w2")
+    (name,) = (name for name in group.airflow.processes if name.startswith("triggerer"))
+    stalled = group.airflow.processes[name].tree()
+    for process in stalled:
+        process.suspend()
+    group.airflow.start_triggerer()
+    for worker in workers:
+        group.api.wait_for_task(
+            *("two_workers", run, worker.task_id),
+            states=("deferred",),
+            where=lambda seen: seen.triggerer_job not in (None, workers[0].triggerer_job),
+        )
+    for process in stalled:
+        process.resume()
+    wait_until(
+        lambda: all("goes on elsewhere" in group.api.log(worker) for worker in workers),
+        timeout_s=60,
+        what=lambda: group.api.log(workers[0]),
+    )
+    group.start("endless_job")
+    after = group.wait_for_running("endless", 4).status.group
+    assert after is not None
+    assert after.members == before.members
+    assert group.api.task_instance("two_workers", run, "w1").try_number == 1
+    group.airflow.kill_triggerer(name)
 
 
 @pytest.mark.timeout(240)
