@@ -23,7 +23,7 @@ from airflow_provider.membership.model import (
     SubProtocol,
     WorkerState,
 )
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import GroupRecord, newer
 
 ALL = "a0 a1 a2 b0 b1 b2"
 D = 300_000
@@ -167,6 +167,12 @@ def test_epochs_go_on_also_when_the_coordinator_counts_from_the_start_again(gene
     last = two_workers(4)
     assert last.epoch == 4
     assert record_of(lead(call(member("w9"), generation=generation, last=last))).epoch == epoch
+
+
+def test_the_newer_of_two_records_is_that_of_the_higher_epoch() -> None:
+    old, new = two_workers(4), two_workers(5)
+    assert newer(old, new) is newer(new, old) is newer(new, None) is newer(None, new) is new
+    assert newer(None, None) is None
 
 
 # ---- eager

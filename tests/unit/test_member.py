@@ -134,6 +134,26 @@ def test_whoever_had_to_stop_anything_joins_again_as_soon_as_it_has_stopped(scri
     assert told(join)[1].owned == tasks("a0")
 
 
+def test_revoked_is_also_what_a_returning_worker_is_not_given_yet(script: Script) -> None:
+    """It runs nowhere; all it means is: join again at once, and be given it in the next round."""
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    commands = script.synced(revoked="b0")
+    assert commands[0] == published(script, "a0")
+    assert only_join(commands[1:]).reason == "revoked tasks have stopped"
+
+
+def test_what_runs_is_not_started_a_second_time(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    assert script.synced("a0 a1") == [
+        StartTasks(tasks=tasks("a1"), epoch=script.state.epoch),
+        published(script, "a0 a1"),
+    ]
+
+
 def test_a_scheduled_delay_ends_with_a_join_that_makes_the_coordinator_rebalance(script: Script) -> None:
     script.stable("a0")
     before = only_join(script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS))
@@ -234,9 +254,9 @@ def test_the_lease_ends_at_the_deadline_of_a_rebalance_that_is_not_joined(script
     script.stable("a0 a1")
     heard_at = script.now
     script.heartbeat()
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.at(heard_at + 2_500).heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     deadline = heard_at + SETTINGS.rebalance_timeout_ms
-    for now in range(heard_at + 1_000, deadline - MARGIN_MS, 1_000):
+    for now in range(script.now + 1_000, deadline - MARGIN_MS, 1_000):
         script.at(now)
         commands = script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
         assert not any(map(_is_stop, commands)), "its JoinGroup is on its way, or lost: it cannot know"
@@ -473,6 +493,18 @@ def test_the_lease_ends_too_when_the_coordinator_stops_waiting_for_the_sync(scri
     script.synced()
     script.heartbeat()
     assert script.state.lease_until == script.now + SESSION_MS
+
+
+def test_joining_the_same_generation_again_moves_no_deadline(script: Script) -> None:
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    deadline = script.state.rebalance_deadline
+    script.feed(RequestFailed, request=Request.SYNC, cause="connection reset")
+    script.alarms(until=script.now + 5_000)
+    script.feed(CoordinatorFound, node=NODE)
+    script.joined(3)
+    assert script.state.rebalance_deadline == deadline
 
 
 @pytest.mark.parametrize("error", [KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE])

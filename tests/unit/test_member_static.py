@@ -175,6 +175,35 @@ def test_who_takes_over_in_a_rebalance_speaks_for_the_tasks_of_its_predecessor(w
     assert world.settled
 
 
+def test_what_it_must_give_up_it_gives_up_when_the_lease_of_its_predecessor_is_over(world: World) -> None:
+    """It can't stop what another process may still run; so nobody else is given it before."""
+    old = world.processes["leader"]
+    old.cut_off = True
+    new = world.start("leader", predecessor=Predecessor.UNKNOWN)
+    taken_over_at = world.clock.now
+    world.run(100)
+    world.configure(world.configured - {min(new.state.owned)})
+    world.run_until(lambda: bool(new.state.stopping))
+    given_up = new.state.stopping
+    world.run(taken_over_at + SESSION_MS - 100 - world.clock.now)
+    assert new.state.stopping == given_up
+    old.reconnect()
+    world.run_until(lambda: world.settled)
+    assert not given_up & new.state.owned
+
+
+def test_without_a_record_it_joins_again_only_when_the_lease_of_its_predecessor_is_over(world: World) -> None:
+    """Until then it can't say that nobody runs what it does not know of."""
+    rounds = len(world.coordinator.rounds)
+    world.record = None
+    world.processes["follower"].cut_off = True
+    world.start("follower", predecessor=Predecessor.UNKNOWN)
+    world.run(SESSION_MS - 1_000)
+    assert len(world.coordinator.rounds) == rounds
+    world.run(1_000 + SETTINGS.heartbeat_interval_ms)
+    assert len(world.coordinator.rounds) > rounds
+
+
 def test_the_older_of_two_namesakes_is_fenced(world: World) -> None:
     old, had = world.processes["follower"], world.running("follower")
     new = world.start("follower", predecessor=Predecessor.UNKNOWN)
