@@ -20,9 +20,11 @@ from airflow_provider.hooks.parameters import (
 )
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.log_errors import LogTimeoutError
 from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
-from airflow_provider.triggers.conditions import JobCondition, JobGoal
+from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.resuming import now_ms
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -193,20 +195,34 @@ class SparkJobOperator(BaseOperator):
             goal=JobGoal.FINISHED if self._bounded else JobGoal.RUNNING,
             fingerprint=definition.fingerprint,
         )
+        answer = self._wait(hook, group, condition, changed=submission.changed)
+        return self._complete(answer.to_json(), changed=submission.changed)
+
+    def _wait(self, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool) -> Answer:
         timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
-        if self.deferrable:
+        if not self.deferrable:
+            try:
+                return hook.wait_for(
+                    group, condition.answer, timeout_s=None if timeout_ms is None else timeout_ms / 1000
+                )
+            except LogTimeoutError as late:
+                raise AirflowException(
+                    f"timeout: job {condition.job!r} is not {condition.goal.value} within {self.timeout}"
+                ) from late
+        answer = hook.look(group, condition.answer)
+        if answer is None:
             self.defer(
                 trigger=GroupTrigger(
                     kafka_conn_id=self.kafka_conn_id,
                     group=group,
                     condition=condition.to_json(),
-                    carried={"changed": submission.changed},
+                    deferred_at_ms=now_ms(),
+                    carried={"changed": changed},
                 ),
                 method_name="execute_complete",
                 timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
             )
-        answer = hook.wait_for(group, condition.answer, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
-        return self._complete(answer.to_json(), changed=submission.changed)
+        return answer
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """What the trigger has seen."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.worker_run import Equipment, RunResult, WorkerRun
+from airflow_provider.triggers.resuming import now_ms
 from airflow_provider.triggers.task_instance import OVER, TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
@@ -216,7 +216,7 @@ class SparkWorkerOperator(BaseOperator):
         plan = self._plan(context)
         self._look_around(context["ti"], plan)
         self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
-        return self._work(plan, WorkerStory(began_ms=int(time.time() * 1000)), saved=None)
+        return self._work(plan, WorkerStory(began_ms=now_ms()), saved=None)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
         """Go on after the trigger's event: with the same membership if there is work, else to the end."""
@@ -251,6 +251,7 @@ class SparkWorkerOperator(BaseOperator):
                     plan=plan.to_json(),
                     saved=outcome.saved or {},
                     story=result.story.deferred().to_json(),
+                    deferred_at_ms=now_ms(),
                     push_summary=bool(self.do_xcom_push),
                 ),
                 method_name="resume",

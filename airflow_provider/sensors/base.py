@@ -11,7 +11,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensor
 from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.resuming import now_ms
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -58,13 +60,7 @@ class SparkGroupSensor(BaseSensorOperator):
         raise NotImplementedError
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
-        condition = self.condition()
-        looked = SparkGroupHook(self.kafka_conn_id).look(
-            group_name(self.group), lambda jobs, status: (condition.answer(jobs, status), group_link(status))
-        )
-        answer: Answer | None = None
-        if looked is not None:
-            answer, self.group_link = looked
+        answer = self._look()
         if answer is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=_report_of(answer.to_json()))
@@ -72,9 +68,19 @@ class SparkGroupSensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         if not self.deferrable:
             return super().execute(context)
-        condition = self.condition()
+        try:
+            answer = self._look()
+        except BrokerAwayError as away:
+            self.log.warning("Waiting for a broker too: %s", away)
+            answer = None
+        if answer is not None:
+            event = {**answer.to_json(), "link": self.group_link}
+            return self.resume_execution("execute_complete", {"event": event}, context)
         trigger = GroupTrigger(
-            kafka_conn_id=self.kafka_conn_id, group=group_name(self.group), condition=condition.to_json()
+            kafka_conn_id=self.kafka_conn_id,
+            group=group_name(self.group),
+            condition=self.condition().to_json(),
+            deferred_at_ms=now_ms(),
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
@@ -82,6 +88,17 @@ class SparkGroupSensor(BaseSensorOperator):
         """What the trigger has seen."""
         self.group_link = event["link"]
         return _report_of(event)
+
+    def _look(self) -> Answer | None:
+        """What the topics say now; None: not what is waited for."""
+        condition = self.condition()
+        looked = SparkGroupHook(self.kafka_conn_id).look(
+            group_name(self.group), lambda jobs, status: (condition.answer(jobs, status), group_link(status))
+        )
+        if looked is None:
+            return None
+        answer, self.group_link = looked
+        return answer
 
 
 def _report_of(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers.conditions import Answer, condition_from_json
+from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.worker_values import VERSION, check_version
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class GroupTrigger(BaseTrigger):
     :param kafka_conn_id: the connection; nothing of what is in it is stored
     :param group: the group
     :param condition: see :mod:`airflow_provider.triggers.conditions`
+    :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param carried: given back in the event
     """
 
@@ -39,6 +41,7 @@ class GroupTrigger(BaseTrigger):
         kafka_conn_id: str,
         group: str,
         condition: Mapping[str, Any],
+        deferred_at_ms: int = 0,
         carried: Mapping[str, Any] | None = None,
         v: int = VERSION,
     ) -> None:
@@ -47,6 +50,7 @@ class GroupTrigger(BaseTrigger):
         self.kafka_conn_id = kafka_conn_id
         self.group = group
         self.condition = condition_from_json(condition)
+        self.deferred_at_ms = deferred_at_ms
         self.carried = dict(carried or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -57,6 +61,7 @@ class GroupTrigger(BaseTrigger):
                 "kafka_conn_id": self.kafka_conn_id,
                 "group": self.group,
                 "condition": self.condition.to_json(),
+                "deferred_at_ms": self.deferred_at_ms,
                 "carried": self.carried,
             },
         )
@@ -75,6 +80,7 @@ class GroupTrigger(BaseTrigger):
                 told = True
                 await asyncio.sleep(_AGAIN_S)
             else:
+                await asyncio.sleep(pause_left_s(self.deferred_at_ms))
                 yield TriggerEvent(event)  # type: ignore[no-untyped-call]
                 return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,9 +19,10 @@ from airflow_provider.worker.worker import Until, Worker, WorkerSettings
 
 
 class WakingStandby(Standby):
-    """Has its worker look again when there is something to run.
+    """Has its worker look again when there is something to run, and when it may be run.
 
-    :param changed: told when tasks were given
+    :param changed: told then
+    :param pause_s: the task's process is wanted no sooner
     """
 
     def __init__(
@@ -29,20 +31,35 @@ class WakingStandby(Standby):
         stopped: Released,
         finished: Released,
         changed: Callable[[], None],
+        pause_s: float,
     ) -> None:
         super().__init__(needs_running, stopped, finished)
         self._changed = changed
+        loop = asyncio.get_running_loop()
+        self._not_before = loop.time() + pause_s
+        self._timer = loop.call_at(self._not_before, changed)
+
+    @property
+    def done(self) -> bool:
+        return super().done and asyncio.get_running_loop().time() >= self._not_before
+
+    async def close(self) -> None:
+        self._timer.cancel()
+        await super().close()
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         super().take(tasks, epoch)
         self._changed()
 
 
-def standby_worker(plan: WorkerPlan, transport: GroupTransport, logs: GroupLogs, saved: Mapping[str, Any]) -> Worker:
+def standby_worker(
+    plan: WorkerPlan, transport: GroupTransport, logs: GroupLogs, saved: Mapping[str, Any], *, pause_s: float
+) -> Worker:
     """The worker of ``plan``, with hands that run nothing.
 
     :param logs: read to their ends
     :param saved: the membership as it was when the task deferred; another triggerer may have held it since
+    :param pause_s: hand it over no sooner
     """
     saved = brought_up_to_date(saved, logs.status.group, plan.member.worker)
 
@@ -55,7 +72,7 @@ def standby_worker(plan: WorkerPlan, transport: GroupTransport, logs: GroupLogs,
         changed: Callable[[], None],
         lease: WorkerLease,  # noqa: ARG001
     ) -> Standby:
-        return WakingStandby(is_needed, stopped, finished, changed)
+        return WakingStandby(is_needed, stopped, finished, changed, pause_s)
 
     return Worker(
         worker_settings(plan, WorkerPhase.DEFERRED), transport=transport, logs=logs, make_hands=make_hands, saved=saved

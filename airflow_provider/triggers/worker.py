@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.membership.model import Epoch
 from airflow_provider.triggers.narrator import narrated
+from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
 from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
 
@@ -34,6 +35,7 @@ class WorkerTrigger(BaseTrigger):
     :param plan: see :class:`~airflow_provider.triggers.worker_values.WorkerPlan`
     :param saved: the membership, as the task's process left it
     :param story: see :class:`~airflow_provider.triggers.worker_values.WorkerStory`
+    :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param push_summary: whether a summary is to be left as the task's ``return_value``
     """
 
@@ -44,6 +46,7 @@ class WorkerTrigger(BaseTrigger):
         plan: Mapping[str, Any],
         saved: Mapping[str, Any],
         story: Mapping[str, Any],
+        deferred_at_ms: int = 0,
         push_summary: bool = True,
         v: int = VERSION,
     ) -> None:
@@ -53,6 +56,7 @@ class WorkerTrigger(BaseTrigger):
         self.plan = WorkerPlan.from_json(plan)
         self.saved = dict(saved)
         self.story = WorkerStory.from_json(story)
+        self.deferred_at_ms = deferred_at_ms
         self.push_summary = push_summary
         self._worker: Worker | None = None
         self._holding: asyncio.Task[TriggerEvent] | None = None
@@ -66,6 +70,7 @@ class WorkerTrigger(BaseTrigger):
                 "plan": self.plan.to_json(),
                 "saved": self.saved,
                 "story": self.story.to_json(),
+                "deferred_at_ms": self.deferred_at_ms,
                 "push_summary": self.push_summary,
             },
         )
@@ -104,7 +109,7 @@ class WorkerTrigger(BaseTrigger):
 
         plan = self.plan
         async with shared_group(settings, plan.member.group_id) as (transport, logs):
-            self._worker = standby_worker(plan, transport, logs, self.saved)
+            self._worker = standby_worker(plan, transport, logs, self.saved, pause_s=pause_left_s(self.deferred_at_ms))
             told = Epoch(self.story.last_epoch or 0)
             async with narrated(logs, plan.member.worker, already_told=told) as narrator:
                 outcome = await self._worker.run()
@@ -118,6 +123,7 @@ class WorkerTrigger(BaseTrigger):
             if self.push_summary:
                 await push_xcom(self.task_instance, "return_value", dict(summary))
             return TaskSuccessEvent()
+        await asyncio.sleep(pause_left_s(self.deferred_at_ms))
         return TriggerEvent(  # type: ignore[no-untyped-call]
             {
                 "v": VERSION,

@@ -14,6 +14,7 @@ from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, sta
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.log_errors import LogTimeoutError
 from airflow_provider.kafka.logs import Submission
 from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
@@ -133,6 +134,20 @@ class TestJobOperator:
         assert operator.execute_complete(context(), event) == {"state": "finished", "changed": True}
         with pytest.raises(AirflowException, match="no luck"):
             operator.execute_complete(context(), {**event, "problem": "no luck"})
+
+    def test_a_job_that_is_over_already_needs_no_triggerer(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=1)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED)
+        operator = job_operator(wait_for_completion=True, deferrable=True, run_key="r1")
+        assert operator.execute(context())["state"] == "finished"
+
+    def test_a_job_that_takes_too_long_is_named(self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+        def late(*_: Any, **__: Any) -> None:
+            raise LogTimeoutError("waiting for a change")
+
+        monkeypatch.setattr(SparkGroupHook, "wait_for", late)
+        with pytest.raises(AirflowException, match="timeout: job 'job' is not finished within 5"):
+            job_operator(wait_for_completion=True, timeout=5).execute(context())
 
     def test_run_again_it_has_failed_tasks_tried_again(self, group: FakeGroup) -> None:
         group.known = True

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
@@ -70,6 +71,32 @@ def test_a_deferred_sensor_says_the_same_as_a_poking_one(topics: list[Any]) -> N
     event = {**answer.to_json(), "link": URL, "carried": {}}
     resumed = getattr(sensor, deferred.value.method_name)(context(), event=event)
     assert resumed == sensor.poke(context()).xcom_value
+
+
+def test_what_is_so_already_needs_no_triggerer(topics: list[Any]) -> None:
+    sensor = epochs(at_least=2, deferrable=True)
+    topics[:] = JobsSnapshot(), group_snapshot(2)
+    assert sensor.execute(context())["epoch"] == 2
+    assert sensor.group_link == URL
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_soft_fail_skips(topics: list[Any], deferrable: bool) -> None:
+    known = jobs_snapshot(job(), tasks=1)
+    topics[:] = known, status_snapshot(known, "job", TaskState.FAILED)
+    with pytest.raises(AirflowSkipException):
+        jobs(deferrable=deferrable, soft_fail=True).execute(context())
+
+
+def test_a_broker_that_is_away_is_waited_for_in_the_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> None:
+        raise BrokerAwayError("broker:9092", "reading", "refused")
+
+    monkeypatch.setattr(SparkGroupHook, "look", away)
+    with pytest.raises(TaskDeferred):
+        jobs(deferrable=True).execute(context())
+    with pytest.raises(BrokerAwayError):
+        jobs().poke(context())
 
 
 def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -24,12 +25,12 @@ from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers import group as group_module
-from airflow_provider.triggers import standby
+from airflow_provider.triggers import resuming, standby
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.narrator import narrated
-from airflow_provider.triggers.standby import brought_up_to_date
+from airflow_provider.triggers.standby import WakingStandby, brought_up_to_date
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
@@ -118,7 +119,7 @@ class Triggerer:
         async def shared_group(_settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
             yield None, self.logs
 
-        def standby_worker(*_: Any) -> FakeWorker:
+        def standby_worker(*_: Any, **__: Any) -> FakeWorker:
             self.worker = FakeWorker()
             self.held.set()
             return self.worker
@@ -146,6 +147,18 @@ class Triggerer:
 
 async def events_of(trigger: Any) -> list[TriggerEvent]:
     return [event async for event in trigger.run()]
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    """``asyncio.timeout``, which Python 3.10 does not have."""
+    task = asyncio.current_task()
+    assert task is not None
+    timer = asyncio.get_running_loop().call_later(seconds, task.cancel)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @pytest.fixture
@@ -179,6 +192,54 @@ def test_what_a_newer_release_has_stored_is_refused(trigger: Any) -> None:
     path, arguments = trigger.serialize()
     with pytest.raises(ValueError, match="upgrade the triggerer"):
         import_string(path)(**{**arguments, "v": 2})
+
+
+class TestPause:
+    """A task that is resumed within moments of deferring is taken for killed by Airflow's scheduler."""
+
+    def test_the_pause_counts_from_the_deferral(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resuming, "now_ms", lambda: 100_000)
+        assert resuming.pause_left_s(100_000) == 7
+        assert resuming.pause_left_s(94_000) == 1
+        assert resuming.pause_left_s(0) == 0
+        assert resuming.pause_left_s(200_000) == 7, "another host's clock can't make it wait for ever"
+
+    async def test_work_waits_for_it_while_the_membership_goes_on(self) -> None:
+        changed = asyncio.Event()
+        released: list[Any] = []
+        hands = WakingStandby(lambda task: True, released.append, released.append, changed.set, 0.05)
+        hands.take(frozenset({TaskId("job", 0)}), Epoch(1))
+        assert not hands.done
+        async with _within(10):
+            while not hands.done:
+                await changed.wait()
+                changed.clear()
+        await hands.close()
+
+    async def test_work_that_is_taken_away_meanwhile_wants_no_process(self) -> None:
+        released: list[Any] = []
+        hands = WakingStandby(lambda task: True, released.append, released.append, lambda: None, 0.0)
+        task = frozenset({TaskId("job", 0)})
+        hands.take(task, Epoch(1))
+        hands.drop(task, "revoked")
+        assert released == [task]
+        assert not hands.done
+        await hands.close()
+
+    async def test_an_answer_at_once_is_told_when_it_is_over(
+        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(resuming, "PAUSE_MS", 300)
+        triggerer.logs.now(status=group_snapshot(3))
+        trigger = GroupTrigger(
+            kafka_conn_id="c",
+            group="g",
+            condition=EpochCondition(at_least=2).to_json(),
+            deferred_at_ms=resuming.now_ms(),
+        )
+        before = time.monotonic()
+        assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
+        assert time.monotonic() - before >= 0.2
 
 
 class TestGroupTrigger:
