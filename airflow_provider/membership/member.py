@@ -25,13 +25,18 @@ while it can't be sure that its lease is valid; and, when it took over the name 
 that one's lease must be over.
 
 The lease. Nobody else is given this member's tasks before a session has passed since the last heartbeat that was
-answered (or, in a rebalance that it does not join, before the rebalance timeout has). Shortly before that, it stops
-them all by itself.
+answered (or, in a rebalance that it does not join or ask its assignment of, before the rebalance timeout has). Shortly
+before that, it stops them all by itself.
 
 Static members (KIP-345). A member that joins without a member id may be coming back to a stable group. The coordinator
 then answers without a rebalance and with the bytes of the last round; the group record of that round tells what the
 member owns (:func:`~.joining.adopt_record`). Without such a record it joins again with what it really has. A leader
 that comes back is told to skip the assignment (KIP-814) and does the same.
+
+A predecessor that may still run. Who takes over the name of such a process speaks for its tasks: it reports them when
+it joins a rebalance, and what it must give up it lets go of only when that one's lease must be over. The coordinator
+fences the predecessor from the moment of the join on, so that this takes at most a session. In the eager protocol there
+is no way to report tasks: there, see to it that the predecessor has ended.
 
 Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name;
 *failed* because the coordinator refuses for a reason that trying again does not mend. A member that the coordinator no
