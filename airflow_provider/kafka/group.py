@@ -327,8 +327,9 @@ class GroupMember:
             request.cancel()
         try:
             self._listener.stop_tasks(self.state.owned, StopReason.FAILED)
-        finally:
-            self._listener.ended(Phase.FAILED, error)
+        except Exception:
+            log.exception("group %s, worker %s: its tasks were not told to stop", self._group_id, self._worker)
+        self._listener.ended(Phase.FAILED, error)
 
     def _stop_driving(self) -> None:
         self._watch.close()

@@ -33,6 +33,7 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId
 from airflow_provider.membership.record import GroupRecord
 
 DEFAULT_TIMEOUT_S: Final = 30.0
@@ -197,6 +198,10 @@ class GroupLogs:
         await self._put_with_event(
             task_key(status.task), status.to_json(), TaskEvent(status=status, at_ms=int(time.time() * 1_000))
         )
+
+    async def forget_task(self, task: TaskId) -> None:
+        """Delete the last word about a task of a job that was removed."""
+        await self._put(self.topics.status, task_key(task), None)
 
     async def publish_worker(self, status: WorkerStatus) -> None:
         """Write what a worker does."""

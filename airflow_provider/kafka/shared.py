@@ -51,9 +51,8 @@ class _Pool(Generic[T]):
     async def _drop(self, key: object, held: _Held[T]) -> None:
         if self._held.get(key) is held:
             del self._held[key]
-        if not held.opening.done():
-            held.opening.cancel()
-            return
+        held.opening.cancel()
+        await asyncio.wait([held.opening])
         if not held.opening.cancelled() and held.opening.exception() is None:
             await self._close(held.opening.result())
 
@@ -87,7 +86,7 @@ async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransp
 
 @asynccontextmanager
 async def shared_logs(settings: KafkaSettings, group_id: str) -> AsyncIterator[GroupLogs]:
-    """The topics of a group, read to their ends at least once.
+    """The topics of a group, read to their present ends.
 
     :raises LogError: see :meth:`GroupLogs.start`
     """
@@ -95,10 +94,10 @@ async def shared_logs(settings: KafkaSettings, group_id: str) -> AsyncIterator[G
     async def make() -> GroupLogs:
         logs = GroupLogs(settings, group_id)
         await logs.start()
-        await logs.catch_up()
         return logs
 
     async with _pools().logs.use((settings, group_id), make) as logs:
+        await logs.catch_up()
         yield logs
 
 

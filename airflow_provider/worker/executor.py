@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
@@ -24,7 +24,6 @@ from airflow_provider.spark.runner import (
     Runner,
     RunnerClosedError,
     RunnerEvent,
-    StillRunningError,
     TaskFailed,
     TaskFinished,
     TaskOrder,
@@ -32,12 +31,14 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.worker.hands import Released
+from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.runs import RunState, TaskRun, first_run, needs_running, next_due_ms, startable
 
 log = logging.getLogger(__name__)
 
 _STOP_WAIT_S: Final = 30.0
-_RETRY_WRITE_S: Final = 1.0
+_CLOSE_WAIT_S: Final = 10.0
+_LAST_WORDS_S: Final = 5.0
 
 
 class TaskExecutor:
@@ -69,19 +70,23 @@ class TaskExecutor:
         self._worker = worker
         self._group_id = group_id
         self._logs = logs
-        self._runner = make_runner(self._on_event)
+        self._runner = make_runner(lambda event: self._guarded(lambda: self._on_event(event)))
         self._slots = slots
         self._checkpoint_root = checkpoint_root
         self._stopped = stopped
         self._finished = finished
         self._changed = changed
         self._linger_s = linger_s
-        self._linger_timer: asyncio.TimerHandle | None = None
-        self._idle()
+        self._journal = Journal(worker)
         self._runs: dict[TaskId, TaskRun] = {}
-        self._work: set[asyncio.Task[Any]] = set()
+        self._closings: dict[TaskId, asyncio.Task[None]] = {}
+        self._steps: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self.ended: list[TaskStatus] = []
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._idle_since = time.monotonic()
+        self._draining = False
+        self.fault: BaseException | None = None
+        self._idle()
 
     @property
     def running(self) -> Tasks:
@@ -94,24 +99,24 @@ class TaskExecutor:
     # ---- what the membership says
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
-        unneeded = frozenset(task for task in tasks if not self._admit(task, epoch))
+        unneeded = frozenset(task for task in tasks if not self._take(task, epoch))
         if unneeded:
             self._finished(unneeded)
         self._schedule()
 
     def drop(self, tasks: Tasks, reason: str) -> None:
-        waiting = frozenset(task for task in tasks if self._state(task) in (None, RunState.WAITING))
-        for task in waiting:
+        at_once = frozenset(task for task in tasks if self._state(task) in (None, RunState.WAITING))
+        closing = frozenset(task for task in tasks if self._state(task) is RunState.CLOSING)
+        for task in at_once:
             run = self._runs.pop(task, None)
             if run is not None:
-                self._report(run.status(TaskState.STOPPED, self._worker))
-        for task in tasks - waiting:
-            self._set(task, state=RunState.STOPPING)
+                self._note_stopped(run.status(TaskState.STOPPED, self._worker))
         self._idle()
-        if waiting:
-            self._stopped(waiting)
-        if tasks - waiting:
-            self._spawn(self._stop(tasks - waiting, reason))
+        if at_once:
+            self._stopped(at_once)
+        for task in closing:
+            asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._give_up, task, self._closings[task])
+        self._stop(tasks - at_once - closing, RunState.STOPPING, reason)
         self._schedule()
 
     def advance(self, epoch: Epoch) -> None:
@@ -120,63 +125,70 @@ class TaskExecutor:
 
     def refresh(self) -> None:
         """Stop what is no longer configured; start anew what is configured otherwise."""
-        for task, run in list(self._runs.items()):
-            work = self._logs.jobs.work_of(task)
+        for run in list(self._runs.values()):
             if run.state not in (RunState.WAITING, RunState.STARTED):
                 continue
+            work = self._logs.jobs.work_of(run.task)
             if work is None:
-                self._forget_or_stop(run, RunState.STOPPING, "it is no longer configured")
-            elif (work.fingerprint, work.definition.run_key) != (run.work.fingerprint, run.work.definition.run_key):
-                self._forget_or_stop(run, RunState.RESTARTING, "its configuration has changed")
+                self._withdraw(run, RunState.STOPPING, "it is no longer configured")
+            elif not run.is_of(work):
+                self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
         self._schedule()
 
+    def drain(self) -> None:
+        self._draining = True
+
     async def close(self) -> None:
+        self.drain()
         for timer in (self._timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
-        left = await self._runner.close()
+        left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
         if left:
-            log.warning("worker %s: still running at the end: %s", self._worker, ", ".join(map(str, sorted(left))))
-        await asyncio.gather(*self._work, return_exceptions=True)
+            log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(map(str, sorted(left))))
+        if self._closings:
+            await asyncio.wait(self._closings.values(), timeout=_LAST_WORDS_S)
+        for step in self._steps:
+            step.cancel()
+        await asyncio.gather(*self._steps, return_exceptions=True)
+        await self._journal.flush(_LAST_WORDS_S)
 
-    # ---- starting and stopping
+    # ---- starting
+
+    def _take(self, task: TaskId, epoch: Epoch) -> bool:
+        """Take a task in, unless it is already over."""
+        if self._state(task) is RunState.STOPPING:
+            self._set(task, state=RunState.RESTARTING, epoch=epoch)
+        return task in self._runs or self._admit(task, epoch)
 
     def _admit(self, task: TaskId, epoch: Epoch) -> bool:
-        """Take a task in, unless it is already over."""
         jobs, statuses = self._logs.jobs, self._logs.status.tasks
         work = jobs.work_of(task)
         if work is None or not needs_running(task, jobs, statuses):
             return False
-        run = first_run(work, epoch, statuses.get(task))
-        self._runs[task] = run
-        self._report(run.status(TaskState.PENDING, self._worker))
+        run = self._runs[task] = first_run(work, epoch, statuses.get(task))
+        self._note(run.status(TaskState.PENDING, self._worker))
         return True
 
-    def _forget_or_stop(self, run: TaskRun, state: RunState, reason: str) -> None:
-        if run.state is RunState.STARTED:
-            self._set(run.task, state=state)
-            self._spawn(self._stop(frozenset({run.task}), reason))
-            return
-        del self._runs[run.task]
-        if not (state is RunState.RESTARTING and self._admit(run.task, run.epoch)):
-            self._finished(frozenset({run.task}))
-
     def _schedule(self) -> None:
-        now = _now_ms()
-        for task in startable(self._runs, slots=self._slots, now_ms=now):
+        now = now_ms()
+        for task in () if self._draining else startable(self._runs, slots=self._slots, now_ms=now):
             self._set(task, state=RunState.STARTED)
-            self._spawn(self._start(self._runs[task]))
+            self._spawn(self._start(task))
         due = next_due_ms(self._runs, now_ms=now)
         if self._timer is not None:
             self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = None if due is None else loop.call_at((due + 1) / 1000, self._schedule)
+            self._timer = None
+        if due is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at((due + 1) / 1000, self._guarded, self._schedule)
         self._changed()
 
-    async def _start(self, run: TaskRun) -> None:
+    async def _start(self, task: TaskId) -> None:
+        run = self._runs[task]
         definition = run.work.definition
         order = TaskOrder(
-            task=run.task,
+            task=task,
             entry_point=definition.entry_point,
             config=run.work.config,
             epoch=run.epoch,
@@ -184,23 +196,51 @@ class TaskExecutor:
             run_key=definition.run_key or None,
             max_tasks=definition.max_tasks,
         )
+        if run.state is not RunState.STARTED:
+            self._on_stopped(run)  # told to stop before it began
+            return
         try:
-            location = checkpoint_location(self._checkpoint_root, self._group_id, run.task, run.work.config)
+            location = checkpoint_location(self._checkpoint_root, self._group_id, task, run.work.config)
             await self._runner.start(replace(order, checkpoint_location=location))
-        except (CheckpointError, StillRunningError, RunnerClosedError) as refused:
-            self._on_event(TaskFailed(order=order, error=str(refused), traceback="", retryable=False))
+        except CheckpointError as wrong:
+            self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
+        except RunnerClosedError as closed:
+            self._on_event(TaskStopped(order=order, reason=str(closed)))
 
-    async def _stop(self, tasks: Tasks, reason: str) -> None:
-        left = tasks
-        while left:
-            left = await self._runner.stop(left, reason, timeout_s=_STOP_WAIT_S)
-            if left:
-                log.warning(
-                    "worker %s: told to stop %.0f s ago and still running: %s (does the job look at task.stopping?)",
-                    self._worker,
-                    _STOP_WAIT_S,
-                    ", ".join(map(str, sorted(left))),
-                )
+    # ---- stopping
+
+    def _withdraw(self, run: TaskRun, state: RunState, reason: str) -> None:
+        if run.state is RunState.STARTED:
+            self._stop(frozenset({run.task}), state, reason)
+            return
+        del self._runs[run.task]
+        if state is RunState.RESTARTING and self._admit(run.task, run.epoch):
+            return
+        self._note_stopped(run.status(TaskState.STOPPED, self._worker))
+        self._idle()
+        self._finished(frozenset({run.task}))
+
+    def _stop(self, tasks: Tasks, state: RunState, reason: str) -> None:
+        for task in tasks:
+            self._set(task, state=state)
+        if tasks:
+            self._spawn(self._stop_until_stopped(tasks, reason))
+
+    async def _stop_until_stopped(self, tasks: Tasks, reason: str) -> None:
+        """Spark jobs that a task starts after it was told to stop are cancelled, too, as long as it runs."""
+        while tasks:
+            tasks = await self._runner.stop(tasks, reason, timeout_s=_STOP_WAIT_S)
+
+    def _give_up(self, task: TaskId, closing: asyncio.Task[None]) -> None:
+        """Somebody waits for a task that has ended, and its last record can't be written: it has to run again."""
+        if self._closings.get(task) is not closing:
+            return
+        closing.cancel()
+        del self._closings[task], self._runs[task]
+        log.warning("task %s has ended, but its last record could not be written: it will run again", task)
+        self._idle()
+        self._stopped(frozenset({task}))
+        self._schedule()
 
     # ---- what the runner says
 
@@ -210,88 +250,80 @@ class TaskExecutor:
             return
         match event:
             case TaskStarted():
-                self._set(run.task, started_at_ms=_wall_ms())
-                self._report(self._runs[run.task].status(TaskState.RUNNING, self._worker))
+                self._set(run.task, started_at_ms=wall_ms())
+                self._note(self._runs[run.task].status(TaskState.RUNNING, self._worker))
             case QueryStarted():
                 self._set(run.task, kind=TaskKind.STREAMING)
-                self._report(self._runs[run.task].status(TaskState.RUNNING, self._worker))
-            case TaskFinished():
-                self._spawn(self._finish(run, event.result))
-            case TaskFailed():
+                self._note(self._runs[run.task].status(TaskState.RUNNING, self._worker))
+            case TaskFinished() if run.state is not RunState.RESTARTING:
+                self._close(run, self._finish(run, event.result))
+            case TaskFailed() if run.state is RunState.STARTED:
                 self._on_failed(run, event)
-            case TaskStopped():
+            case TaskFinished() | TaskFailed() | TaskStopped():
                 self._on_stopped(run)
         self._changed()
 
     def _on_stopped(self, run: TaskRun) -> None:
-        self._report(run.status(TaskState.STOPPED, self._worker, finished_at_ms=_wall_ms()))
         del self._runs[run.task]
-        if run.state is RunState.RESTARTING and self._admit(run.task, run.epoch):
-            self._schedule()
-            return
-        self._idle()
-        self._stopped(frozenset({run.task}))
+        self._note_stopped(run.status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms()))
+        if not (run.state is RunState.RESTARTING and self._admit(run.task, run.epoch)):
+            self._idle()
+            self._stopped(frozenset({run.task}))
         self._schedule()
 
     def _on_failed(self, run: TaskRun, event: TaskFailed) -> None:
-        if run.state is not RunState.STARTED:
-            self._on_stopped(run)
-            return
-        failed = replace(run, failures=run.failures + 1, error=TaskFailure.of(event.error, event.traceback))
         log.warning("task %s failed at attempt %d: %s", run.task, run.attempt, event.error)
         policy = run.work.definition
+        failed = run.failed(TaskFailure.of(event.error, event.traceback))
         if event.retryable and failed.failures <= policy.retries:
-            self._runs[run.task] = replace(
-                failed,
-                state=RunState.WAITING,
-                attempt=run.attempt + 1,
-                started_at_ms=None,
-                not_before_ms=_now_ms() + policy.retry_delay_ms,
-            )
-            self._report(self._runs[run.task].status(TaskState.PENDING, self._worker))
-            self._schedule()
+            self._wait_for_next(failed, policy.retry_delay_ms)
         else:
-            self._runs[run.task] = replace(failed, state=RunState.CLOSING)
-            self._spawn(self._close_run(self._runs[run.task], TaskState.FAILED, None))
+            self._close(failed, self._end(failed, TaskState.FAILED, None))
+
+    def _wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
+        self._runs[run.task] = waiting = run.next_attempt(not_before_ms=now_ms() + delay_ms)
+        self._note(waiting.status(TaskState.PENDING, self._worker))
+        self._schedule()
+
+    # ---- ends
+
+    def _close(self, run: TaskRun, last_words: Coroutine[Any, Any, None]) -> None:
+        self._runs[run.task] = replace(run, state=RunState.CLOSING)
+        self._closings[run.task] = self._spawn(last_words)
 
     async def _finish(self, run: TaskRun, result: Any) -> None:
-        self._set(run.task, state=RunState.CLOSING)
-        if not run.task.is_planner:
-            await self._close_run(run, TaskState.FINISHED, result)
-            return
+        if run.task.is_planner:
+            await self._finish_planner(run, result)
+        else:
+            await self._end(run, TaskState.FINISHED, result)
+
+    async def _finish_planner(self, run: TaskRun, configs: Any) -> None:
         definition = run.work.definition
         try:
-            plan = PlanRecord.of(definition, result, planned_by=self._worker, at_ms=_wall_ms())
+            plan = PlanRecord.of(definition, configs, planned_by=self._worker, at_ms=wall_ms())
         except JobError as wrong:
-            failed = replace(run, failures=run.failures + 1, error=TaskFailure.of(str(wrong)))
-            await self._close_run(failed, TaskState.FAILED, None)
+            await self._end(run.failed(TaskFailure.of(str(wrong))), TaskState.FAILED, None)
             return
         known = self._logs.jobs.plan_of(definition.name)
         if known is None or known.configs != plan.configs:
-            await self._write(run, lambda: self._logs.publish_plan(plan))
+            await self._journal.insist(lambda: self._logs.publish_plan(plan))
         if definition.replan_interval_ms is None:
-            await self._close_run(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
-        elif run.task in self._runs:
-            self._set(
-                run.task,
-                state=RunState.WAITING,
-                attempt=run.attempt + 1,
-                started_at_ms=None,
-                not_before_ms=_now_ms() + definition.replan_interval_ms,
-            )
-            self._schedule()
+            await self._end(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
+        else:
+            del self._closings[run.task]
+            planned = replace(self._runs[run.task], failures=0, error=None)
+            self._wait_for_next(planned, definition.replan_interval_ms)
 
-    async def _close_run(self, run: TaskRun, state: TaskState, result: Any) -> None:
+    async def _end(self, run: TaskRun, state: TaskState, result: Any) -> None:
         """Write a task's last record, then release it."""
-        ended_at = _wall_ms()
+        ended_at = wall_ms()
 
         def status() -> TaskStatus:
-            epoch = self._runs[run.task].epoch if run.task in self._runs else run.epoch
-            return replace(run, epoch=epoch).status(state, self._worker, finished_at_ms=ended_at, result=result)
+            present = replace(run, epoch=self._runs[run.task].epoch)
+            return present.status(state, self._worker, finished_at_ms=ended_at, result=result)
 
-        await self._write(run, lambda: self._logs.publish_task(status()))
-        self.ended.append(status())
-        self._runs.pop(run.task, None)
+        await self._journal.insist(lambda: self._logs.publish_task(status()))
+        del self._closings[run.task], self._runs[run.task]
         self._idle()
         self._finished(frozenset({run.task}))
         self._schedule()
@@ -303,8 +335,7 @@ class TaskExecutor:
         return run.state if run else None
 
     def _set(self, task: TaskId, **changes: Any) -> None:
-        if task in self._runs:
-            self._runs[task] = replace(self._runs[task], **changes)
+        self._runs[task] = replace(self._runs[task], **changes)
 
     def _idle(self) -> None:
         """Something ended; look again when there has been nothing to do for long enough."""
@@ -313,43 +344,38 @@ class TaskExecutor:
             self._linger_timer.cancel()
         self._linger_timer = asyncio.get_running_loop().call_later(self._linger_s, self._changed)
 
-    def _report(self, status: TaskStatus) -> None:
-        self._spawn(self._try_to_write(status))
+    def _note(self, status: TaskStatus) -> None:
+        self._journal.note(lambda: self._logs.publish_task(status))
 
-    async def _try_to_write(self, status: TaskStatus) -> None:
-        """A step that nobody waits for: the next step's record will do."""
-        try:
+    def _note_stopped(self, status: TaskStatus) -> None:
+        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+
+        async def write() -> None:
             await self._logs.publish_task(status)
-        except LogError as failed:
-            log.warning("task %s: that it is %s was not written: %s", status.task, status.state.value, failed)
+            if status.task.job not in self._logs.jobs.jobs:
+                await self._logs.forget_task(status.task)
 
-    async def _write(self, run: TaskRun, write: Callable[[], Awaitable[None]]) -> None:
-        """Write what must not be lost, again and again while the task is this worker's."""
-        while True:
-            try:
-                await write()
-            except LogError as failed:
-                log.warning("task %s: its end was not written, trying again: %s", run.task, failed)
-                if run.task not in self._runs:
-                    return
-                await asyncio.sleep(_RETRY_WRITE_S)
-            else:
-                return
+        self._journal.note(write)
 
-    def _spawn(self, work: Awaitable[Any]) -> None:
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._done)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        step = asyncio.ensure_future(work)
+        self._steps.add(step)
+        step.add_done_callback(self._step_done)
+        return step
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._work.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("worker %s: a step of its own failed", self._worker, exc_info=task.exception())
+    def _step_done(self, step: asyncio.Task[None]) -> None:
+        self._steps.discard(step)
+        if not step.cancelled():
+            self._found(step.exception())
 
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as bug:  # noqa: BLE001  whoever calls back can't help it
+            self._found(bug)
 
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)
+    def _found(self, bug: BaseException | None) -> None:
+        """A fault of this program, after which nobody knows what runs: the worker ends."""
+        if bug is not None and self.fault is None:
+            self.fault = bug
+            self._changed()

@@ -22,6 +22,10 @@ class Hands(Protocol):
     def done(self) -> bool:
         """Whether the membership should go on in another process: nothing is left to do here, or it can't be done."""
 
+    @property
+    def fault(self) -> BaseException | None:
+        """A fault of this program, after which the worker cannot go on."""
+
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         """Run these."""
 
@@ -34,8 +38,11 @@ class Hands(Protocol):
     def refresh(self) -> None:
         """The topics have something new: what is to run may have changed, or gone."""
 
+    def drain(self) -> None:
+        """Start nothing any more; what runs goes on."""
+
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop everything; returns within a bounded time, whatever still runs."""
 
 
 class Standby:
@@ -47,6 +54,7 @@ class Standby:
     """
 
     running: Tasks = frozenset()
+    fault: BaseException | None = None
 
     def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released, finished: Released) -> None:
         self._needs_running = needs_running
@@ -73,5 +81,7 @@ class Standby:
         if over:
             self._waiting -= over
             self._finished(over)
+
+    def drain(self) -> None: ...
 
     async def close(self) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
@@ -53,6 +53,23 @@ class TaskRun:
     def takes_slot(self) -> bool:
         """Planners are short and others wait for them: they never wait for a slot."""
         return not self.task.is_planner and self.state is not RunState.WAITING and self.state is not RunState.CLOSING
+
+    def is_of(self, work: TaskWork) -> bool:
+        """Whether that is what is run here."""
+        run_key = self.work.definition.run_key
+        return (self.work.fingerprint, run_key) == (work.fingerprint, work.definition.run_key)
+
+    def failed(self, error: TaskFailure) -> TaskRun:
+        return replace(self, failures=self.failures + 1, error=error)
+
+    def next_attempt(self, *, not_before_ms: int) -> TaskRun:
+        return replace(
+            self,
+            state=RunState.WAITING,
+            attempt=self.attempt + 1,
+            started_at_ms=None,
+            not_before_ms=not_before_ms,
+        )
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record that says so."""

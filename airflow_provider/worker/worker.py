@@ -7,24 +7,26 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import group_drained
-from airflow_provider.kafka.records import ControlAction, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import Epoch, Tasks
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase, resume
 from airflow_provider.worker.hands import Hands, Released
+from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import predecessor_of, this_process
 
 log = logging.getLogger(__name__)
+
+_LAST_WORDS_S: Final = 10.0
 
 
 class Until(str, Enum):
@@ -48,7 +50,9 @@ class Ending(str, Enum):
     FENCED = "fenced"
     """Another process has taken the worker's name."""
     FAILED = "failed"
-    """The coordinator refused the membership."""
+    """The coordinator refused the membership, the group's topics are gone, a task did not stop, or a fault of this
+    program: ``error`` says which.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,10 @@ MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hand
 class Worker:
     """One worker in this process (it is the membership's listener).
 
-    :param logs: of the group, started
+    A worker that has to stop everything (it leaves, its membership is over) does not wait for ever for a task that does
+    not stop: after the rebalance timeout the run ends, and attached tasks end with the process.
+
+    :param logs: of the group, read to their ends
     :param saved: of the process that held this membership before, None to join anew
     """
 
@@ -109,12 +116,15 @@ class Worker:
         self._saved = saved
         self._leaving: Ending | None = None
         self._over: tuple[Phase, str | None] | None = None
+        self._overdue = False
+        self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
-        self._writes: set[asyncio.Task[None]] = set()
-        self._began_ms = wall_ms()
+        self._journal = Journal(settings.member.worker)
         if saved is None:
+            self._began_ms = wall_ms()
             state = MemberState(settings=settings.member)
         else:
+            self._began_ms = int(saved.get("began_ms", wall_ms()))
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
         self.member = GroupMember(state, transport, logs, self, max_delay_ms=settings.max_delay_ms)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
@@ -131,15 +141,20 @@ class Worker:
             return await self._end(ending)
         finally:
             unsubscribe()
-            await self.hands.close()
-            await self.member.aclose()
-            await asyncio.gather(*self._writes, return_exceptions=True)
+            if self._stop_timer is not None:
+                self._stop_timer.cancel()
+            try:
+                await self.hands.close()
+            finally:
+                await self.member.aclose()
+                await self._journal.flush(_LAST_WORDS_S)
 
     def leave(self, reason: str, ending: Ending = Ending.LEFT) -> None:
         """Stop everything and leave the group for good; :meth:`run` returns when that is done."""
-        if self._leaving is None:
+        if self._leaving is None and self._over is None:
             self._leaving = ending
             self._publish(WorkerPhase.STOPPING)
+            self._limit_stopping()
             self.member.leave(reason)
             self._changed.set()
 
@@ -160,6 +175,7 @@ class Worker:
 
     def ended(self, phase: Phase, error: str | None) -> None:
         self._over = (phase, error)
+        self._limit_stopping()
         self._changed.set()
 
     # ---- its life
@@ -176,17 +192,23 @@ class Worker:
         self._publish(WorkerPhase.JOINING)
 
     def _on_logs(self) -> None:
-        self.hands.refresh()
+        try:
+            self.hands.refresh()
+        except Exception as bug:  # noqa: BLE001  whoever tells of changes can't help it
+            self.member.fail(bug)
         self._changed.set()
 
     def _ending(self) -> Ending | None:
         """Whether this run is over, and how; asks the membership to leave when the work is done."""
+        if self._over is None and self.hands.fault is not None:
+            self.member.fail(self.hands.fault)
         if self._over is not None:
-            if not self.hands.running:
-                return self._ending_of(self._over[0])
-            return None
+            return self._ending_of(self._over[0]) if self._overdue or not self.hands.running else None
         if self._leaving is not None:
-            return None
+            return Ending.FAILED if self._overdue and self.hands.running else None
+        return self._reason_to_end()
+
+    def _reason_to_end(self) -> Ending | None:
         if self._is_told_to_go():
             self.leave("an operator of the group asked for it")
         elif self.settings.until is Until.DRAINED and group_drained(self._logs.jobs, self._logs.status.tasks):
@@ -200,24 +222,54 @@ class Worker:
             return self._leaving or Ending.LEFT
         return Ending.FENCED if phase is Phase.FENCED else Ending.FAILED
 
-    def _is_told_to_go(self) -> bool:
+    def _wish(self) -> ControlRecord | None:
+        """What somebody asked of this worker, since it began."""
         wish = self._logs.jobs.controls.get(self.settings.member.worker)
-        if wish is None or wish.at_ms < self._began_ms:
+        return wish if wish is not None and wish.at_ms >= self._began_ms else None
+
+    def _is_told_to_go(self) -> bool:
+        wish = self._wish()
+        if wish is None:
             return False
+        self.hands.drain()
         return wish.action is ControlAction.STOP or not self.hands.running
 
     def _may_hand_over(self) -> bool:
         state = self.member.state
-        return self.hands.done and state.phase is Phase.STABLE and not state.stopping and state.unadopted is None
+        settled = not state.stopping and not state.held and state.unadopted is None
+        return self.hands.done and state.phase is Phase.STABLE and settled
+
+    def _limit_stopping(self) -> None:
+        def overdue() -> None:
+            self._overdue = True
+            self._changed.set()
+
+        if self._stop_timer is None:
+            wait_s = self.settings.member.rebalance_timeout_ms / 1000
+            self._stop_timer = asyncio.get_running_loop().call_later(wait_s, overdue)
 
     async def _end(self, ending: Ending) -> Outcome:
         epoch = self.member.state.epoch
         if ending is Ending.HANDED_OVER:
-            saved = {"v": 1, "member": await self.member.hand_over()}
+            saved = {"v": 1, "member": await self.member.hand_over(), "began_ms": self._began_ms}
             return Outcome(ending=ending, epoch=epoch, saved=saved)
         if ending in (Ending.LEFT, Ending.DRAINED):
             self._publish(WorkerPhase.LEFT)
-        return Outcome(ending=ending, epoch=epoch, error=self._over[1] if self._over else None)
+            wish = self._wish()
+            if wish is not None:
+                self._journal.note(lambda: self._logs.clear_control(wish))
+        return Outcome(ending=ending, epoch=epoch, error=self._error())
+
+    def _error(self) -> str | None:
+        if self._over is not None:
+            return self._over[1]
+        if not self._overdue:
+            return None
+        stuck = ", ".join(map(str, sorted(self.hands.running)))
+        return (
+            f"told to stop {self.settings.member.rebalance_timeout_ms / 1000:g} s ago and still running: {stuck}; the"
+            " worker ends without having left the group (does the job look at task.stopping?)"
+        )
 
     def _publish(self, phase: WorkerPhase) -> None:
         state = self.member.state
@@ -225,7 +277,7 @@ class Worker:
         status = WorkerStatus(
             worker=self.settings.member.worker,
             state=phase,
-            epoch=max(state.epoch, known.epoch if known and not state.epoch else state.epoch),
+            epoch=state.epoch or (known.epoch if known else state.epoch),
             slots=self.settings.slots,
             url=self.settings.member.url,
             owned=state.owned,
@@ -233,12 +285,4 @@ class Worker:
             process=this_process() if phase is not WorkerPhase.DEFERRED else "",
             at_ms=wall_ms(),
         )
-        task = asyncio.ensure_future(self._try_to_publish(status))
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
-
-    async def _try_to_publish(self, status: WorkerStatus) -> None:
-        try:
-            await self._logs.publish_worker(status)
-        except LogError as failed:
-            log.warning("worker %s: that it is %s was not written: %s", status.worker, status.state.value, failed)
+        self._journal.note(lambda: self._logs.publish_worker(status))

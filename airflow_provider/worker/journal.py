@@ -1,0 +1,72 @@
+"""Writes what a worker has to say to the status topic, in the order in which it is said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError
+from airflow_provider.membership.model import WorkerId
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+
+Write = Callable[[], Awaitable[object]]
+
+
+class Journal:
+    """What cannot be written is said once, until it works again; that no broker is there, others say already.
+
+    :param worker: whose words these are
+    """
+
+    def __init__(self, worker: WorkerId) -> None:
+        self._worker = worker
+        self._writing: set[asyncio.Task[Any]] = set()
+        self._complained = False
+
+    def note(self, write: Write) -> None:
+        """Write what nobody waits for: if it fails, the next words will do."""
+        self._spawn(self._try(write))
+
+    async def insist(self, write: Write) -> None:
+        """Write what must not be lost, again and again. Cancel it to give up."""
+        while True:
+            if await self._try(write):
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    async def flush(self, timeout_s: float) -> None:
+        """Wait until all notes are stored; what is not by then is not waited for."""
+        if self._writing:
+            await asyncio.wait(self._writing, timeout=timeout_s)
+        for task in self._writing:
+            task.cancel()
+        await asyncio.gather(*self._writing, return_exceptions=True)
+
+    async def _try(self, write: Write) -> bool:
+        try:
+            await write()
+        except LogError as failed:
+            self._complain(failed)
+            return False
+        self._complained = False
+        return True
+
+    def _complain(self, failed: LogError) -> None:
+        if not self._complained and not isinstance(failed, BrokerAwayError):
+            self._complained = True
+            log.warning("worker %s cannot write what it does: %s", self._worker, failed)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._writing.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("worker %s: a record was not written", self._worker, exc_info=task.exception())

@@ -1,0 +1,128 @@
+"""Small stand-ins for what needs a broker or Spark, so that a worker can be tested in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider.kafka.feed import GroupFeed
+from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.reader import Record
+from airflow_provider.kafka.records import Event, encode, event_from_json
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.spark.runner import (
+    OnEvent,
+    QueryStarted,
+    RunnerClosedError,
+    StillRunningError,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
+
+
+class MemoryLogs(GroupLogs):
+    """A group's topics in memory: the real views and the real records, only what is between them is not Kafka."""
+
+    def __init__(self, group: str = "g") -> None:
+        super().__init__(KafkaSettings.from_extra({"bootstrap.servers": "nowhere:9"}, conn_id="tests"), group)
+        self._memory = GroupFeed(group)
+        self.failing: LogError | None = None
+        self.events: list[Event] = []
+
+    def _followed(self) -> GroupFeed:
+        return self._memory
+
+    async def catch_up(self, *, timeout_s: float = 30.0) -> None:
+        if self.failing is not None:
+            raise self.failing
+
+    async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
+        await asyncio.sleep(0)
+        if self.failing is not None:
+            raise self.failing
+        if topic == self.topics.events:
+            assert data is not None
+            self.events.append(event_from_json(data))
+            return
+        feed = self._memory.jobs if topic == self.topics.jobs else self._memory.status
+        feed.take([Record(key.encode(), None if data is None else encode(data), feed.offset)])
+
+    @contextmanager
+    def out_of_order(self, error: LogError) -> Iterator[None]:
+        """Nothing can be written meanwhile."""
+        self.failing = error
+        try:
+            yield
+        finally:
+            self.failing = None
+
+
+class HandRunner:
+    """A runner whose tasks do what the test says, when it says so."""
+
+    attached = True
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self.orders: list[TaskOrder] = []
+        self.told: list[tuple[TaskId, str]] = []
+        self.stubborn: set[TaskId] = set()
+        self._running: dict[TaskId, TaskOrder] = {}
+        self._closed = False
+
+    @property
+    def running(self) -> Tasks:
+        return frozenset(self._running)
+
+    def order_of(self, task: TaskId) -> TaskOrder:
+        return self._running[task]
+
+    async def start(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"{order.task} came too late")
+        if order.task in self._running:
+            raise StillRunningError(f"{order.task} runs already")
+        self.orders.append(order)
+        self._running[order.task] = order
+        self._on_event(TaskStarted(order=order))
+
+    async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
+        tasks = frozenset(tasks)
+        self.told += [(task, reason) for task in sorted(tasks & self.running)]
+        for task in sorted((tasks & self.running) - self.stubborn):
+            self._end(TaskStopped(order=self._running.pop(task), reason=reason))
+        while tasks & self.running:
+            await asyncio.sleep(0.005)
+            if self._closed:
+                break
+        return tasks & self.running
+
+    async def close(self, *, timeout_s: float = 30.0) -> Tasks:
+        self._closed = True
+        return await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
+
+    # ---- what the test says
+
+    def streams(self, task: TaskId) -> None:
+        self._on_event(QueryStarted(order=self._running[task], query_id="q"))
+
+    def finish(self, task: TaskId, result: Any = None) -> None:
+        self._end(TaskFinished(order=self._running.pop(task), result=result))
+
+    def fail(self, task: TaskId, error: str = "boom", *, retryable: bool = True) -> None:
+        order = self._running.pop(task)
+        self._end(TaskFailed(order=order, error=error, traceback="", retryable=retryable))
+
+    def let_go(self, task: TaskId) -> None:
+        """It stops at last."""
+        self._end(TaskStopped(order=self._running.pop(task), reason="at last"))
+
+    def _end(self, event: TaskFinished | TaskFailed | TaskStopped) -> None:
+        self._on_event(event)

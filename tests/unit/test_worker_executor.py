@@ -1,0 +1,604 @@
+"""What a worker does with the tasks it was given: slots, attempts, retries, records, and no task left hanging."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from stand_ins import HandRunner, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.log_errors import BrokerAwayError, TopicRightsError
+from airflow_provider.kafka.progress import configured
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskEvent, TaskKind, TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.spark.noop import NoopRunner
+from airflow_provider.spark.runner import OnEvent, Runner
+from airflow_provider.worker import executor as executor_module
+from airflow_provider.worker.executor import TaskExecutor
+
+ME = WorkerId("w1")
+A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
+PLANNER = planner_of("a")
+AWAY = BrokerAwayError("nowhere:9", "writing", "")
+
+
+class Bench:
+    """An executor, what it was given to work with, and what it said."""
+
+    def __init__(self, logs: MemoryLogs, *, slots: int, linger_s: float) -> None:
+        self.logs = logs
+        self.stopped: list[Tasks] = []
+        self.finished: list[Tasks] = []
+        self.runner: Any = None
+        self.executor = TaskExecutor(
+            worker=ME,
+            group_id="g",
+            logs=logs,
+            make_runner=self._make_runner,
+            slots=slots,
+            checkpoint_root="/checkpoints",
+            stopped=self.stopped.append,
+            finished=self.finished.append,
+            changed=lambda: None,
+            linger_s=linger_s,
+        )
+        logs.subscribe(self.executor.refresh)
+
+    def _make_runner(self, on_event: OnEvent) -> Runner:
+        self.runner = HandRunner(on_event)
+        return self.runner  # type: ignore[no-any-return]
+
+    async def submit(self, *, tasks: int = 2, config: Any = None, **definition: Any) -> JobDefinition:
+        """A job with its plan made, each task configured alike."""
+        job = JobDefinition(name="a", entry_point="m:f", config=config or {}, max_tasks=100, **definition)
+        await self.logs.submit(job)
+        await self.plan(job, [{"i": index, **job.config} for index in range(tasks)])
+        return job
+
+    async def plan(self, job: JobDefinition, configs: list[dict[str, Any]]) -> None:
+        await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
+
+    def take(self, *tasks: TaskId, epoch: int = 1) -> None:
+        self.executor.take(frozenset(tasks), Epoch(epoch))
+
+    def drop(self, *tasks: TaskId) -> None:
+        self.executor.drop(frozenset(tasks), "revoked")
+
+    def state(self, task: TaskId) -> TaskState | None:
+        status = self.logs.status.tasks.get(task)
+        return status.state if status else None
+
+    def told(self, task: TaskId) -> TaskStatus:
+        return self.logs.status.tasks[task]
+
+    async def runs(self, *tasks: TaskId) -> None:
+        """Wait until exactly these run and the topic says so."""
+        await eventually(
+            lambda: (
+                self.runner.running == frozenset(tasks) and all(self.state(task) is TaskState.RUNNING for task in tasks)
+            ),
+            f"{tasks} run, not {self.runner.running}",
+        )
+
+    async def becomes(self, task: TaskId, state: TaskState | None) -> None:
+        await eventually(lambda: self.state(task) is state, f"{task} {state}, not {self.state(task)}")
+
+    async def releases(self, *tasks: TaskId, into: list[Tasks]) -> None:
+        await eventually(lambda: frozenset().union(*into) >= frozenset(tasks), f"{tasks} are released")
+
+
+@asynccontextmanager
+async def bench(*, slots: int = 2, linger_s: float = 60) -> AsyncIterator[Bench]:
+    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s)
+    try:
+        yield made
+    finally:
+        made.runner.stubborn.clear()
+        await made.executor.close()
+    assert made.executor.fault is None
+
+
+# ---- slots
+
+
+async def test_as_many_tasks_run_as_there_are_slots_and_the_rest_wait() -> None:
+    async with bench(slots=2) as worker:
+        await worker.submit(tasks=4)
+        worker.take(A0, A1, A2, A3)
+        await worker.runs(A0, A1)
+        assert worker.state(A2) is TaskState.PENDING
+        worker.runner.finish(A0)
+        await worker.runs(A1, A2)
+
+
+async def test_a_planner_needs_no_slot_and_is_not_kept_waiting() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        await worker.logs.submit(JobDefinition(name="b", entry_point="m:f"))
+        worker.take(planner_of("b"))
+        await worker.runs(A0, planner_of("b"))
+
+
+async def test_the_job_that_was_submitted_first_goes_first() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2, submitted_at_ms=2)
+        older = JobDefinition(name="z", entry_point="m:f", submitted_at_ms=1)
+        await worker.logs.submit(older)
+        await worker.plan(older, [{}])
+        worker.take(A0, A1, TaskId("z", 0))
+        await worker.runs(TaskId("z", 0))
+
+
+# ---- ends
+
+
+async def test_a_finished_task_is_released_when_the_topic_says_that_it_has_finished() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0, A1, epoch=3)
+        await worker.runs(A0, A1)
+        with worker.logs.out_of_order(AWAY):
+            worker.runner.finish(A0, {"rows": 7})
+            await asyncio.sleep(0.05)
+            assert worker.finished == [], "somebody else would run it again"
+            assert A0 in worker.executor.running
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.result, told.worker, told.epoch) == (TaskState.FINISHED, {"rows": 7}, ME, 3)
+        assert told.finished_at_ms is not None
+        assert worker.stopped == []
+
+
+async def test_what_is_over_already_is_not_run_again() -> None:
+    async with bench() as worker:
+        await worker.submit(run_key="r")
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.finish(A0)
+        await worker.releases(A0, into=worker.finished)
+        worker.take(A0, TaskId("unknown", 0), epoch=2)
+        assert worker.finished[-1] == {A0, TaskId("unknown", 0)}
+        assert len(worker.runner.orders) == 1
+
+
+async def test_a_new_run_of_a_task_that_has_just_finished_runs_it_again() -> None:
+    async with bench() as worker:
+        await worker.submit(run_key="first")
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.finish(A0)
+        await worker.releases(A0, into=worker.finished)
+        await worker.submit(run_key="second")
+        assert A0 in configured(worker.logs.jobs, worker.logs.status.tasks)
+        worker.take(A0, epoch=2)
+        await worker.runs(A0)
+        assert (worker.told(A0).run_key, worker.told(A0).attempt) == ("second", 1)
+
+
+async def test_a_task_that_finishes_while_it_is_revoked_has_finished() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        worker.drop(A0)
+        worker.runner.finish(A0, "just made it")
+        await worker.releases(A0, into=worker.finished)
+        assert worker.told(A0).result == "just made it"
+        assert worker.stopped == []
+
+
+# ---- stops
+
+
+async def test_a_revoked_task_is_released_as_soon_as_it_has_stopped() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.stubborn.add(A0)
+        worker.drop(A0, A1)
+        await worker.releases(A1, into=worker.stopped)
+        assert A0 in worker.executor.running
+        worker.runner.let_go(A0)
+        await worker.releases(A0, into=worker.stopped)
+        await worker.becomes(A0, TaskState.STOPPED)
+        assert {reason for _, reason in worker.runner.told} == {"revoked"}
+
+
+async def test_what_waits_is_released_at_once_and_never_starts() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        worker.drop(A1, A2)
+        assert worker.stopped == [frozenset({A1, A2})], "also what was never given"
+        await worker.becomes(A1, TaskState.STOPPED)
+        worker.runner.finish(A0)
+        await worker.releases(A0, into=worker.finished)
+        assert [order.task for order in worker.runner.orders] == [A0]
+
+
+async def test_a_task_told_to_stop_before_it_began_does_not_begin() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        worker.drop(A0)
+        await worker.releases(A0, into=worker.stopped)
+        assert worker.runner.orders == []
+
+
+async def test_a_task_given_back_while_it_stops_starts_again_when_it_has_stopped() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        worker.drop(A0)
+        worker.take(A0, epoch=2)
+        worker.runner.let_go(A0)
+        await eventually(lambda: len(worker.runner.orders) == 2)
+        assert (worker.runner.orders[1].epoch, worker.runner.orders[1].attempt) == (2, 2)
+        assert worker.stopped == []
+
+
+async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor_module, "_LAST_WORDS_S", 0.05)
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        with worker.logs.out_of_order(AWAY):
+            worker.runner.finish(A0)
+            await asyncio.sleep(0)
+            worker.drop(A0)
+            await worker.releases(A0, into=worker.stopped)
+        assert worker.finished == []
+        assert worker.executor.running == frozenset()
+
+
+# ---- failures
+
+
+async def test_a_failed_task_is_tried_again_after_the_delay_as_often_as_the_job_says() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=1, retry_delay_ms=50)
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.fail(A0, "first")
+        await worker.becomes(A0, TaskState.PENDING)
+        told = worker.told(A0)
+        assert (told.attempt, told.failures, told.error and told.error.message) == (2, 1, "first")
+        assert A0 not in worker.runner.running, "the delay runs"
+        await worker.runs(A0, A1)
+        assert worker.told(A0).attempt == 2
+        worker.runner.fail(A0, "second")
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.failures, told.error and told.error.message) == (TaskState.FAILED, 2, "second")
+        assert worker.runner.running == {A1}, "the other goes on"
+
+
+async def test_what_another_try_cannot_mend_is_not_tried_again() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=5)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.fail(A0, "no such module", retryable=False)
+        await worker.becomes(A0, TaskState.FAILED)
+
+
+async def test_a_failure_of_a_task_that_was_told_to_stop_is_no_failure() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=0)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        worker.drop(A0)
+        worker.runner.fail(A0, "cancelled")
+        await worker.releases(A0, into=worker.stopped)
+        await worker.becomes(A0, TaskState.STOPPED)
+        assert worker.told(A0).failures == 0
+
+
+async def test_a_task_that_ended_by_its_fence_has_stopped_and_not_failed() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=0)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.let_go(A0)
+        await worker.releases(A0, into=worker.stopped)
+        await worker.becomes(A0, TaskState.STOPPED)
+
+
+async def test_a_checkpoint_key_that_cannot_be_a_folder_fails_the_task_with_its_reason() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=0)
+        await worker.plan(job, [{"checkpoint_key": ""}])
+        worker.take(A0)
+        await worker.becomes(A0, TaskState.FAILED)
+        error = worker.told(A0).error
+        assert error is not None
+        assert "checkpoint_key" in error.message
+
+
+@pytest.mark.parametrize(
+    ("before", "attempt", "failures"),
+    [
+        ({"state": TaskState.RUNNING, "attempt": 3, "started_at_ms": 1}, 4, 0),
+        ({"state": TaskState.STOPPED, "attempt": 3, "started_at_ms": 1, "failures": 2}, 4, 2),
+        ({"state": TaskState.PENDING, "attempt": 3, "failures": 2}, 3, 2),
+        ({"state": TaskState.RUNNING, "attempt": 3, "started_at_ms": 1, "run_key": "older"}, 1, 0),
+        ({"state": TaskState.RUNNING, "attempt": 3, "started_at_ms": 1, "fingerprint": "of other work"}, 1, 0),
+    ],
+)
+async def test_attempts_count_on_whoever_made_the_last_one(before: dict[str, Any], attempt: int, failures: int) -> None:
+    async with bench() as worker:
+        job = await worker.submit(run_key="r")
+        plan = worker.logs.jobs.plan_of(job.name)
+        assert plan is not None
+        last = {"run_key": "r", "fingerprint": plan.fingerprints[0], **before}
+        await worker.logs.publish_task(TaskStatus(task=A0, epoch=Epoch(1), worker=WorkerId("w0"), **last))
+        worker.take(A0, epoch=2)
+        await worker.runs(A0)
+        assert (worker.told(A0).attempt, worker.told(A0).failures) == (attempt, failures)
+        assert worker.runner.order_of(A0).attempt == attempt
+
+
+# ---- jobs that change
+
+
+async def test_a_job_that_is_removed_stops_and_leaves_nothing_behind() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        await worker.logs.remove("a")
+        await worker.releases(A0, A1, into=[*worker.stopped, *worker.finished])
+        await eventually(lambda: worker.executor.running == frozenset() and not worker.logs.status.tasks)
+        ends = [event.status.state for event in worker.logs.events if isinstance(event, TaskEvent)]
+        assert ends.count(TaskState.STOPPED) == 2, "the timeline tells it"
+
+
+async def test_a_plan_that_shrinks_stops_what_it_has_no_more_and_nothing_else() -> None:
+    async with bench(slots=9) as worker:
+        job = await worker.submit(tasks=3)
+        worker.take(A0, A1, A2)
+        await worker.runs(A0, A1, A2)
+        await worker.plan(job, [{"i": 0}, {"i": 1}])
+        await worker.releases(A2, into=worker.stopped)
+        await worker.runs(A0, A1)
+        assert len(worker.runner.orders) == 3
+
+
+async def test_a_task_whose_config_changed_starts_again_with_it_and_the_others_go_on() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        await worker.plan(job, [{"i": 0}, {"i": 1, "new": True}])
+        await eventually(lambda: len(worker.runner.orders) == 3)
+        again = worker.runner.orders[-1]
+        assert (again.task, again.config, again.attempt) == (A1, {"i": 1, "new": True}, 1)
+        assert worker.stopped == [], "it was this worker's all the time"
+        assert worker.finished == []
+
+
+async def test_a_task_that_finishes_just_as_its_config_changes_runs_again_with_the_new_one() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        await worker.plan(job, [{"i": 0, "new": True}])
+        await eventually(lambda: (A0, "its configuration has changed") in worker.runner.told)
+        worker.runner.finish(A0)
+        await eventually(lambda: len(worker.runner.orders) == 2)
+        assert worker.runner.orders[-1].config == {"i": 0, "new": True}
+        assert worker.finished == []
+
+
+async def test_a_task_that_waits_waits_on_with_its_new_config() -> None:
+    async with bench(slots=1) as worker:
+        job = await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        await worker.plan(job, [{"i": 0}, {"i": 1, "new": True}])
+        worker.runner.finish(A0)
+        await worker.runs(A1)
+        assert worker.runner.order_of(A1).config == {"i": 1, "new": True}
+
+
+# ---- planners
+
+
+async def test_a_plan_is_written_before_its_planner_is_released() -> None:
+    async with bench() as worker:
+        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r"))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{"i": 0}, {"i": 1}])
+        await worker.releases(PLANNER, into=worker.finished)
+        plan = worker.logs.jobs.plan_of("a")
+        assert plan is not None
+        assert (len(plan.configs), plan.planned_by, plan.run_key) == (2, ME, "r")
+        assert worker.told(PLANNER).result == {"tasks": 2}
+
+
+async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
+    async with bench() as worker:
+        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=1, retries=3))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{}, {}])
+        await worker.becomes(PLANNER, TaskState.FAILED)
+        error = worker.told(PLANNER).error
+        assert error is not None
+        assert "returned 2 tasks, but max_tasks is 1" in error.message
+        assert worker.logs.jobs.plan_of("a") is None
+
+
+async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_changed() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", max_tasks=3, retries=1, replan_interval_ms=20)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        for attempt, plan in ((1, [{"i": 0}]), (2, [{"i": 0}]), (3, [{"i": 0}, {"i": 1}])):
+            await eventually(lambda: PLANNER in worker.runner.running)
+            offset = worker.logs.jobs.offset
+            assert worker.runner.order_of(PLANNER).attempt == attempt
+            worker.runner.finish(PLANNER, plan)
+            await eventually(lambda: PLANNER not in worker.runner.running)
+            await eventually(lambda plan=plan: (p := worker.logs.jobs.plan_of("a")) and list(p.configs) == plan)
+            assert (worker.logs.jobs.offset > offset) == (attempt != 2)
+        assert worker.finished == []
+
+
+async def test_failures_of_a_watching_planner_count_from_the_last_plan_that_it_made() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", retries=1, replan_interval_ms=5)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        for _ in range(3):
+            await eventually(lambda: PLANNER in worker.runner.running)
+            worker.runner.fail(PLANNER)
+            await eventually(lambda: PLANNER in worker.runner.running)
+            worker.runner.finish(PLANNER, [{}])
+        await eventually(lambda: PLANNER in worker.runner.running, "it goes on after its third failure")
+
+
+# ---- records
+
+
+async def test_each_step_says_what_it_is_about() -> None:
+    async with bench() as worker:
+        await worker.submit(kind=TaskKind.BATCH, run_key="r")
+        before = wall_ms()
+        worker.take(A0, epoch=4)
+        await worker.runs(A0)
+        told = worker.told(A0)
+        assert (told.run_key, told.attempt, told.kind, told.epoch) == ("r", 1, TaskKind.BATCH, 4)
+        assert told.started_at_ms is not None
+        assert before <= told.started_at_ms <= wall_ms()
+        worker.runner.streams(A0)
+        await eventually(lambda: worker.told(A0).kind is TaskKind.STREAMING)
+        worker.executor.advance(Epoch(5))
+        worker.runner.finish(A0)
+        await worker.becomes(A0, TaskState.FINISHED)
+        assert worker.told(A0).epoch == 5, "it is said in the epoch in which it happened"
+
+
+async def test_what_cannot_be_written_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with bench(slots=9) as worker:
+        await worker.submit(tasks=4)
+        with worker.logs.out_of_order(TopicRightsError("g.status", "Write")), caplog.at_level(logging.WARNING):
+            worker.take(A0, A1, A2, A3)
+            await eventually(lambda: len(worker.runner.running) == 4)
+            await asyncio.sleep(0.02)
+    assert len([record for record in caplog.records if "cannot write" in record.message]) == 1
+
+
+# ---- the executor's own end
+
+
+async def test_it_is_done_when_there_has_been_nothing_to_do_for_long_enough() -> None:
+    async with bench(linger_s=0.1) as worker:
+        assert not worker.executor.done
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        await asyncio.sleep(0.15)
+        assert not worker.executor.done
+        worker.runner.finish(A0)
+        await worker.releases(A0, into=worker.finished)
+        assert not worker.executor.done
+        await eventually(lambda: worker.executor.done)
+
+
+async def test_drained_it_starts_nothing_more() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        worker.executor.drain()
+        worker.runner.finish(A0)
+        await worker.releases(A0, into=worker.finished)
+        assert worker.executor.running == frozenset()
+        assert len(worker.runner.orders) == 1
+
+
+async def test_closing_stops_what_runs_says_so_and_fails_nothing() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        await worker.executor.close()
+        assert worker.state(A0) is TaskState.STOPPED
+        assert worker.state(A1) is TaskState.PENDING, "nobody told it to stop; whoever comes next starts it"
+        assert [order.task for order in worker.runner.orders] == [A0]
+
+
+async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(executor_module, "_LAST_WORDS_S", 0.05)
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.stubborn.add(A0)
+        with worker.logs.out_of_order(AWAY):
+            worker.drop(A0)
+            worker.runner.finish(A1)
+            await asyncio.wait_for(worker.executor.close(), 5)
+    assert "still running at its end: a:0" in caplog.text
+
+
+async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Bench(MemoryLogs(), slots=1, linger_s=60)
+    await worker.submit()
+
+    async def broken(_order: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(worker.runner, "start", broken)
+    worker.take(A0)
+    await eventually(lambda: worker.executor.fault is not None)
+    assert str(worker.executor.fault) == "a bug"
+    await worker.executor.close()
+
+
+# ---- with a runner that runs by itself
+
+
+async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
+    logs, finished = MemoryLogs(), list[Tasks]()
+    executor = TaskExecutor(
+        worker=ME,
+        group_id="g",
+        logs=logs,
+        make_runner=NoopRunner,
+        slots=2,
+        checkpoint_root="/checkpoints",
+        stopped=lambda _: None,
+        finished=finished.append,
+        changed=lambda: None,
+        linger_s=60,
+    )
+    await logs.submit(JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0.01}, max_tasks=4))
+    executor.take(frozenset({PLANNER}), Epoch(1))
+    await eventually(lambda: logs.jobs.plan_of("a"))
+    executor.take(frozenset({A0, A1, A2, A3}), Epoch(2))
+    await eventually(lambda: len(frozenset().union(*finished)) == 5)
+    assert {status.state for status in logs.status.tasks.values()} == {TaskState.FINISHED}
+    await executor.close()
