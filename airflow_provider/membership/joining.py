@@ -235,7 +235,7 @@ def on_synced(turn: Turn, event: Synced) -> None:
         turn.do(PublishGroup(record=turn.state.record))
     if assignment.error != AssignmentError.NONE:
         _adopt_nothing(turn, assignment)
-    elif not state.returning or assignment.version == 0:
+    elif not state.returning or (assignment.version == 0 and not state.is_leader):
         _adopt_difference(turn, assignment)
     else:
         patience = turn.now + state.settings.session_timeout_ms // 2
@@ -290,7 +290,8 @@ def _adopt_difference(turn: Turn, assignment: Assignment) -> None:
 
 def adopt_record(turn: Turn) -> None:
     """A static member that came back to a stable group is answered with the bytes of the last round, which say what
-    changed then and not what this member has. The group record of that same round does.
+    changed then and not what this member has. The group record of that same round does. In an eager group the bytes
+    say it too; but a leader needs the record all the same, to know when the round does not cover what is configured.
     """
     state = turn.state
     assignment, record = state.unadopted, state.record

@@ -11,7 +11,7 @@ from simulation.group import GroupState
 from simulation.world import SETTINGS, World
 
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, planner_of
+from airflow_provider.membership.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
 from airflow_provider.membership.state import Phase
 
 TASKS = [planner_of("a"), planner_of("b"), *(TaskId("a", index) for index in range(4)), TaskId("b", 0)]
@@ -244,3 +244,23 @@ def test_out_of_the_group_for_longer_than_a_session_it_is_a_new_member(world: Wo
     assert world.running("follower") == NO_TASKS, "lost work waits for the scheduled delay"
     world.run(300_000)
     assert world.settled
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_leader_of_an_eager_group_comes_back_as_well(recorded: bool) -> None:
+    """Without a record it could not tell that the last round does not cover what is configured by now."""
+    world = World(1)
+    world.configure(TASKS)
+    for worker in ("leader", "follower"):
+        world.start(worker, protocol=ConnectProtocol.EAGER)
+        world.run(5_000)
+    had, rounds = world.running("leader"), len(world.coordinator.rounds)
+    if not recorded:
+        world.record = None
+    world.kill("leader")
+    world.run(1_000)
+    world.start("leader", protocol=ConnectProtocol.EAGER)
+    world.run(20_000)
+    assert world.settled
+    assert (len(world.coordinator.rounds) == rounds) is recorded
+    assert world.running("leader") == had
