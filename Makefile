@@ -26,8 +26,8 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	$(PYTHON) -m venv $(VENV)
 	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
 	if [ ! -e $(WHEELS)/$$stamp ]; then \
-	  echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
-	  $(BIN)/python -m pip wheel --quiet --progress-bar off -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev]'; \
+	  mkdir -p $(WHEELS); echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
+	  $(BIN)/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev]'; \
 	  rm -f $(WHEELS)/airflow_provider_cooperative_spark-*; \
 	  touch $(WHEELS)/$$stamp; \
 	fi
