@@ -15,8 +15,9 @@ from types import TracebackType
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.one_shot import read_timeline
 from airflow_provider.kafka.progress import configured, converged
-from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs
 from airflow_provider.kafka.status_view import StatusSnapshot
@@ -38,12 +39,10 @@ class Fleet:
         self.settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
         self.group_id = group_id
         self.records: list[GroupRecord] = []
-        self.steps: list[TaskStatus] = []
         self._folder = folder
         self._options = (*TIMING, "--bootstrap-servers", bootstrap_servers, *options)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: GroupLogs | None = None
-        self._seen: dict[TaskId, TaskStatus] = {}
 
     def start(self, name: str, *options: str) -> None:
         """Start a worker, or start it again."""
@@ -93,10 +92,18 @@ class Fleet:
     def owned(self, worker: str) -> Tasks:
         return self.record.owned_by(WorkerId(worker))
 
-    def stops(self) -> set[tuple[TaskId, str]]:
+    async def steps(self) -> list[TaskStatus]:
+        """Every step of every task so far, from the timeline: the status topic may be told several at once."""
+        timeline = await asyncio.to_thread(read_timeline, self.settings, self.group_id)
+        return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
+
+    async def stops(self) -> set[tuple[TaskId, str]]:
         """Which tasks were stopped where, so far."""
-        stopped = (step for step in self.steps if step.state is TaskState.STOPPED and step.started_at_ms is not None)
-        return {(step.task, step.worker) for step in stopped}
+        return {
+            (step.task, step.worker)
+            for step in await self.steps()
+            if step.state is TaskState.STOPPED and step.started_at_ms is not None
+        }
 
     def story(self) -> str:
         """The rounds so far, a line each."""
@@ -151,10 +158,6 @@ class Fleet:
         status = self.logs.status
         if status.group is not None and (not self.records or status.group.epoch != self.records[-1].epoch):
             self.records.append(status.group)
-        for task, step in status.tasks.items():
-            if self._seen.get(task) != step:
-                self._seen[task] = step
-                self.steps.append(step)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Fleet]:

@@ -15,7 +15,7 @@ from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 _SETTLE_S: Final = 0.05
@@ -68,9 +68,9 @@ def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     begun = {move.task for move in record.moves if move.target is not None}
     covered = {
         task
-        for tasks in record.assignment.values()
+        for worker, tasks in record.assignment.items()
         for task in tasks
-        if not _released(status.tasks.get(task), record.epoch, begun=task in begun)
+        if not _released(status.tasks.get(task), worker, record.epoch, begun=task in begun)
     }
     covered.update(*record.revoked.values())
     if record.deadline_ms:
@@ -78,11 +78,11 @@ def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     return covered
 
 
-def _released(status: TaskStatus | None, epoch: Epoch, *, begun: bool) -> bool:
-    """Whether the task's worker has let go of it. What it wrote before this round began says nothing of a task that
-    this round gave to it: that was another run, or another worker.
+def _released(status: TaskStatus | None, worker: WorkerId, epoch: Epoch, *, begun: bool) -> bool:
+    """Whether the task's worker has let go of it. What others wrote, or this one before a round that gave it the task
+    (again), says nothing of that: that was before.
     """
-    if status is None or not (status.state.final or status.state is TaskState.STOPPED):
+    if status is None or status.worker != worker or not (status.state.final or status.state is TaskState.STOPPED):
         return False
     return not begun or status.epoch >= epoch
 

@@ -30,13 +30,13 @@ async def test_a_third_worker_stops_only_the_tasks_that_it_receives(fleet: MakeF
         group.start("w1")
         group.start("w2")
         await group.balanced("w1", "w2")
-        before, stopped_before = group.record, group.stops()
+        before, stopped_before = group.record, await group.stops()
 
         group.start("w3")
         await group.balanced("w1", "w2", "w3")
 
         assert len(group.owned("w3")) == 3
-        stopped = {task for task, _ in group.stops() - stopped_before}
+        stopped = {task for task, _ in await group.stops() - stopped_before}
         assert stopped == group.owned("w3")
         assert group.epoch == before.epoch + 2, f"one round to revoke, one to assign\n{group.story()}"
 
@@ -51,7 +51,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
         await group.balanced("w1", "w2")
         assert group.record.leader == "w1"
         for worker in ("w1", "w2"):
-            before, stops = group.record, group.stops()
+            before, stops = group.record, await group.stops()
             attempts = {task: group.logs.status.tasks[task].attempt for task in group.owned(worker)}
 
             group.kill(worker)
@@ -65,7 +65,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
                 f"{worker} runs its tasks again",
             )
             assert group.record == before, "no rebalance, so nobody has another assignment"
-            assert group.stops() == stops
+            assert await group.stops() == stops
 
 
 async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(fleet: MakeFleet) -> None:
@@ -76,7 +76,7 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
         await group.balanced("w1", "w2")
         group.start("w3")
         await group.balanced("w1", "w2", "w3")
-        own, stops = group.owned("w3"), group.stops()
+        own, stops = group.owned("w3"), await group.stops()
 
         group.kill("w3")
         await group.wait_for(
@@ -87,7 +87,7 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
         await group.balanced("w1", "w2", "w3")
 
         assert group.owned("w3") == own
-        assert {stop for stop in group.stops() - stops if stop[1] != "w3"} == set(), "nobody else was stopped"
+        assert {stop for stop in await group.stops() - stops if stop[1] != "w3"} == set(), "nobody else was stopped"
 
 
 async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: MakeFleet) -> None:
@@ -96,13 +96,13 @@ async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: M
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.balanced("w1", "w2")
-        kept, lost, stops = group.owned("w1"), group.owned("w2"), group.stops()
+        kept, lost, stops = group.owned("w1"), group.owned("w2"), await group.stops()
 
         group.kill("w2")
         await group.balanced("w1")
 
         assert group.owned("w1") == kept | lost
-        assert group.stops() == stops
+        assert await group.stops() == stops
         waited = [record for record in group.records if record.delay_ms]
         assert waited, "a delay ran"
         assert group.record.at_ms >= waited[0].deadline_ms

@@ -7,13 +7,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.feed import GroupFeed
 from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.messages import (
+    FindCoordinatorResponse,
+    JoinMember,
+    JoinRequest,
+    JoinResponse,
+    NodeId,
+    SyncRequest,
+    SyncResponse,
+)
 from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Event, encode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.runner import (
     OnEvent,
     QueryStarted,
@@ -126,3 +136,57 @@ class HandRunner:
 
     def _end(self, event: TaskFinished | TaskFailed | TaskStopped) -> None:
         self._on_event(event)
+
+
+class LonelyCoordinator:
+    """A coordinator of a group with one member (a :class:`GroupTransport`): it answers at once, or as the test says."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.away: TransportError | None = None
+        self.heartbeats_say = KafkaErrorCode.NONE
+        self.joins_say = KafkaErrorCode.NONE
+        self.left: list[str] = []
+        self.released = 0
+
+    async def find_coordinator(self, _group_id: str) -> FindCoordinatorResponse:
+        await self._answer()
+        return FindCoordinatorResponse(error=KafkaErrorCode.NONE, node=NodeId(1))
+
+    async def join(self, _node: NodeId, request: JoinRequest) -> JoinResponse:
+        await self._answer()
+        if self.joins_say is not KafkaErrorCode.NONE:
+            return JoinResponse(error=self.joins_say)
+        self.generation += 1
+        name, metadata = request.protocols[0]
+        member_id = request.member_id or MemberId(f"member-{self.generation}")
+        member = JoinMember(member_id=member_id, group_instance_id=request.group_instance_id, metadata=metadata)
+        return JoinResponse(
+            error=KafkaErrorCode.NONE,
+            generation=GenerationId(self.generation),
+            protocol=name,
+            leader=member_id,
+            member_id=member_id,
+            members=(member,),
+        )
+
+    async def sync(self, _node: NodeId, request: SyncRequest) -> SyncResponse:
+        await self._answer()
+        return SyncResponse(error=KafkaErrorCode.NONE, assignment=request.assignments[request.member_id])
+
+    async def heartbeat(self, *_: object) -> KafkaErrorCode:
+        await self._answer()
+        return self.heartbeats_say
+
+    async def leave(self, *_: object, reason: str) -> KafkaErrorCode:
+        await self._answer()
+        self.left.append(reason)
+        return KafkaErrorCode.NONE
+
+    async def release(self, _member: object) -> None:
+        self.released += 1
+
+    async def _answer(self) -> None:
+        await asyncio.sleep(0)
+        if self.away is not None:
+            raise self.away

@@ -207,6 +207,12 @@ def test_what_was_said_before_the_round_says_nothing_of_what_the_round_gave() ->
     assert unassigned_work(group.jobs, group.status) is None
 
 
+def test_what_another_worker_said_of_a_task_that_it_gave_up_is_no_news_of_the_one_that_has_it() -> None:
+    group = Group({"w1": "r", "w2": "x"})
+    moved = replace(group.record, assignment={W1: frozenset({A0, A1}), W2: frozenset()})
+    assert unassigned_work(group.jobs, replace(group.status, group=moved)) is None
+
+
 def test_what_is_being_revoked_or_waits_for_its_worker_comes_back_by_itself() -> None:
     group = Group({"w1": "x r"})
     revoked = replace(group.record, assignment={W1: frozenset({A1})}, revoked={W1: frozenset({A0})})

@@ -1,0 +1,151 @@
+"""What a worker knows of its tasks, and which it starts next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    TaskWork,
+)
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.worker.runs import RunState, TaskRun, first_run, needs_running, next_due_ms, startable
+
+ME = WorkerId("w1")
+JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")
+PLAN = PlanRecord.of(JOB, [{"i": i} for i in range(5)], planned_by=ME, at_ms=0)
+A0 = TaskId("a", 0)
+PLANNER = planner_of("a")
+
+
+def work(index: int = 0, job: JobDefinition = JOB) -> TaskWork:
+    return TaskWork(task=TaskId(job.name, index), definition=job, config={}, fingerprint=f"f{index}")
+
+
+def run(index: int = 0, state: RunState = RunState.WAITING, *, job: JobDefinition = JOB, **more: Any) -> TaskRun:
+    return TaskRun(work=work(index, job), epoch=Epoch(1), state=state, **more)
+
+
+def by_task(*runs: TaskRun) -> dict[TaskId, TaskRun]:
+    return {each.task: each for each in runs}
+
+
+@pytest.mark.parametrize(
+    ("states", "started"),
+    [
+        ([RunState.WAITING, RunState.WAITING, RunState.WAITING], [0, 1]),
+        ([RunState.STARTED, RunState.WAITING, RunState.WAITING], [1]),
+        ([RunState.STARTED, RunState.STARTED, RunState.WAITING], []),
+        ([RunState.STOPPING, RunState.STARTED, RunState.WAITING], []),
+        ([RunState.RESTARTING, RunState.STARTED, RunState.WAITING], []),
+        ([RunState.CLOSING, RunState.STARTED, RunState.WAITING], [2]),
+    ],
+)
+def test_a_slot_is_taken_until_the_task_has_ended(states: list[RunState], started: list[int]) -> None:
+    runs = by_task(*(run(index, state) for index, state in enumerate(states)))
+    assert startable(runs, slots=2, now_ms=0) == [TaskId("a", index) for index in started]
+
+
+def test_planners_start_whatever_runs_and_take_nobodys_slot() -> None:
+    runs = by_task(run(-1), run(0, RunState.STARTED), run(1))
+    assert startable(runs, slots=1, now_ms=0) == [PLANNER]
+    runs[PLANNER] = replace(runs[PLANNER], state=RunState.STARTED)
+    assert startable(runs, slots=2, now_ms=0) == [TaskId("a", 1)]
+
+
+def test_more_slots_taken_than_there_are_start_nothing() -> None:
+    runs = by_task(run(0, RunState.STARTED), run(1, RunState.STARTED), run(2))
+    assert startable(runs, slots=1, now_ms=0) == []
+
+
+def test_jobs_start_in_the_order_in_which_they_were_submitted() -> None:
+    late, early = (replace(JOB, name=name, submitted_at_ms=at) for name, at in (("a", 2), ("z", 1)))
+    runs = by_task(run(0, job=late), run(1, job=late), run(0, job=early))
+    assert startable(runs, slots=2, now_ms=0) == [TaskId("z", 0), TaskId("a", 0)]
+
+
+def test_a_task_waits_out_the_delay_before_its_next_attempt() -> None:
+    runs = by_task(run(0, not_before_ms=100), run(1, not_before_ms=200), run(2, RunState.STARTED, not_before_ms=50))
+    assert startable(runs, slots=9, now_ms=99) == []
+    assert next_due_ms(runs, now_ms=99) == 100
+    assert startable(runs, slots=9, now_ms=100) == [A0]
+    assert next_due_ms(runs, now_ms=100) == 200
+    assert next_due_ms(runs, now_ms=200) is None
+
+
+def test_a_next_attempt_counts_on_and_knows_why_the_last_one_failed() -> None:
+    why = TaskFailure.of("boom")
+    waiting = run(state=RunState.STARTED, started_at_ms=5).failed(why).next_attempt(not_before_ms=9)
+    assert (waiting.state, waiting.attempt, waiting.failures) == (RunState.WAITING, 2, 1)
+    assert (waiting.error, waiting.not_before_ms, waiting.started_at_ms) == (why, 9, None)
+
+
+def test_it_is_other_work_when_the_run_or_what_is_to_run_is_another() -> None:
+    assert run().is_of(work())
+    assert not run().is_of(replace(work(), fingerprint="other"))
+    assert not run().is_of(replace(work(), definition=replace(JOB, run_key="r2")))
+    assert run().is_of(replace(work(), definition=replace(JOB, retries=9))), "a policy is not what runs"
+
+
+def status(state: TaskState, task: TaskId = A0, **more: Any) -> TaskStatus:
+    return TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, **{"run_key": "r", **more})
+
+
+def test_a_tasks_kind_is_its_jobs_a_planners_is_batch() -> None:
+    streaming = replace(JOB, kind=TaskKind.STREAMING)
+    assert first_run(work(0, streaming), Epoch(1), None).kind is TaskKind.STREAMING
+    assert first_run(work(-1, streaming), Epoch(1), None).kind is TaskKind.BATCH
+
+
+@pytest.mark.parametrize(
+    ("last", "attempt"),
+    [
+        (None, 1),
+        (status(TaskState.RUNNING, attempt=2, started_at_ms=1), 3),
+        (status(TaskState.PENDING, attempt=2), 2),
+        (status(TaskState.RUNNING, attempt=2, started_at_ms=1, run_key="other"), 1),
+        (status(TaskState.RUNNING, attempt=2, started_at_ms=1, fingerprint="other"), 1),
+    ],
+)
+def test_an_attempt_that_somebody_began_counts(last: TaskStatus | None, attempt: int) -> None:
+    assert first_run(work(), Epoch(1), last).attempt == attempt
+
+
+PLANNED = JobsSnapshot(jobs={"a": JOB}, plans={"a": PLAN})
+UNPLANNED = JobsSnapshot(jobs={"a": JOB})
+WATCHING = JobsSnapshot(jobs={"a": replace(JOB, replan_interval_ms=5)}, plans={"a": PLAN})
+
+
+@pytest.mark.parametrize(
+    ("task", "jobs", "last", "needed"),
+    [
+        (A0, PLANNED, None, True),
+        (A0, PLANNED, TaskState.RUNNING, True),
+        (A0, PLANNED, TaskState.STOPPED, True),
+        (A0, PLANNED, TaskState.FINISHED, False),
+        (A0, PLANNED, TaskState.FAILED, False),
+        (A0, UNPLANNED, None, False),
+        (TaskId("a", 5), PLANNED, None, False),
+        (TaskId("b", 0), PLANNED, None, False),
+        (PLANNER, UNPLANNED, None, True),
+        (PLANNER, UNPLANNED, TaskState.FAILED, False),
+        (PLANNER, UNPLANNED, TaskState.FINISHED, True),
+        (PLANNER, PLANNED, None, False),
+        (PLANNER, WATCHING, None, True),
+        (PLANNER, WATCHING, TaskState.FINISHED, True),
+        (PLANNER, WATCHING, TaskState.FAILED, False),
+    ],
+)
+def test_what_was_assigned_need_not_be_needed_any_more(
+    task: TaskId, jobs: JobsSnapshot, last: TaskState | None, needed: bool
+) -> None:
+    assert needs_running(task, jobs, {task: status(last, task)} if last else {}) is needed
