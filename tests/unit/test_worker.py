@@ -1,0 +1,424 @@
+"""A worker from its first word to its last: real membership, real executor; the coordinator and the topics stand in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka import group as group_module
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.log_errors import NoTopicError
+from airflow_provider.kafka.records import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    PlanRecord,
+    TaskKind,
+    TaskState,
+    WorkerPhase,
+)
+from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.spark.job import FencedError
+from airflow_provider.spark.runner import OnEvent
+from airflow_provider.worker.executor import TaskExecutor
+from airflow_provider.worker.hands import Released, Standby
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
+
+ME = WorkerId("w1")
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+MEMBER = MemberSettings(
+    group_id="g",
+    worker=ME,
+    session_timeout_ms=600,
+    heartbeat_interval_ms=30,
+    fast_heartbeat_ms=5,
+    lease_margin_ms=200,
+    retry_backoff_ms=10,
+    retry_backoff_max_ms=40,
+)
+GONE = TransportError("connection refused", fault=Fault.CONNECTION)
+
+
+class Life:
+    """One worker's life: what it lives with, and how it ended."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.logs = MemoryLogs()
+        self.coordinator = LonelyCoordinator()
+        self.runner: Any = None
+        self.linger_s = 60.0
+        member = replace(MEMBER, **settings.pop("member", {}))
+        self.settings = WorkerSettings(**{"member": member, "until": Until.FOREVER, **settings})
+        self.worker: Worker
+        self._run: asyncio.Task[Outcome]
+
+    def begin(self, saved: Any = None) -> None:
+        self.worker = Worker(
+            self.settings,
+            transport=self.coordinator,  # type: ignore[arg-type]
+            logs=self.logs,
+            make_hands=self._make_hands,
+            saved=saved,
+        )
+        self._run = asyncio.ensure_future(self.worker.run())
+
+    def _make_hands(
+        self, stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
+    ) -> TaskExecutor:
+        def make_runner(on_event: OnEvent) -> HandRunner:
+            self.runner = HandRunner(on_event)
+            return self.runner  # type: ignore[no-any-return]
+
+        return TaskExecutor(
+            worker=ME,
+            group_id="g",
+            logs=self.logs,
+            make_runner=make_runner,
+            slots=2,
+            checkpoint_root="/checkpoints",
+            stopped=stopped,
+            finished=finished,
+            changed=changed,
+            linger_s=self.linger_s,
+        )
+
+    async def submit(self, *, tasks: int = 2, **definition: Any) -> None:
+        job = JobDefinition(name="a", entry_point="m:f", max_tasks=9, **definition)
+        await self.logs.submit(job)
+        await self.logs.publish_plan(PlanRecord.of(job, [{"i": i} for i in range(tasks)], planned_by=ME, at_ms=0))
+
+    async def runs(self, *tasks: TaskId) -> None:
+        await eventually(
+            lambda: self.runner.running == frozenset(tasks) and all(self.state(t) is TaskState.RUNNING for t in tasks),
+            f"{tasks} run",
+        )
+
+    async def outcome(self) -> Outcome:
+        return await asyncio.wait_for(asyncio.shield(self._run), 10)
+
+    async def cancel(self) -> None:
+        self._run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._run
+
+    def state(self, task: TaskId) -> TaskState | None:
+        told = self.logs.status.tasks.get(task)
+        return told.state if told else None
+
+    @property
+    def phase(self) -> WorkerPhase | None:
+        told = self.logs.status.workers.get(ME)
+        return told.state if told else None
+
+    @property
+    def ended(self) -> bool:
+        return self._run.done()
+
+
+@asynccontextmanager
+async def living(**settings: Any) -> AsyncIterator[Life]:
+    life = Life(**settings)
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        yield life
+    finally:
+        if life.runner is not None:
+            life.runner.stubborn.clear()
+        await life.cancel()
+    assert len(asyncio.all_tasks()) == 1, f"left behind: {asyncio.all_tasks()}"
+
+
+# ---- endings
+
+
+async def test_a_worker_that_leaves_stops_everything_says_so_and_is_out_of_the_group() -> None:
+    async with living() as life:
+        life.worker.leave("enough")
+        outcome = await life.outcome()
+        assert (outcome.ending, outcome.error, outcome.epoch) == (Ending.LEFT, None, life.logs.status.group.epoch)
+        assert life.coordinator.left == ["enough"]
+        assert life.phase is WorkerPhase.LEFT
+        assert {life.state(A0), life.state(A1)} == {TaskState.STOPPED}
+
+
+async def test_a_drained_group_lets_its_worker_go() -> None:
+    life = Life(until=Until.DRAINED)
+    await life.submit(tasks=1)
+    life.begin()
+    await life.runs(A0)
+    life.runner.finish(A0)
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.DRAINED
+    assert life.coordinator.left == ["the group is drained"]
+    assert life.phase is WorkerPhase.LEFT
+
+
+async def test_without_jobs_a_group_is_not_drained() -> None:
+    life = Life(until=Until.DRAINED)
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.STABLE)
+    await asyncio.sleep(0.05)
+    assert not life.ended
+    await life.cancel()
+
+
+async def test_a_worker_that_is_cancelled_stops_everything_and_does_not_leave() -> None:
+    async with living() as life:
+        await life.cancel()
+        assert life.coordinator.left == []
+        assert life.runner.running == frozenset()
+        assert {life.state(A0), life.state(A1)} == {TaskState.STOPPED}
+        assert life.coordinator.released == 1
+
+
+async def test_a_worker_that_is_cancelled_twice_still_lets_go_of_its_membership() -> None:
+    async with living() as life:
+        life.runner.stubborn |= {A0, A1}
+        run = life._run
+        run.cancel()
+        await eventually(lambda: life.runner.told)
+        run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await run
+        assert life.coordinator.released == 1
+
+
+async def test_another_process_under_its_name_ends_it() -> None:
+    async with living() as life:
+        life.coordinator.heartbeats_say = KafkaErrorCode.FENCED_INSTANCE_ID
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.FENCED
+        assert "another process joined" in (outcome.error or "")
+        assert life.runner.running == frozenset()
+        assert life.coordinator.left == []
+
+
+@pytest.mark.parametrize("error", [KafkaErrorCode.GROUP_MAX_SIZE_REACHED, KafkaErrorCode(999)])
+async def test_a_coordinator_that_refuses_ends_it_with_the_codes_name(error: KafkaErrorCode) -> None:
+    life = Life()
+    life.coordinator.joins_say = error
+    life.begin()
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.FAILED
+    assert error.name in (outcome.error or "")
+
+
+async def test_a_broker_that_is_too_old_ends_it() -> None:
+    life = Life()
+    life.coordinator.away = TransportError("JoinGroup: the broker is too old", fault=Fault.VERSION)
+    life.begin()
+    outcome = await life.outcome()
+    assert (outcome.ending, outcome.error) == (Ending.FAILED, "JoinGroup: the broker is too old")
+
+
+async def test_a_group_whose_topics_are_gone_ends_it_with_a_clear_error() -> None:
+    async with living() as life:
+        life.logs.failing = NoTopicError("g.jobs")
+        life.coordinator.heartbeats_say = KafkaErrorCode.UNKNOWN_MEMBER_ID
+        await eventually(lambda: life.coordinator.generation > 1)
+        life.coordinator.heartbeats_say = KafkaErrorCode.NONE
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.FAILED
+        assert "the topic 'g.jobs' of group 'g' is gone" in (outcome.error or "")
+        assert life.coordinator.left == ["the topics of the group are gone"]
+
+
+async def test_a_task_that_does_not_stop_keeps_a_worker_that_leaves_no_longer_than_the_rebalance_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with living(member={"rebalance_timeout_ms": 300}) as life:
+        life.runner.stubborn.add(A0)
+        life.worker.leave("enough")
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.FAILED
+        assert "still running: a:0" in (outcome.error or "")
+        assert life.coordinator.left == [], "the group must not give to others what still runs"
+
+
+async def test_a_task_that_does_not_stop_does_not_keep_a_fenced_worker() -> None:
+    async with living(member={"rebalance_timeout_ms": 300}) as life:
+        life.runner.stubborn.add(A0)
+        life.coordinator.heartbeats_say = KafkaErrorCode.FENCED_INSTANCE_ID
+        assert (await life.outcome()).ending is Ending.FENCED
+
+
+# ---- faults of this program
+
+
+async def test_a_fault_in_the_membership_fails_the_worker_visibly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with living() as life:
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(group_module, "handle", broken)
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.FAILED
+        assert outcome.error == "a fault of this program: RuntimeError: a bug"
+        assert life.runner.running == frozenset()
+        assert life.coordinator.left == [], "its next process goes on with its tasks"
+    (fault,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    assert "completing rebalance -> stable: Synced(" in fault.getMessage(), "with what happened last"
+    assert fault.exc_info is not None
+
+
+async def test_a_fault_in_a_background_step_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living() as life:
+
+        async def broken(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(life.coordinator, "heartbeat", broken)
+        outcome = await life.outcome()
+        assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: a bug")
+
+
+async def test_a_fault_in_running_tasks_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living() as life:
+        life.worker.hands.fault = RuntimeError("a bug")  # type: ignore[misc]
+        life.worker._changed.set()
+        outcome = await life.outcome()
+        assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: a bug")
+        assert life.runner.running == frozenset()
+
+
+async def test_after_a_fault_nothing_may_be_written() -> None:
+    async with living() as life:
+        life.worker.lease.check(life.worker.lease.grant)
+        life.worker.member.fail(RuntimeError("a bug"))
+        with pytest.raises(FencedError):
+            life.worker.lease.check(life.worker.lease.grant)
+        await life.outcome()
+
+
+# ---- the broker goes and comes back
+
+
+async def test_without_a_broker_tasks_stop_before_the_lease_is_over_and_go_on_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with living() as life:
+        life.coordinator.away = GONE
+        await eventually(lambda: life.runner.running == frozenset(), "the tasks are stopped")
+        with pytest.raises(FencedError):
+            life.worker.lease.check(life.worker.lease.grant - 1)
+        await asyncio.sleep(0.1)
+        life.coordinator.away = None
+        await life.runs(A0, A1)
+        assert life.runner.order_of(A0).attempt == 2
+    words = [record.getMessage() for record in caplog.records if record.name == group_module.__name__]
+    assert len([word for word in words if "trying again" in word]) == 1, words
+    assert len([word for word in words if "back in the group" in word]) == 1, words
+
+
+async def test_a_short_outage_stops_nothing_and_is_told_to_be_over(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with living() as life:
+        for times in (1, 2):
+            life.coordinator.away = GONE
+            await eventually(lambda times=times: caplog.text.count("trying again until it is") == times)
+            life.coordinator.away = None
+            await eventually(lambda times=times: caplog.text.count("back in the group") == times)
+        await life.runs(A0, A1)
+        assert len(life.runner.orders) == 2
+
+
+# ---- controls
+
+
+async def test_whoever_is_asked_to_stop_stops_and_leaves_and_the_wish_is_fulfilled() -> None:
+    async with living() as life:
+        await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms()))
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert ME not in life.logs.jobs.controls
+
+
+async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_more() -> None:
+    life = Life()
+    await life.submit(tasks=3)
+    life.begin()
+    await life.runs(A0, A1)
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.DRAIN, at_ms=wall_ms()))
+    life.runner.finish(A0)
+    await eventually(lambda: life.state(A0) is TaskState.FINISHED)
+    await asyncio.sleep(0.05)
+    assert life.runner.running == {A1}
+    life.runner.finish(A1)
+    assert (await life.outcome()).ending is Ending.LEFT
+    assert life.state(TaskId("a", 2)) is TaskState.STOPPED
+
+
+async def test_a_wish_from_before_it_began_is_not_its_own() -> None:
+    life = Life()
+    await life.submit(kind=TaskKind.STREAMING)
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() - 1_000))
+    life.begin()
+    await life.runs(A0, A1)
+    await life.cancel()
+
+
+# ---- hand-over
+
+
+async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_member() -> None:
+    life = Life()
+    life.linger_s = 0.05
+    life.begin()
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.HANDED_OVER
+    member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
+    assert life.coordinator.left == []
+
+    await life.submit(kind=TaskKind.STREAMING)
+    life.linger_s = 60
+    life.begin(outcome.saved)
+    await life.runs(A0, A1)
+    assert life.worker.member.state.member_id == member_id
+    assert life.worker.member.state.generation > generation
+    await life.cancel()
+
+
+async def test_a_wish_that_comes_while_the_membership_changes_hands_is_heard() -> None:
+    life = Life()
+    life.linger_s = 0.05
+    life.begin()
+    outcome = await life.outcome()
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms()))
+    await asyncio.sleep(0.01)
+    life.linger_s = 60
+    life.begin(outcome.saved)
+    assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_standby_holds_the_membership_until_there_is_something_to_run() -> None:
+    life = Life(phase=WorkerPhase.DEFERRED)
+
+    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
+        return Standby(lambda _task: True, stopped, finished)
+
+    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
+    assert not life.ended
+    await life.submit(tasks=1)
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.HANDED_OVER
+    assert outcome.saved is not None
+    assert outcome.saved["member"]["owned"] == [["a", 0]]
