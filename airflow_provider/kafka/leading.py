@@ -16,7 +16,7 @@ from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import GroupRecord, newer
 
 _SETTLE_S: Final = 0.05
 """Several jobs are often submitted together; one rebalance shall do for them."""
@@ -31,19 +31,21 @@ _BETWEEN_HELPS_S: Final = 2.0
 def gather_call(command: PerformAssignment, logs: GroupLogs, *, max_delay_ms: int, wall_ms: int) -> Call:
     """The round as the topics stand now; read them to their ends before."""
     jobs, status = logs.jobs, logs.status
+    wanted = configured(jobs, status.tasks)
     return Call(
         generation=command.generation,
         protocol=command.protocol,
         leader=command.leader,
         last_completed=command.last_completed,
         members=command.members,
-        configured=configured(jobs, status.tasks),
+        configured=wanted,
         config_offset=jobs.offset,
-        last_record=status.group,
+        last_record=newer(command.last_record, status.group),
         max_delay_ms=max_delay_ms,
         now_ms=wall_ms,
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
+        ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
     )
 
 

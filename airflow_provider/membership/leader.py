@@ -34,6 +34,8 @@ class Call:
     :param config_offset: how far this member has read the jobs topic; ``configured`` is of that offset
     :param last_record: the newest group record, read to the end of the status topic
     :param revocation_rank: what to revoke first when something must be, the lowest rank first
+    :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
+        it lets go of them by itself, and need not be told in a round of its own
     :param now_ms: wall clock, milliseconds since 1970
     """
 
@@ -49,6 +51,7 @@ class Call:
     now_ms: int
     reason: str
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+    ended: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,7 @@ def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
             generation=call.generation,
             last_completed=last_completed,
             configured=call.configured,
-            owned={name: state.owned for name, state in states.items()},
+            owned={name: state.owned - call.ended for name, state in states.items()},
             revocation_rank=call.revocation_rank,
         ),
         last,

@@ -204,3 +204,13 @@ def test_after_an_eager_round_nothing_is_lost_even_if_a_worker_is_missing() -> N
     verdict = lead(call(member("w1", ""), member("w2", ""), generation=2, last=last))
     assert {assignment.delay_ms for assignment in sent(verdict).values()} == {0}
     assert frozenset().union(*(assignment.assigned for assignment in sent(verdict).values())) == tasks(ALL)
+
+
+def test_a_task_that_has_ended_costs_no_round_though_its_member_still_reports_it() -> None:
+    first = record_of(lead(call(member("w1", "a0 a1 a2"), configured=tasks("a0 a1 a2"))))
+    again = call(member("w1", "a0 a1 a2"), generation=2, last=first, configured=tasks("a1 a2"), ended=tasks("a0"))
+
+    verdict = lead(again)
+
+    assert not sent(verdict)["w1-1"].revoked
+    assert record_of(verdict).assignment == {"w1": tasks("a1 a2")}
