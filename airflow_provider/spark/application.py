@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
+# It tells of every callback connection that it closes, which says nothing to whoever reads a task's log.
+logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
 
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
 """The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""

@@ -16,7 +16,7 @@ _WIDTH: Final = 1000
 _ROW: Final = 34
 _FONT: Final = 'font-family="sans-serif" font-size="12"'
 _BAR: Final = 22
-_TOP: Final = 78
+_TOP: Final = 100
 _LABEL: Final = 16
 _LEVELS: Final = 4
 _COLOURS: Final[Mapping[str, str]] = {
