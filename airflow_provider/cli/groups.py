@@ -109,10 +109,8 @@ def _member(name: WorkerId, status: StatusSnapshot) -> dict[str, Any]:
 def as_text(about: dict[str, Any]) -> str:
     lines = [
         f"group {about['group']}: {about['state']}, protocol {about['protocol'] or 'none'}",
-        (
-            f"epoch {about['epoch']} ({'converged' if about['converged'] else 'not converged'}), led by {about['leader']}:"
-            f" {about['reason']}"
-        ),
+        f"epoch {about['epoch']} ({'' if about['converged'] else 'not '}converged), led by {about['leader']}",
+        f"  because: {about['reason']}",
     ]
     for member in about["members"]:
         names = ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in member["assigned"])

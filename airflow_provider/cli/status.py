@@ -18,7 +18,7 @@ from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import converged, job_progress
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import WorkerId
@@ -84,6 +84,9 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record is None:
         return Text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
+    told = [status.workers[worker].state for worker in record.members if worker in status.workers]
+    if told and all(state is WorkerPhase.LEFT for state in told):
+        calm = "all its workers have left"
     if record.deadline_ms > wall_ms:
         calm = f"lost tasks wait {(record.deadline_ms - wall_ms) / 1000:.0f} s more for their worker"
     return Text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
