@@ -44,6 +44,7 @@ class MemoryLogs(GroupLogs):
         super().__init__(KafkaSettings.from_extra({"bootstrap.servers": "nowhere:9"}, conn_id="tests"), group)
         self._memory = GroupFeed(group)
         self.failing: LogError | None = None
+        self.takes_s = 0.0
         self.events: list[Event] = []
 
     def _followed(self) -> GroupFeed:
@@ -54,7 +55,7 @@ class MemoryLogs(GroupLogs):
             raise self.failing
 
     async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.takes_s)
         if self.failing is not None:
             raise self.failing
         if topic == self.topics.events:

@@ -15,7 +15,7 @@ from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
 from waiting import eventually
 
 from airflow_provider.kafka import group as group_module
-from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.log_errors import NoTopicError
 from airflow_provider.kafka.records import (
@@ -153,6 +153,16 @@ async def test_a_worker_that_leaves_stops_everything_says_so_and_is_out_of_the_g
         assert life.coordinator.left == ["enough"]
         assert life.phase is WorkerPhase.LEFT
         assert {life.state(A0), life.state(A1)} == {TaskState.STOPPED}
+
+
+async def test_its_last_words_are_stored_before_it_ends() -> None:
+    life = Life()
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.STABLE)
+    life.logs.takes_s = 0.05
+    life.worker.leave("enough")
+    await life.outcome()
+    assert life.phase is WorkerPhase.LEFT
 
 
 async def test_a_drained_group_lets_its_worker_go() -> None:
@@ -338,6 +348,20 @@ async def test_a_short_outage_stops_nothing_and_is_told_to_be_over(caplog: pytes
             await eventually(lambda times=times: caplog.text.count("back in the group") == times)
         await life.runs(A0, A1)
         assert len(life.runner.orders) == 2
+
+
+async def test_the_age_of_a_record_counts_from_its_writing() -> None:
+    """A delay that began before this process did ends when the others think that it does."""
+    life = Life()
+    async with living() as other:
+        record = other.logs.status.group
+    assert record is not None
+    await life.logs.publish_group(replace(record, at_ms=wall_ms() - 5_000))
+    life.coordinator.away = GONE
+    life.begin()
+    await eventually(lambda: life.worker.member.state.record is not None)
+    assert 5_000 <= now_ms() - life.worker.member.state.record_at < 9_000
+    await life.cancel()
 
 
 # ---- controls

@@ -157,6 +157,19 @@ async def test_a_finished_task_is_released_when_the_topic_says_that_it_has_finis
         assert worker.stopped == []
 
 
+async def test_an_end_is_written_in_the_epoch_of_the_writing_or_it_would_be_taken_for_an_old_word() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0, epoch=3)
+        await worker.runs(A0)
+        with worker.logs.out_of_order(AWAY):
+            worker.runner.finish(A0)
+            await asyncio.sleep(0.01)
+            worker.executor.advance(Epoch(7))
+        await worker.releases(A0, into=worker.finished)
+        assert worker.told(A0).epoch == 7
+
+
 async def test_what_is_over_already_is_not_run_again() -> None:
     async with bench() as worker:
         await worker.submit(run_key="r")
