@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ def make_executor(
     def make_runner(on_event: OnEvent) -> Runner:
         if equipment.runner == "noop":
             return NoopRunner(on_event)
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # else every task's end says "Closing down connection"
         spark = LocalSparkSettings(
             master=equipment.spark_master, app_name=plan.member.worker, conf=dict(equipment.spark_conf)
         )
