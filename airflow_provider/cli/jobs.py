@@ -6,19 +6,19 @@ import argparse
 import asyncio
 import json
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import JobProgress, JobState, job_progress
 from airflow_provider.kafka.records import JobDefinition, TaskKind
-from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.kafka.shared import shared_logs
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.shared import reach, shared_logs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +29,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument("name", help="the job's name")
     submit.add_argument("entry_point", help="package.module:ClassOrFunction, importable on the workers")
     submit.add_argument("--config", default="{}", metavar="JSON", help="a JSON object, or @FILE that holds one")
-    submit.add_argument("--max-tasks", type=int, default=1, metavar="N", help="the most tasks a plan may have")
+    submit.add_argument(
+        "--max-tasks", type=int, default=1, metavar="N", help="the most tasks a plan may have (default: 1)"
+    )
     submit.add_argument("--run-key", default="", metavar="KEY", help="a new key runs the same bounded job again")
-    submit.add_argument("--kind", choices=[kind.value for kind in TaskKind], default=TaskKind.BATCH.value)
-    submit.add_argument("--retries", type=int, default=0, metavar="N", help="run a failed task again so often")
-    submit.add_argument("--retry-delay-ms", type=int, default=0, metavar="MS")
-    submit.add_argument("--replan-interval-ms", type=int, metavar="MS", help="plan again after so long")
+    submit.add_argument(
+        "--kind",
+        choices=[kind.value for kind in TaskKind],
+        default=TaskKind.BATCH.value,
+        help="whether its tasks come to an end by themselves (default: batch)",
+    )
+    submit.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="run a failed task again so often (default: 0)"
+    )
+    submit.add_argument("--retry-delay-ms", type=int, default=0, metavar="MS", help="and wait so long before")
+    submit.add_argument(
+        "--replan-interval-ms", type=int, metavar="MS", help="plan again after so long, for ever (default: plan once)"
+    )
     submit.add_argument("--wait", action="store_true", help="until the job has finished or failed")
     add_connection_arguments(submit)
 
@@ -43,95 +54,128 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="one JSON object a job")
     add_connection_arguments(listing)
 
-    remove = actions.add_parser("remove", help="ask a group to run a job no more")
+    remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
     remove.add_argument("group")
     remove.add_argument("name")
     add_connection_arguments(remove)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: the job failed, or was not there to remove; 2: not understood or not possible."""
-    actions: dict[str, Callable[[argparse.Namespace, GroupLogs], Awaitable[int]]] = {
+    """0: done; 1: the job failed, or there is no such group or job; 2: not understood or not possible."""
+    actions: dict[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]] = {
         "submit": _submit,
         "list": _list,
         "remove": _remove,
     }
+
     try:
-        return asyncio.run(_with_logs(args, actions[args.action]))
+        return asyncio.run(actions[args.action](args, settings_of(args)))
+    except NoTopicError as missing:
+        return _refuse(args, missing, 1)
     except (SettingsError, LogError, TransportError, ValueError) as wrong:
-        print(f"cospark jobs {args.action}: {wrong}", file=sys.stderr)
-        return 2
+        return _refuse(args, wrong, 2)
 
 
-async def _with_logs(
-    args: argparse.Namespace, action: Callable[[argparse.Namespace, GroupLogs], Awaitable[int]]
-) -> int:
-    async with shared_logs(settings_of(args), args.group) as logs:
-        return await action(args, logs)
+def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
+    print(f"cospark jobs {args.action}: {wrong}", file=sys.stderr)
+    return status
 
 
-async def _submit(args: argparse.Namespace, logs: GroupLogs) -> int:
-    submission = await logs.submit(
-        JobDefinition(
-            name=args.name,
-            entry_point=args.entry_point,
-            config=_config(args.config),
-            max_tasks=args.max_tasks,
-            run_key=args.run_key,
-            kind=TaskKind(args.kind),
-            retries=args.retries,
-            retry_delay_ms=args.retry_delay_ms,
-            replan_interval_ms=args.replan_interval_ms,
-            submitted_at_ms=int(time.time() * 1000),
-            submitted_by="cospark",
-        )
+# ---- submit
+
+
+async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    definition = JobDefinition(
+        name=args.name,
+        entry_point=args.entry_point,
+        config=_config(args.config),
+        max_tasks=args.max_tasks,
+        run_key=args.run_key,
+        kind=TaskKind(args.kind),
+        retries=args.retries,
+        retry_delay_ms=args.retry_delay_ms,
+        replan_interval_ms=args.replan_interval_ms,
+        submitted_at_ms=wall_ms(),
+        submitted_by="cospark",
     )
-    print(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
-    if not args.wait:
-        return 0
-    await logs.wait_for(lambda jobs, status: _over(job_progress(args.name, jobs, status.tasks)))
-    progress = job_progress(args.name, logs.jobs, logs.status.tasks)
-    assert progress is not None
-    print(_line(progress))
-    for task, error in progress.errors.items():
-        print(f"  {task}: {error.message}", file=sys.stderr)
-    return 0 if progress.state is JobState.FINISHED else 1
+    if args.wait and not definition.bounded:
+        raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
+    await reach(settings)
+    async with shared_logs(settings, args.group) as logs:
+        submission = await logs.submit(definition)
+        print(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
+        return await _wait(args, logs) if args.wait else 0
 
 
-def _over(progress: JobProgress | None) -> bool:
-    return progress is None or progress.complete
+async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
+    # Only from here on: a snapshot of before may hold the run before.
+    await logs.catch_up()
+
+    def progress() -> JobProgress | None:
+        return job_progress(args.name, logs.jobs, logs.status.tasks)
+
+    await logs.wait_for(lambda _jobs, _status: (now := progress()) is None or now.complete)
+    end = progress()
+    if end is None:
+        return _refuse(args, f"job {args.name} has been removed", 1)
+    print("\n".join(_lines(end)))
+    return 0 if end.state is JobState.FINISHED else 1
 
 
 def _config(text: str) -> dict[str, Any]:
     """:raises ValueError: naming what is no JSON object"""
-    source = Path(text[1:]).read_text() if text.startswith("@") else text
     try:
-        config = json.loads(source)
+        config = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except OSError as wrong:
+        raise ValueError(f"--config {text}: {wrong}") from wrong
     except ValueError as wrong:
         raise ValueError(f"--config is not JSON: {wrong}") from wrong
     if not isinstance(config, dict):
-        raise ValueError(f"--config must be a JSON object, not {type(config).__name__}")
+        raise ValueError(f"--config must be a JSON object, not {text}")
     return config
 
 
-async def _list(args: argparse.Namespace, logs: GroupLogs) -> int:
-    jobs, status = logs.jobs, logs.status
-    for name in sorted(jobs.jobs):
-        progress = job_progress(name, jobs, status.tasks)
+# ---- list, remove
+
+
+async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    await reach(settings)
+    logs = GroupLogs(settings, args.group)
+    logs.attach()
+    try:
+        await logs.catch_up()
+        found = [job_progress(name, logs.jobs, logs.status.tasks) for name in sorted(logs.jobs.jobs)]
+    finally:
+        await logs.aclose()
+    if not found and not args.json:
+        print(f"group {args.group} has no jobs")
+    for progress in found:
         assert progress is not None
-        print(json.dumps(_as_json(progress)) if args.json else _line(progress))
+        print(json.dumps(_as_json(progress)) if args.json else "\n".join(_lines(progress)))
     return 0
 
 
-async def _remove(args: argparse.Namespace, logs: GroupLogs) -> int:
-    removed = await logs.remove(args.name)
-    print(f"job {args.name}: {'removed' if removed else 'there is no such job'}")
-    return 0 if removed else 1
+async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    await reach(settings)
+    logs = GroupLogs(settings, args.group)
+    logs.attach()
+    try:
+        removed = await logs.remove(args.name)
+    finally:
+        await logs.aclose()
+    if not removed:
+        return _refuse(args, f"group {args.group} has no job {args.name}", 1)
+    print(f"job {args.name}: removed")
+    return 0
 
 
-def _line(progress: JobProgress) -> str:
+def _lines(progress: JobProgress) -> list[str]:
     counts = ", ".join(f"{count} {state.value}" for state, count in progress.counts.items())
-    return f"{progress.job}: {progress.state.value}" + (f" ({counts})" if counts else "")
+    run = f" (run {progress.run_key})" if progress.run_key else ""
+    return [
+        f"{progress.job}{run}: {progress.state.value}" + (f": {counts}" if counts else ""),
+        *(f"  {task}: {error.message}" for task, error in sorted(progress.errors.items())),
+    ]
 
 
 def _as_json(progress: JobProgress) -> dict[str, Any]:

@@ -11,88 +11,144 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.shared import shared_group
-from airflow_provider.membership.model import ConnectProtocol, WorkerId
+from airflow_provider.kafka.shared import reach, shared_group
+from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
+from airflow_provider.triggers.narrator import narrated
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
 
-_FOREVER_S = 10.0**9
+log = logging.getLogger(__name__)
+
+_FOREVER_S: Final = 10.0**9
+_SIGNALLED: Final = 128
+"""A shell adds the signal's number to this for the exit status."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it at once."
+        " Exit status: 0 it left or the group was drained; 1 it lost its membership or failed; 2 not possible."
+    )
     parser.add_argument("group", help="the group to join")
     parser.add_argument(
         "--instance-id",
         metavar="NAME",
         help="the worker's name in the group: the same after a restart (default: host name and process number)",
     )
-    parser.add_argument("--runner", choices=("local", "noop"), default="local", help="what runs the tasks")
+    parser.add_argument(
+        "--runner",
+        choices=("local", "noop"),
+        default="local",
+        help="what runs the tasks: Spark in this process (default), or nothing at all, to try out groups",
+    )
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="run so many tasks at once (default: 2)")
     parser.add_argument(
-        "--until", choices=[until.value for until in Until], default=Until.FOREVER.value, help="when to leave"
+        "--until",
+        choices=[until.value for until in Until],
+        default=Until.FOREVER.value,
+        help="when to leave: when every job is bounded and complete, or never by itself (default)",
     )
     parser.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="PREFIX",
-        help="import prefix from which entry points may come; may be given several times",
+        help="package or module from which jobs may be imported; may be given several times. Whoever may write to the"
+        " group's jobs topic decides what runs here, within these. By default nothing is allowed, and every job fails",
     )
     parser.add_argument(
         "--checkpoint-root",
         metavar="DIR",
         default=str(Path(tempfile.gettempdir()) / "cospark-checkpoints"),
-        help="folder or URI of the streaming checkpoints, shared by all workers",
+        help="folder or URI of the streaming checkpoints, the same for all workers (default: %(default)s)",
     )
-    parser.add_argument("--spark-master", default="local[2]", metavar="URL")
+    parser.add_argument("--spark-master", default="local[2]", metavar="URL", help="default: %(default)s")
     parser.add_argument(
         "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be given several times"
     )
+    _add_timing(parser)
+    add_connection_arguments(parser)
+
+
+def _add_timing(parser: argparse.ArgumentParser) -> None:
     timing = parser.add_argument_group("the membership (milliseconds; defaults are Kafka Connect's)")
-    defaults = MemberSettings.__dataclass_fields__
     timing.add_argument(
         "--connect-protocol",
         choices=[protocol.value for protocol in ConnectProtocol],
         default=ConnectProtocol.SESSIONED.value,
+        help="which versions of the embedded protocol to offer (default: %(default)s)",
     )
-    for name in ("session_timeout_ms", "heartbeat_interval_ms", "rebalance_timeout_ms", "lease_margin_ms"):
-        timing.add_argument(f"--{name.replace('_', '-')}", type=int, default=defaults[name].default, metavar="MS")
-    timing.add_argument("--max-delay-ms", type=int, default=300_000, metavar="MS", help="lost tasks wait so long")
-    add_connection_arguments(parser)
+    defaults = MemberSettings.__dataclass_fields__
+    for name, meaning in (
+        ("session_timeout_ms", "the coordinator removes a worker that is silent for so long"),
+        ("heartbeat_interval_ms", "time between heartbeats"),
+        ("rebalance_timeout_ms", "the coordinator waits so long for workers to join a rebalance"),
+        ("lease_margin_ms", "tasks are told to stop so long before others may be given them"),
+    ):
+        timing.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=int,
+            default=defaults[name].default,
+            metavar="MS",
+            help=f"{meaning} (default: %(default)s)",
+        )
+    timing.add_argument(
+        "--max-delay-ms",
+        type=int,
+        default=WorkerSettings.__dataclass_fields__["max_delay_ms"].default,
+        metavar="MS",
+        help="lost tasks wait so long for their worker, while this one leads the group (default: %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         kafka = settings_of(args)
         settings = _worker_settings(args)
-    except (SettingsError, ValueError) as wrong:
+        conf = _spark_conf(args.spark_conf)
+        outcome = asyncio.run(_work(args, kafka, settings, conf))
+    except (SettingsError, TransportError, LogError, ValueError) as wrong:
         print(f"cospark worker: {wrong}", file=sys.stderr)
         return 2
-    outcome = asyncio.run(_work(args, kafka, settings))
-    print(f"worker {settings.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
+    _say(f"worker {settings.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
     if outcome.error:
         print(f"cospark worker: {outcome.error}", file=sys.stderr)
     return 0 if outcome.ending in (Ending.LEFT, Ending.DRAINED) else 1
 
 
+def _say(text: str) -> None:
+    """How a worker ended does not depend on whether anybody still listens."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        sys.stdout = None
+
+
 def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
+    """:raises ValueError: naming the option that is wrong"""
     name = args.instance_id or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
+    if args.max_delay_ms < 0:
+        raise ValueError(f"--max-delay-ms {args.max_delay_ms}: must not be negative; 0 turns the delay off")
     return WorkerSettings(
         member=MemberSettings(
             group_id=args.group,
@@ -110,21 +166,48 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
     )
 
 
-async def _work(args: argparse.Namespace, kafka: KafkaSettings, settings: WorkerSettings) -> Outcome:
+def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:
+    """:raises ValueError: naming what is no pair"""
+    conf = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise ValueError(f"--spark-conf {pair}: must be KEY=VALUE")
+        conf[key] = value
+    return conf
+
+
+async def _work(
+    args: argparse.Namespace, kafka: KafkaSettings, settings: WorkerSettings, conf: Mapping[str, str]
+) -> Outcome:
+    await reach(kafka)
     async with shared_group(kafka, settings.member.group_id) as (transport, logs):
-        worker = Worker(settings, transport=transport, logs=logs, make_hands=_hands(args, settings, logs))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, worker.leave, f"signal {number.name}")
-        return await worker.run()
+        worker = Worker(settings, transport=transport, logs=logs, make_hands=_hands(args, settings, logs, conf))
+        _leave_when_signalled(worker)
+        async with narrated(logs, settings.member.worker, already_told=Epoch(0)):
+            return await worker.run()
+
+
+def _leave_when_signalled(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    signalled: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        if signalled:
+            log.warning("%s again: the worker ends at once, without leaving the group", number.name)
+            os._exit(_SIGNALLED + number)  # attached tasks end with the process
+        signalled.append(number)
+        log.info("%s: the worker stops its tasks and leaves the group; once more to end it at once", number.name)
+        worker.leave(f"signal {number.name}")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, on_signal, number)
 
 
 def _hands(
-    args: argparse.Namespace, settings: WorkerSettings, logs: GroupLogs
+    args: argparse.Namespace, settings: WorkerSettings, logs: GroupLogs, conf: Mapping[str, str]
 ) -> Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]:
-    conf = dict(pair.split("=", 1) for pair in args.spark_conf)
-
     def make_hands(
         stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
     ) -> TaskExecutor:

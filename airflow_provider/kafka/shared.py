@@ -106,3 +106,12 @@ async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[
     """What a membership of a group needs."""
     async with shared_transport(settings) as transport, shared_logs(settings, group_id) as logs:
         yield transport, logs
+
+
+async def reach(settings: KafkaSettings) -> None:
+    """Ask any broker something. Kafka's other client would go on trying for long before it says that none is there.
+
+    :raises TransportError: none answers, or it refuses our credentials
+    """
+    async with shared_transport(settings) as transport:
+        await transport.find_coordinator("cospark")

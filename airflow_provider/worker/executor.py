@@ -272,7 +272,7 @@ class TaskExecutor:
         self._schedule()
 
     def _on_failed(self, run: TaskRun, event: TaskFailed) -> None:
-        log.warning("task %s failed at attempt %d: %s", run.task, run.attempt, event.error)
+        log.debug("task %s failed at attempt %d: %s", run.task, run.attempt, event.error)
         policy = run.work.definition
         failed = run.failed(TaskFailure.of(event.error, event.traceback))
         if event.retryable and failed.failures <= policy.retries:
