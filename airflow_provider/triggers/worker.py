@@ -6,11 +6,13 @@ import asyncio
 import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.log_errors import BrokerAwayError
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import Epoch
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.resuming import pause_left_s
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_AGAIN_S: Final = 5.0
+
 
 class WorkerTrigger(BaseTrigger):
     """The same worker as in the task's process, with hands that run nothing: it heartbeats, joins, syncs, and assigns.
@@ -29,7 +33,8 @@ class WorkerTrigger(BaseTrigger):
     It fires once: when there is a task to run (the operator goes on with the same membership), or when the membership
     is over. When the group has done its work it ends the task by itself.
 
-    A triggerer that is shut down leaves the membership to the next one; a user who ends the task ends the membership.
+    A broker that is away is waited for. A triggerer that is shut down leaves the membership to the next one; a user who
+    ends the task ends the membership.
 
     :param kafka_conn_id: the connection; nothing of what is in it is stored
     :param plan: see :class:`~airflow_provider.triggers.worker_values.WorkerPlan`
@@ -104,6 +109,17 @@ class WorkerTrigger(BaseTrigger):
         settings = await SparkGroupHook(self.kafka_conn_id).aget_settings()
         # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
         await asyncio.to_thread(importlib.import_module, "airflow_provider.triggers.standby")
+        told = False
+        while True:
+            try:
+                return await self._take_part(settings)
+            except BrokerAwayError as away:
+                if not told:
+                    log.warning("Worker %s goes on when a broker answers: %s", self.plan.member.worker, away)
+                told = True
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _take_part(self, settings: KafkaSettings) -> TriggerEvent:
         from airflow_provider.kafka.shared import shared_group
         from airflow_provider.triggers.standby import standby_worker
 

@@ -40,10 +40,12 @@ JOBS = """
 def airflow(start_airflow, broker: LocalBroker, tmp_path_factory) -> LocalAirflow:
     modules = tmp_path_factory.mktemp("modules")
     (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(JOBS))
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-    return start_airflow(
-        [DAGS], connections={"broker": json.dumps(connection)}, env={"PYTHONPATH": str(modules)}, triggerers=1
-    )
+    airflow = start_airflow([DAGS], env={"PYTHONPATH": str(modules)})
+    # In Airflow's database, as users have them, and not in the environment: then Airflow has to be asked for it.
+    extra = json.dumps({"bootstrap.servers": broker.bootstrap_servers})
+    body = {"connection_id": "broker", "conn_type": "kafka", "extra": extra}
+    airflow.api.request("POST", "/connections", json=body)
+    return airflow
 
 
 class Group:

@@ -307,6 +307,26 @@ class TestWorkerTrigger:
         (event,) = await asyncio.wait_for(running, 10)
         assert (event.payload["ending"], event.payload["error"]) == ("fenced", "another process")
 
+    async def test_a_broker_that_is_away_is_waited_for(
+        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reachable = shared.shared_group
+        tries: list[int] = []
+
+        def shared_group(settings: KafkaSettings, group: str) -> Any:
+            tries.append(1)
+            if len(tries) < 3:
+                raise BrokerAwayError("broker:9092", "reading", "refused")
+            return reachable(settings, group)
+
+        monkeypatch.setattr(shared, "shared_group", shared_group)
+        monkeypatch.setattr(worker_module, "_AGAIN_S", 0.001)
+        running = await triggerer.start(worker_trigger())
+        assert triggerer.worker
+        triggerer.worker.end(Ending.DRAINED)
+        assert len(await asyncio.wait_for(running, 10)) == 1
+        assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
+
     async def test_a_triggerer_that_ends_keeps_the_membership_for_the_next(self, triggerer: Triggerer) -> None:
         trigger = worker_trigger()
         running = await triggerer.start(trigger)

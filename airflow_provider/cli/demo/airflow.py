@@ -240,8 +240,7 @@ class LocalAirflow:
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
-            # So many seconds for a lock: on a busy machine the usual five are not enough, and requests would fail.
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout=30",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dag_folders)),
             **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in connections.items()},

@@ -16,6 +16,7 @@ FINISHED_STATES: Final = frozenset({"success", "failed", "skipped", "upstream_fa
 
 _PAGE: Final = 100
 _POLL_S: Final = 0.25
+_TRIES: Final = 4
 _T = TypeVar("_T")
 
 
@@ -88,14 +89,20 @@ class AirflowApi:
     def request(self, method: str, path: str, **options: Any) -> Any:
         """Send one request and return the JSON that comes back (None if nothing does).
 
+        Airflow's API server writes with two connections at a time, which SQLite sometimes makes wait for each other
+        until one gives up: such a request is sent again.
+
         :param method: HTTP method
         :param path: what follows ``/api/v2``
         :param options: passed on to httpx: ``params``, ``json``
         :raises AirflowApiError: any status but success
         """
-        answer = self._http.request(
-            method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self.token}"}, **options
-        )
+        for _ in range(_TRIES):
+            answer = self._http.request(
+                method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self.token}"}, **options
+            )
+            if answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR or "Database error" not in answer.text:
+                break
         if not answer.is_success:
             raise AirflowApiError(f"{method} {path}: status {answer.status_code}: {answer.text[:2000]}")
         return answer.json() if answer.content else None
