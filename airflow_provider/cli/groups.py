@@ -6,23 +6,30 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
+from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.messages import GroupDescription
+from airflow_provider.kafka.one_shot import list_groups
 from airflow_provider.kafka.progress import converged
+from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
 from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.membership.model import PROTOCOL_TYPE, WorkerId, tasks_to_json
+from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
+
+_NOBODY = "no worker has joined"
+"""What is said of a group that has topics (a job was submitted, say) and that no coordinator knows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the groups that speak Connect's protocol")
+    listing = actions.add_parser("list", help="the groups that speak Connect's protocol, and those that have topics")
     add_connection_arguments(listing)
     describe = actions.add_parser("describe", help="members, epoch and tasks of a group")
     describe.add_argument("group")
@@ -43,80 +50,107 @@ def run(args: argparse.Namespace) -> int:
 async def _list(settings: KafkaSettings) -> int:
     async with shared_transport(settings) as transport:
         answer = await transport.list_groups()
+    if answer.error is not KafkaErrorCode.NONE:
+        print(f"cospark groups list: a broker refused to list its groups: {answer.error.name}", file=sys.stderr)
+        return 2
+    states = dict.fromkeys(await asyncio.to_thread(list_groups, settings), _NOBODY)
     for group in answer.groups:
         if group.protocol_type == PROTOCOL_TYPE:
-            print(f"{group.group_id}: {group.state or 'state not told'}")
+            states[group.group_id] = group.state or "state not told"
+    for name, state in sorted(states.items()):
+        print(f"{name}: {state}")
     return 0
 
 
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     async with shared_transport(settings) as transport:
         (description,) = await transport.describe([args.group])
-    status = await _read_status(settings, args.group)
-    if not description.members and status.group is None:
+    if description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):
+        print(f"cospark groups describe: group {args.group!r}: {description.error.name}", file=sys.stderr)
+        return 2
+    jobs, status, has_topics = await _read_topics(settings, args.group)
+    if not description.members and not has_topics:
         print(f"cospark groups describe: there is no group {args.group!r}", file=sys.stderr)
         return 1
-    about = describe(description, status)
+    about = describe(description, jobs, status)
     print(json.dumps(about, indent=2) if args.json else as_text(about))
     return 0
 
 
-async def _read_status(settings: KafkaSettings, group: str) -> StatusSnapshot:
-    """What the status topic says; a group whose topics are missing (of Java workers, say) has nothing to say."""
+async def _read_topics(settings: KafkaSettings, group: str) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+    """What the topics say, and whether there are any; those of Java workers have none."""
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
         await logs.catch_up()
-        return logs.status
+        return logs.jobs, logs.status, True
     except NoTopicError:
-        return StatusSnapshot()
+        return JobsSnapshot(), StatusSnapshot(), False
     finally:
         await logs.aclose()
 
 
-def describe(description: GroupDescription, status: StatusSnapshot) -> dict[str, Any]:
+def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
     """A group as one JSON object: the coordinator's view of who is in it, the records' view of who does what."""
     record = status.group
     members = sorted({member.group_instance_id or str(member.member_id) for member in description.members})
+    assigned = {
+        name: [task for task in record.owned_by(WorkerId(name)) if jobs.work_of(task) is not None] if record else []
+        for name in members
+    }
     return {
         "group": description.group_id,
-        "state": description.state,
+        "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),
         "leader": record.leader if record else None,
         "reason": record.reason if record else None,
         "delay_ms": record.delay_ms if record else 0,
-        "members": [_member(WorkerId(name), status) for name in members],
+        "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
+        "jobs": sorted(jobs.jobs),
         "tasks": {
-            str(task): {"state": told.state.value, "worker": told.worker, "attempt": told.attempt}
-            for task, told in sorted(status.tasks.items())
+            str(task): _task(told) for task, told in sorted(status.tasks.items()) if jobs.work_of(task) is not None
         },
     }
 
 
-def _member(name: WorkerId, status: StatusSnapshot) -> dict[str, Any]:
+def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) -> dict[str, Any]:
     worker = status.workers.get(name)
     return {
         "worker": name,
         "state": worker.state.value if worker else None,
         "epoch": worker.epoch if worker else None,
         "url": worker.url if worker else None,
-        "assigned": tasks_to_json(status.group.owned_by(name)) if status.group else [],
+        "assigned": tasks_to_json(assigned),
+    }
+
+
+def _task(told: TaskStatus) -> dict[str, Any]:
+    return {
+        "state": told.state.value,
+        "worker": told.worker,
+        "attempt": told.attempt,
+        "error": told.error.message if told.error else None,
     }
 
 
 def as_text(about: dict[str, Any]) -> str:
-    lines = [
-        f"group {about['group']}: {about['state']}, protocol {about['protocol'] or 'none'}",
-        f"epoch {about['epoch']} ({'' if about['converged'] else 'not '}converged), led by {about['leader']}",
-        f"  because: {about['reason']}",
-    ]
+    protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
+    lines = [f"group {about['group']}: {about['state']}{protocol}"]
+    if about["epoch"] is None:
+        lines.append("no rebalance has been recorded")
+    else:
+        converged = "converged" if about["converged"] else "not converged"
+        lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {about['reason']}"]
     for member in about["members"]:
         names = ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in member["assigned"])
         lines.append(f"  {member['worker']} ({member['state'] or 'no record'}): {names or 'nothing'}")
     lines += [
         f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}"
+        + (f": {told['error']}" if told["error"] else "")
         for task, told in about["tasks"].items()
     ]
+    if about["jobs"] and not about["tasks"]:
+        lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
     return "\n".join(lines)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import time
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,15 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import converged, job_progress
+from airflow_provider.kafka.progress import configured, converged, job_progress
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
+from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.membership.model import NO_TASKS, Tasks, WorkerId
 
 _STYLES = {
     TaskState.RUNNING: "green",
@@ -30,6 +31,7 @@ _STYLES = {
     TaskState.STOPPED: "yellow",
 }
 _MOST_MOVES = 6
+_MOST_TASKS = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """0: done; 1: there is no such group; 2: not possible."""
     try:
         asyncio.run(_watch(args))
+    except NoTopicError as missing:
+        print(f"cospark status: {missing}", file=sys.stderr)
+        return 1
     except (SettingsError, LogError, TransportError) as wrong:
         print(f"cospark status: {wrong}", file=sys.stderr)
         return 2
@@ -48,20 +54,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _watch(args: argparse.Namespace) -> None:
-    console = Console()
-    logs = GroupLogs(settings_of(args), args.group)
+    console, settings = Console(), settings_of(args)
+    await reach(settings)
+    logs = GroupLogs(settings, args.group)
     logs.attach()
     try:
         await logs.catch_up()
         if args.once:
-            console.print(render(args.group, logs.jobs, logs.status, wall_ms=_wall_ms()))
+            console.print(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()))
             return
         changed = asyncio.Event()
         logs.subscribe(changed.set)
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
             while True:
                 changed.clear()
-                live.update(render(args.group, logs.jobs, logs.status, wall_ms=_wall_ms()), refresh=True)
+                live.update(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()), refresh=True)
                 await _a_second_or(changed)
     finally:
         await logs.aclose()
@@ -76,7 +83,8 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
     """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
-    return Group(_headline(group, status, wall_ms), _workers(status), _jobs(jobs, status), *_moves(status))
+    workers = _workers(status, configured(jobs, status.tasks))
+    return Group(_headline(group, status, wall_ms), workers, _jobs(jobs, status), *_moves(status))
 
 
 def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
@@ -92,28 +100,46 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     return Text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
 
 
-def _workers(status: StatusSnapshot) -> Table:
+def _workers(status: StatusSnapshot, unfinished: Tasks) -> Table:
     table = Table("worker", "state", "epoch", "tasks", expand=True)
-    members = status.group.members if status.group else {}
-    for name in sorted({*members, *status.workers}):
-        worker = status.workers.get(name)
-        if name not in members and worker is not None and not worker.state.applied:
-            continue
-        table.add_row(
-            name,
-            worker.state.value if worker else "no record",
-            str(worker.epoch) if worker else "",
-            _tasks_of(name, status),
-        )
+    for name in sorted({*(status.group.members if status.group else {}), *status.workers}):
+        state = _state_of(name, status)
+        if state is not None:
+            worker = status.workers.get(name)
+            table.add_row(name, state, str(worker.epoch) if worker else "", _tasks_of(name, status, unfinished))
     return table
 
 
-def _tasks_of(worker: WorkerId, status: StatusSnapshot) -> Text:
-    text = Text()
-    for task in sorted(status.group.owned_by(worker)) if status.group else ():
+def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
+    """What is said of a worker; None: nothing, it is of no concern any more."""
+    worker, record = status.workers.get(name), status.group
+    if record is not None and name in record.members:
+        return worker.state.value if worker else "no record"
+    if worker is not None and worker.state is WorkerPhase.JOINING:
+        return "joining"
+    return "gone" if _waiting_for(name, status) else None
+
+
+def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
+    """Lost tasks that wait for this worker to come back."""
+    record = status.group
+    if record is None or not record.deadline_ms or name in record.members:
+        return NO_TASKS
+    return record.memory.assignment.get(name, NO_TASKS)
+
+
+def _tasks_of(name: WorkerId, status: StatusSnapshot, unfinished: Tasks) -> Text:
+    """What it still has to do, by state."""
+    owned = status.group.owned_by(name) if status.group else NO_TASKS
+    by_state: dict[TaskState, list[str]] = {}
+    for task in sorted((owned | _waiting_for(name, status)) & unfinished):
         told = status.tasks.get(task)
-        state = told.state if told and told.worker == worker else TaskState.PENDING
-        text.append(f"{task} ", style=_STYLES.get(state, ""))
+        state = told.state if told and told.worker == name else TaskState.PENDING
+        by_state.setdefault(state, []).append(str(task))
+    text = Text()
+    for state, names in by_state.items():
+        more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
+        text.append(f"{state.value}: {', '.join(names[:_MOST_TASKS])}{more}  ", style=_STYLES.get(state, ""))
     return text
 
 
@@ -140,7 +166,3 @@ def _moves(status: StatusSnapshot) -> list[Text]:
     if len(moves) > _MOST_MOVES:
         lines.append(Text(f"  and {len(moves) - _MOST_MOVES} more moves"))
     return lines
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)

@@ -36,6 +36,9 @@ from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, Worke
 log = logging.getLogger(__name__)
 
 _FOREVER_S: Final = 10.0**9
+_ONE_SIGNAL_S: Final = 0.5
+"""Whoever signals a process and its process group (``timeout``, a terminal) means it once."""
+
 _SIGNALLED: Final = 128
 """A shell adds the signal's number to this for the exit status."""
 
@@ -190,15 +193,16 @@ async def _work(
 
 def _leave_when_signalled(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
-    signalled: list[signal.Signals] = []
+    first: list[float] = []
 
     def on_signal(number: signal.Signals) -> None:
-        if signalled:
+        if not first:
+            first.append(loop.time())
+            log.info("%s: the worker stops its tasks and leaves the group; once more to end it at once", number.name)
+            worker.leave(f"signal {number.name}")
+        elif loop.time() - first[0] > _ONE_SIGNAL_S:
             log.warning("%s again: the worker ends at once, without leaving the group", number.name)
             os._exit(_SIGNALLED + number)  # attached tasks end with the process
-        signalled.append(number)
-        log.info("%s: the worker stops its tasks and leaves the group; once more to end it at once", number.name)
-        worker.leave(f"signal {number.name}")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
