@@ -1,0 +1,144 @@
+"""Bad input on a real broker: each a clear error at the right place, and nothing else disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from fleet import Fleet
+
+from airflow_provider.cli.main import main
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.membership.model import TaskId, planner_of
+
+MakeFleet = Callable[..., Fleet]
+
+
+@pytest.fixture
+def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
+    def make(*options: str) -> Fleet:
+        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
+
+    return make
+
+
+BAD_JOBS = {
+    "forbidden": ("os:system", "module os is not allowed here; this worker imports jobs from jobs_for_tests"),
+    "unknown": ("jobs_for_tests.nothere:Job", "there is no module jobs_for_tests.nothere on this worker"),
+    "misspelt": ("jobs_for_tests:Sqares", "has no attribute Sqares"),
+    "no-job": ("jobs_for_tests:no_job", "decorate it with @spark_job"),
+    "too-many": ("jobs_for_tests:too_many", "has 3 tasks, more than max_tasks=2"),
+}
+
+
+async def test_each_bad_job_fails_with_its_reason_and_is_not_tried_again(fleet: MakeFleet) -> None:
+    """No Spark starts for it: what is wrong is found before."""
+    async with fleet("--runner", "local", "--allow", "jobs_for_tests", "--until", "drained") as group:
+        for name, (entry_point, _) in BAD_JOBS.items():
+            await group.submit(name, tasks=2, entry_point=entry_point, config={}, retries=3)
+        await group.submit("good", tasks=2, entry_point="jobs_for_tests:nothing", config={})
+        group.start("w1")
+        assert group.wait_for_end("w1") == 0
+        await group.logs.catch_up()
+        for name, (_, reason) in BAD_JOBS.items():
+            told = group.logs.status.tasks[planner_of(name)]
+            assert (told.state, told.attempt) == (TaskState.FAILED, 1), name
+            assert told.error is not None
+            assert reason in told.error.message
+            assert reason in group.log_of("w1")
+        assert group.logs.status.tasks[planner_of("good")].state is TaskState.FINISHED
+
+
+async def test_a_worker_that_allows_nothing_runs_nothing_and_says_why(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "local", "--until", "drained") as group:
+        await group.submit("squares", tasks=1, entry_point="jobs_for_tests:Squares", config={})
+        group.start("w1")
+        assert group.wait_for_end("w1") == 0
+        await group.logs.catch_up()
+        error = group.logs.status.tasks[planner_of("squares")].error
+        assert error is not None
+        assert "imports jobs from nowhere" in error.message
+
+
+GARBAGE = [  # a record without a key is refused by the broker: the topic is compacted
+    (b"\xff\x00 no text", b"{}"),
+    (b"job:torn", b'{"v": 1, "name": "to'),
+    (b"job:fl/ights", b'{"v": 1, "name": "fl/ights", "entry_point": "m:f"}'),
+    (b"job:listed", json.dumps({"v": 1, "name": "listed", "entry_point": "m:f", "config": ["no", "object"]}).encode()),
+    (b"job:newer", b'{"v": 99, "name": "newer"}'),
+    (b"plan:forever", b"[]"),
+]
+
+
+async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "20") as group:
+        await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
+        group.start("w1")
+        await group.balanced("w1")
+        stops, attempts = await group.stops(), {t: told.attempt for t, told in group.logs.status.tasks.items()}
+
+        producer = Producer({"bootstrap.servers": group.settings.bootstrap_servers})
+        for key, value in GARBAGE:
+            producer.produce(group.logs.topics.jobs, key=key, value=value)
+        await asyncio.to_thread(producer.flush, 30)
+        await group.submit("after", tasks=1, seconds=0)
+
+        await group.wait_for(
+            lambda _jobs, status: (
+                (told := status.tasks.get(TaskId("after", 0))) is not None and told.state is TaskState.FINISHED
+            ),
+            "what was submitted after it runs",
+        )
+        assert group.logs.jobs.unreadable == len(GARBAGE)
+        assert group.logs.jobs.jobs.keys() == {"forever", "after"}
+        assert await group.stops() == stops
+        assert {t: group.logs.status.tasks[t].attempt for t in attempts} == attempts
+        log = group.log_of("w1")
+        assert log.count("can't be read and is skipped") == len(GARBAGE), log
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("worker", "g", "--runner", "noop"),
+        ("jobs", "list", "g"),
+        ("jobs", "submit", "g", "j", "m:f"),
+        ("jobs", "remove", "g", "j"),
+        ("groups", "list"),
+        ("groups", "describe", "g"),
+        ("status", "g", "--once"),
+    ],
+)
+def test_a_broker_that_is_not_there_is_named_at_once(arguments: tuple[str, ...]) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow_provider.cli.main", *arguments, "--bootstrap-servers", "127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"cospark {arguments[0]}")
+    assert "cannot connect to 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("action", [("jobs", "list"), ("jobs", "remove"), ("groups", "describe"), ("status",)])
+def test_a_group_that_does_not_exist_is_named_and_not_made(
+    action: tuple[str, ...], broker: LocalBroker, group_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"remove": ["job"], "status": ["--once"]}.get(action[-1], [])
+    for _ in range(2):
+        assert main([*action, group_id, *more, "--bootstrap-servers", broker.bootstrap_servers]) == 1
+        assert group_id in capsys.readouterr().err
