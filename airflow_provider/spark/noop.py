@@ -66,7 +66,7 @@ class NoopRunner:
 
     def _end(self, order: TaskOrder) -> None:
         self._forget(order.task)
-        message = order.config.get("fail")
+        message = None if order.task.is_planner else order.config.get("fail")
         if message is not None:
             self._on_event(TaskFailed(order=order, error=str(message), traceback="", retryable=True))
         else:

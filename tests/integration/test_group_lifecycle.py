@@ -1,0 +1,207 @@
+"""Groups that fall on hard times: forgotten by their coordinator, cut off from their broker, given work that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from fleet import Fleet
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.progress import JobState, job_progress
+from airflow_provider.kafka.records import TaskKind, TaskState, TaskStatus
+from airflow_provider.membership.model import TaskId
+
+MakeFleet = Callable[..., Fleet]
+SESSION_MS = 6_000  # as in fleet.TIMING
+
+
+@pytest.fixture
+def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
+    def make(*options: str) -> Fleet:
+        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
+
+    return make
+
+
+async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "20") as group:
+        await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        before = group.record
+        for worker in ("w1", "w2"):
+            group.send(worker, signal.SIGTERM)
+        assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
+        admin = AdminClient({"bootstrap.servers": group.settings.bootstrap_servers})
+        (deleted,) = admin.delete_consumer_groups([group.group_id]).values()
+        await asyncio.to_thread(deleted.result, 30)
+
+        for worker in ("w1", "w3"):
+            group.start(worker)
+        await group.balanced("w1", "w3")
+
+        assert group.record.generation <= before.generation, "the coordinator counts anew"
+        epochs = [record.epoch for record in group.records]
+        assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
+        assert group.epoch > before.epoch
+        assert group.owned("w1") | group.owned("w3") == before.owned_by("w1") | before.owned_by("w2")
+        assert not group.logs.status.overwritten, "no record was taken for an older one"
+        assert not group.owned("w2")
+
+
+async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_is_back(
+    tmp_path: Path, group_id: str
+) -> None:
+    with LocalBroker(data=tmp_path / "broker") as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        options = ("--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
+        async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options) as group:
+            await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
+            for worker in ("w1", "w2"):
+                group.start(worker)
+            await group.balanced("w1", "w2")
+            attempts = {task: told.attempt for task, told in group.logs.status.tasks.items() if not task.is_planner}
+
+            broker.kill()
+            killed_ms = wall_ms()
+            await asyncio.sleep(1.2 * SESSION_MS / 1000)  # longer than any lease
+            back_ms = wall_ms()
+            with LocalBroker(data=tmp_path / "broker", port=port):
+                await group.wait_for(
+                    lambda _jobs, status: all(
+                        status.tasks[task].attempt == attempt + 1 and status.tasks[task].state is TaskState.RUNNING
+                        for task, attempt in attempts.items()
+                    ),
+                    "every task runs again",
+                )
+                await group.balanced("w1", "w2")
+
+                steps = await group.steps()
+                stopped = [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]
+                in_time = {
+                    step.task for step in stopped if killed_ms < (step.finished_at_ms or 0) < killed_ms + SESSION_MS
+                }
+                assert in_time == attempts.keys(), "stopped before their lease was over"
+                for task in attempts:
+                    assert not overlapping(steps, task), f"two copies of {task}"
+                assert max(step.started_at_ms or 0 for step in steps) > back_ms
+                for worker in ("w1", "w2"):
+                    log = group.log_of(worker)
+                    assert log.count("trying again until it is") == 1, log
+                    assert log.count("back in the group") == 1, log
+                    group.send(worker, signal.SIGTERM)
+                assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
+
+
+def overlapping(steps: list[TaskStatus], task: TaskId) -> bool:
+    """Whether one start of the task came before the end of the one before it."""
+    starts = sorted({step.started_at_ms for step in steps if step.task == task and step.started_at_ms is not None})
+    ends = {
+        step.started_at_ms: step.finished_at_ms
+        for step in steps
+        if step.task == task and step.started_at_ms is not None and step.finished_at_ms is not None
+    }
+    return any(starts[i + 1] < ends.get(start, starts[i + 1]) for i, start in enumerate(starts[:-1]))
+
+
+async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_go_on(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "20", "--until", "drained") as group:
+        await group.submit("good", tasks=3, seconds=3)
+        group.start("w1")
+        await group.balanced("w1")
+        await group.submit("bad", tasks=1, config={"fail": "no such table"}, retries=2, retry_delay_ms=100)
+
+        assert group.wait_for_end("w1") == 0
+        await group.logs.catch_up()
+
+        failed = group.logs.status.tasks[TaskId("bad", 0)]
+        assert (failed.state, failed.attempt, failed.failures) == (TaskState.FAILED, 3, 3)
+        assert failed.error is not None
+        assert failed.error.message == "no such table"
+        progress = job_progress("bad", group.logs.jobs, group.logs.status.tasks)
+        assert progress is not None
+        assert progress.state is JobState.FAILED
+        good = [told for task, told in group.logs.status.tasks.items() if task.job == "good"]
+        assert {(told.state, told.attempt) for told in good} == {(TaskState.FINISHED, 1)}
+        assert "no such table; it will be tried again" in group.log_of("w1")
+
+
+async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: MakeFleet) -> None:
+    options = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--until", "drained")
+    async with fleet(*options, "--spark-conf", "spark.driver.memory=512m") as group:
+        config = {"rows": 1_000, "bad": 2}
+        await group.submit("squares", tasks=6, entry_point="jobs_for_tests:Squares", config=config, retries=1)
+        await group.submit("empty", tasks=1, entry_point="jobs_for_tests:nothing", config={})
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
+        await group.logs.catch_up()
+
+        told = {task.index: status for task, status in group.logs.status.tasks.items() if task.job == "squares"}
+        failed = told.pop(2)
+        assert (failed.state, failed.failures) == (TaskState.FAILED, 2)
+        assert failed.error is not None
+        assert "PATH_NOT_FOUND" in failed.error.message
+        assert "jobs_for_tests.py" in failed.error.traceback
+        del told[-1]
+        assert {status.state for status in told.values()} == {TaskState.FINISHED}
+        assert sum(status.result["squares"] for status in told.values()) == sum(
+            number * number for number in range(1_000) if number % 6 != 2
+        )
+        assert {status.worker for status in told.values()} == {"w1", "w2"}
+        assert f"Task squares:2 failed: {failed.error.message}" in group.log_of(failed.worker)
+        empty = job_progress("empty", group.logs.jobs, group.logs.status.tasks)
+        assert empty is not None
+        assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
+
+
+async def cospark(group: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "airflow_provider.cli.main", *arguments]
+    options = ["--bootstrap-servers", group.settings.bootstrap_servers]
+    return await asyncio.to_thread(
+        subprocess.run, [*command, *options], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "2") as group:
+        name = group.group_id
+        submit = ("jobs", "submit", name, "etl", "noop:job", "--config", '{"seconds": 600}', "--max-tasks", "6")
+        assert (await cospark(group, *submit)).stdout == "job etl: submitted\n"
+        assert (await cospark(group, *submit)).stdout == "job etl: already submitted, nothing changed\n"
+        assert f"{name}: no worker has joined\n" in (await cospark(group, "groups", "list")).stdout
+
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.wait_for(
+            lambda _jobs, status: sum(told.state is TaskState.RUNNING for told in status.tasks.values()) == 4,
+            "both workers are busy",
+        )
+
+        assert f"{name}: Stable\n" in (await cospark(group, "groups", "list")).stdout
+        told = json.loads((await cospark(group, "groups", "describe", name, "--json")).stdout)
+        assert (told["state"], told["protocol"], told["epoch"]) == ("Stable", "sessioned", group.epoch)
+        assert {member["worker"]: len(member["assigned"]) for member in told["members"]} == {"w1": 3, "w2": 3}
+        assert [task["state"] for task in told["tasks"].values()].count("pending") == 2
+        text = (await cospark(group, "groups", "describe", name)).stdout
+        assert f"epoch {group.epoch} (converged), led by {group.record.leader}\n" in text
+        assert (await cospark(group, "jobs", "list", name)).stdout == "etl: running: 2 pending, 4 running\n"
+        page = (await cospark(group, "status", name, "--once")).stdout
+        assert f"{name}: epoch {group.epoch}, converged, led by {group.record.leader}" in page
+        assert page.count("running: etl:") == 2
+
+        assert (await cospark(group, "jobs", "remove", name, "etl")).stdout == "job etl: removed\n"
+        await group.wait_for(lambda _jobs, status: not status.tasks, "nothing is left of it")
+        assert (await cospark(group, "jobs", "list", name)).stdout == f"group {name} has no jobs\n"
+        again = await cospark(group, "jobs", "remove", name, "etl")
+        assert (again.returncode, again.stderr) == (1, f"cospark jobs remove: group {name} has no job etl\n")
