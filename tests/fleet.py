@@ -140,15 +140,12 @@ class Fleet:
             if record is None or set(record.members) != set(workers) or not converged(record, status.workers):
                 return False
             counts = [len(tasks) for tasks in record.assignment.values()]
-            assigned = frozenset().union(*record.assignment.values())
-            running = all(
-                status.tasks[task].state is TaskState.RUNNING if task in status.tasks else False
-                for task in configured(jobs, status.tasks)
-            )
+            wanted = configured(jobs, status.tasks)
             return (
-                bool(assigned)
-                and configured(jobs, status.tasks) <= assigned
-                and running
+                bool(wanted)
+                and not any(task.is_planner for task in wanted)
+                and wanted <= frozenset().union(*record.assignment.values())
+                and all(task in status.tasks and status.tasks[task].state is TaskState.RUNNING for task in wanted)
                 and max(counts) - min(counts) <= 1
             )
 
