@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider.kafka.records import Event, RebalanceEvent, TaskEvent, TaskState
+from airflow_provider.kafka.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
@@ -20,6 +20,7 @@ RUNNING = "running"
 class Attempt:
     """One start of a task. Times are wall clock, milliseconds since 1970.
 
+    :param epoch: in which it was started
     :param end: finished, failed, stopped, lost, or running
     :param ended_at_ms: None while it runs; for a lost one when its worker was killed
     """
@@ -48,50 +49,80 @@ def rounds_of(events: Iterable[Event]) -> tuple[GroupRecord, ...]:
 
 def attempts_of(events: Iterable[Event], kills: Collection[Kill]) -> tuple[Attempt, ...]:
     """Every start of a task's code, in the order of the starts; planners too."""
-    attempts: dict[tuple[TaskId, int, int], Attempt] = {}
+    attempts: list[Attempt] = []
+    running: dict[TaskId, TaskStatus] = {}
     for event in events:
-        if not isinstance(event, TaskEvent) or event.status.started_at_ms is None:
+        if not isinstance(event, TaskEvent):
             continue
         told = event.status
-        assert told.started_at_ms is not None
-        over = told.state is not TaskState.RUNNING
-        attempts[told.task, told.attempt, told.started_at_ms] = Attempt(
-            task=told.task,
-            number=told.attempt,
-            worker=told.worker,
-            epoch=told.epoch,
-            started_at_ms=told.started_at_ms,
-            ended_at_ms=told.finished_at_ms or event.at_ms if over else None,
-            end=told.state.value,
-            error=told.error.message if told.error else None,
-        )
-    ended = (_ended_by_kill(attempt, kills) for attempt in attempts.values())
-    return tuple(sorted(ended, key=lambda attempt: attempt.started_at_ms))
+        before = running.get(told.task)
+        if before is not None and told.started_at_ms != before.started_at_ms:
+            del running[told.task]
+            attempts.append(_ended_without_a_word(before, event, kills))
+        if told.state is TaskState.RUNNING:
+            running[told.task] = told
+        elif told.started_at_ms is not None:
+            began = running.pop(told.task, told)
+            attempts.append(
+                _attempt(replace(told, epoch=began.epoch), told.finished_at_ms or event.at_ms, told.state.value)
+            )
+    attempts += [_still_running(told, kills) for told in running.values()]
+    return tuple(sorted(attempts, key=lambda attempt: attempt.started_at_ms))
 
 
-def _ended_by_kill(attempt: Attempt, kills: Collection[Kill]) -> Attempt:
-    killed = [kill.at_ms for kill in kills if kill.worker == attempt.worker and kill.at_ms >= attempt.started_at_ms]
-    if attempt.ended_at_ms is not None or not killed:
-        return attempt
+def _attempt(told: TaskStatus, ended_at_ms: int | None, end: str, error: TaskFailure | None = None) -> Attempt:
+    assert told.started_at_ms is not None
+    why = error or (told.error if end == TaskState.FAILED.value else None)
     return Attempt(
-        task=attempt.task,
-        number=attempt.number,
-        worker=attempt.worker,
-        epoch=attempt.epoch,
-        started_at_ms=attempt.started_at_ms,
-        ended_at_ms=min(killed),
-        end=LOST,
+        task=told.task,
+        number=told.attempt,
+        worker=told.worker,
+        epoch=told.epoch,
+        started_at_ms=told.started_at_ms,
+        ended_at_ms=ended_at_ms,
+        end=end,
+        error=why.message if why else None,
     )
 
 
+def _ended_without_a_word(before: TaskStatus, event: TaskEvent, kills: Collection[Kill]) -> Attempt:
+    """An attempt whose task was next heard of as something else: it failed and is to be tried again, a planner has
+    planned and waits to plan again, or its worker was lost.
+    """
+    told = event.status
+    killed_at_ms = _killed_at_ms(before, kills)
+    if told.failures > before.failures:
+        return _attempt(before, event.at_ms, TaskState.FAILED.value, told.error)
+    if told.worker == before.worker and before.task.is_planner and killed_at_ms is None:
+        return _attempt(before, event.at_ms, TaskState.FINISHED.value)
+    return _attempt(before, killed_at_ms or event.at_ms, LOST)
+
+
+def _still_running(told: TaskStatus, kills: Collection[Kill]) -> Attempt:
+    killed_at_ms = _killed_at_ms(told, kills)
+    return _attempt(told, killed_at_ms, RUNNING if killed_at_ms is None else LOST)
+
+
+def _killed_at_ms(told: TaskStatus, kills: Collection[Kill]) -> int | None:
+    """When the attempt's worker was killed under it."""
+    began = told.started_at_ms or 0
+    return min((kill.at_ms for kill in kills if kill.worker == told.worker and kill.at_ms >= began), default=None)
+
+
 def stopped_unnecessarily(attempts: Iterable[Attempt], rounds: Sequence[GroupRecord]) -> list[Attempt]:
-    """Attempts that were cut off although the task was not revoked from its worker and its worker was not killed."""
+    """Attempts that were cut off although the task was not revoked from its worker and its worker was not lost."""
     return [
         attempt
         for attempt in attempts
-        if attempt.end in (TaskState.STOPPED.value, RUNNING)
-        and not any(attempt.task in record.revoked.get(attempt.worker, ()) for record in rounds)
+        if attempt.end in (TaskState.STOPPED.value, RUNNING) and not _is_revoked(attempt, rounds)
     ]
+
+
+def _is_revoked(attempt: Attempt, rounds: Iterable[GroupRecord]) -> bool:
+    """Whether a round since it was started took the task from its worker; one of before is no excuse."""
+    return any(
+        record.epoch >= attempt.epoch and attempt.task in record.revoked.get(attempt.worker, ()) for record in rounds
+    )
 
 
 def build(events: Sequence[Event], kills: Collection[Kill]) -> dict[str, Any]:

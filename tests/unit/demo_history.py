@@ -1,0 +1,62 @@
+"""Made-up histories of a group, as its events topic would tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_provider.kafka.records import RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.membership.assignors.model import Memory, Move
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+)
+from airflow_provider.membership.record import GroupRecord
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+PENDING, STARTED, STOPPED = TaskState.PENDING, TaskState.RUNNING, TaskState.STOPPED
+FINISHED, FAILED = TaskState.FINISHED, TaskState.FAILED
+
+
+def step(
+    at_ms: int, state: TaskState, task: TaskId = A0, worker: WorkerId = W1, *, began: int | None = None, **more: Any
+) -> TaskEvent:
+    """A task's step; ``began`` is when its present attempt started."""
+    status = TaskStatus(
+        task=task,
+        state=state,
+        worker=worker,
+        started_at_ms=at_ms if state is STARTED else began,
+        finished_at_ms=at_ms if state in (STOPPED, FINISHED, FAILED) else None,
+        **{"epoch": Epoch(1), **more},
+    )
+    return TaskEvent(status=status, at_ms=at_ms)
+
+
+def rebalance(
+    epoch: int, *, revoked: dict[WorkerId, Tasks] | None = None, moves: Iterable[Move] = ()
+) -> RebalanceEvent:
+    record = GroupRecord(
+        epoch=Epoch(epoch),
+        generation=GenerationId(epoch),
+        leader=W1,
+        leader_member=MemberId("m"),
+        protocol=SubProtocol.SESSIONED,
+        config_offset=ConfigOffset(0),
+        members={W1: MemberId("m"), W2: MemberId("n")},
+        assignment={W1: frozenset({A0, A1}), W2: frozenset()},
+        revoked=revoked or {},
+        moves=tuple(moves),
+        delay_ms=0,
+        reason="w2 joined",
+        at_ms=epoch * 1_000,
+        memory=Memory(),
+    )
+    return RebalanceEvent.of(record)
