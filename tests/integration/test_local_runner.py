@@ -621,8 +621,8 @@ async def test_no_batch_is_written_after_the_lease_is_over(events, tmp_path):
         last = await until_last(events, task.task)
     finally:
         await runner.close()
-    assert isinstance(last, TaskFailed)
-    assert "FencedError: the lease is over" in last.error
+    assert isinstance(last, TaskStopped), "no failure of the task: another worker may own it by now"
+    assert last.reason == "the lease is over"
     assert rows_in(sink) == [0]
 
 
@@ -634,7 +634,7 @@ async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runne
     await runner.start(lost)
     await until(Path(lost.config["started"]).exists)
     for child in psutil.Process().children():
-        if child.name() == "java":
+        if child.name() == "java" and "pyspark" in " ".join(child.cmdline()):
             child.kill()
     last = await events.last(lost.task)
     assert isinstance(last, TaskFailed)
