@@ -81,6 +81,7 @@ class Connections:
         self._shared: dict[Address, AIOKafkaConnection] = {}
         self._opening: dict[Address, asyncio.Task[AIOKafkaConnection]] = {}
         self._kept: dict[Owner, _Kept] = {}
+        self._closing: set[asyncio.Future[None]] = set()
         _log_once()
 
     def learn(self, node: NodeId, address: Address) -> None:
@@ -133,7 +134,7 @@ class Connections:
             response = await _send(connection, address, request)
         except BaseException:
             # Also when the caller gave up: the broker would answer nothing else on it for a long time.
-            connection.close()
+            self._close(connection)
             raise
         self._keep(owner, connection, idle_ms)
         return response
@@ -145,7 +146,7 @@ class Connections:
 
     def _keep(self, owner: Owner | None, connection: AIOKafkaConnection, idle_ms: int) -> None:
         if owner is None:
-            connection.close()
+            self._close(connection)
             return
         self._forget(owner)
         closes = asyncio.get_running_loop().call_later(idle_ms / 1000, self._forget, owner)
@@ -160,14 +161,14 @@ class Connections:
         connection = kept.connection
         if connection.connected() and Address(connection.host, connection.port) == address:
             return connection
-        connection.close()
+        self._close(connection)
         return None
 
     def _forget(self, owner: Owner) -> None:
         kept = self._kept.pop(owner, None)
         if kept is not None:
             kept.closes.cancel()
-            kept.connection.close()
+            self._close(kept.connection)
 
     async def close(self) -> None:
         """Close everything; requests under way fail."""
@@ -179,9 +180,17 @@ class Connections:
         connections = [*self._shared.values(), *(kept.connection for kept in self._kept.values())]
         self._shared.clear()
         self._kept.clear()
-        closing = [connection.close() for connection in connections]
-        if closing:
-            await asyncio.wait(closing, timeout=_CLOSE_TIMEOUT_S)
+        for connection in connections:
+            self._close(connection)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=_CLOSE_TIMEOUT_S)
+
+    def _close(self, connection: AIOKafkaConnection) -> None:
+        """Begin to close it; its socket is closed when the loop comes to it, which :meth:`close` waits for."""
+        closed = connection.close()
+        if not closed.done():
+            self._closing.add(closed)
+            closed.add_done_callback(self._closing.discard)
 
     async def _address(self, node: NodeId) -> Address:
         if node not in self._nodes:
@@ -197,7 +206,7 @@ class Connections:
             return await _send(connection, address, request)
         except TransportError as error:
             if error.fault is Fault.TIMEOUT:
-                connection.close()  # what was sent after it waits behind it
+                self._close(connection)  # what was sent after it waits behind it
             raise
 
     async def _shared_connection(self, address: Address) -> AIOKafkaConnection:
