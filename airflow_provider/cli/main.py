@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         status = _load(COMMANDS[args.command]).run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None where the process was started without one
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:

@@ -141,8 +141,9 @@ def _say(text: str) -> None:
     """How a worker ended does not depend on whether anybody still listens."""
     try:
         print(text, flush=True)
-    except OSError:
-        sys.stdout = None
+    except BrokenPipeError:
+        # What is still in the buffer is written when the process ends: give it something that takes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _worker_settings(args: argparse.Namespace) -> WorkerSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
@@ -20,6 +21,7 @@ from airflow_provider.kafka.messages import (
     SyncRequest,
     SyncResponse,
 )
+from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Event, encode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
@@ -49,6 +51,15 @@ class MemoryLogs(GroupLogs):
 
     def _followed(self) -> GroupFeed:
         return self._memory
+
+    def _open(self) -> Any:
+        return SimpleNamespace(outage=Outage("nowhere:9"))
+
+    def attach(self) -> None: ...
+
+    async def start(self, *, timeout_s: float = 30.0) -> None: ...
+
+    async def aclose(self) -> None: ...
 
     async def catch_up(self, *, timeout_s: float = 30.0) -> None:
         if self.failing is not None:

@@ -1,0 +1,230 @@
+"""A group as ``cospark groups`` and ``cospark status`` show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from airflow_provider.cli.groups import as_text, describe
+from airflow_provider.cli.status import render
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.messages import DescribedMember, GroupDescription
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+    planner_of,
+)
+from airflow_provider.membership.record import GroupRecord
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
+JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
+PLAN = PlanRecord.of(JOB, [{}] * 3, planned_by=W1, at_ms=0)
+JOBS = JobsSnapshot(jobs={"a": JOB}, plans={"a": PLAN})
+
+
+def record(assignment: Mapping[WorkerId, Tasks], **more: Any) -> GroupRecord:
+    return GroupRecord(
+        **{
+            "epoch": Epoch(5),
+            "generation": GenerationId(5),
+            "leader": W1,
+            "leader_member": MemberId("m1"),
+            "protocol": SubProtocol.SESSIONED,
+            "config_offset": ConfigOffset(0),
+            "members": {worker: MemberId(worker) for worker in assignment},
+            "assignment": assignment,
+            "revoked": {},
+            "moves": (),
+            "delay_ms": 0,
+            "reason": "w2 joined",
+            "at_ms": 0,
+            "memory": Memory(),
+            **more,
+        }
+    )
+
+
+def worker(name: WorkerId, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus:
+    return WorkerStatus(worker=name, state=state, epoch=Epoch(5), slots=1, url=f"http://{name}")
+
+
+def told(task: TaskId, state: TaskState, by: WorkerId = W1, error: str | None = None) -> TaskStatus:
+    why = TaskFailure.of(error) if error else None
+    return TaskStatus(task=task, state=state, epoch=Epoch(5), worker=by, error=why)
+
+
+BUSY = StatusSnapshot(
+    group=record({W1: frozenset({A0, A1}), W2: frozenset({A2})}),
+    workers={W1: worker(W1), W2: worker(W2, WorkerPhase.DEFERRED)},
+    tasks={
+        A0: told(A0, TaskState.RUNNING),
+        A1: told(A1, TaskState.PENDING),
+        A2: told(A2, TaskState.FAILED, W2, "boom"),
+        A3: told(A3, TaskState.FINISHED),
+        planner_of("a"): told(planner_of("a"), TaskState.FINISHED),
+        TaskId("removed", 0): told(TaskId("removed", 0), TaskState.STOPPED),
+    },
+)
+
+
+def coordinator(*members: str, state: str = "Stable", error: KafkaErrorCode = KafkaErrorCode.NONE) -> GroupDescription:
+    return GroupDescription(
+        error=error,
+        group_id="g",
+        state=state,
+        protocol_type="connect",
+        protocol="sessioned" if members else "",
+        members=tuple(
+            DescribedMember(
+                member_id=MemberId(f"{name}-1"),
+                group_instance_id=WorkerId(name),
+                client_id="",
+                client_host="",
+                metadata=b"",
+                assignment=b"",
+            )
+            for name in members
+        ),
+    )
+
+
+# ---- groups describe
+
+
+def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
+    about = describe(coordinator("w2", "w1"), JOBS, BUSY)
+    assert (about["group"], about["state"], about["protocol"]) == ("g", "Stable", "sessioned")
+    assert (about["epoch"], about["converged"], about["leader"], about["reason"]) == (5, True, "w1", "w2 joined")
+    assert about["members"] == [
+        {"worker": "w1", "state": "stable", "epoch": 5, "url": "http://w1", "assigned": [["a", 0], ["a", 1]]},
+        {"worker": "w2", "state": "deferred", "epoch": 5, "url": "http://w2", "assigned": [["a", 2]]},
+    ]
+    assert about["tasks"]["a:2"] == {"state": "failed", "worker": "w2", "attempt": 1, "error": "boom"}
+    assert list(about["tasks"]) == ["a:planner", "a:0", "a:1", "a:2"], "no task of an older plan, none of a removed job"
+
+
+def test_in_words() -> None:
+    assert as_text(describe(coordinator("w1", "w2"), JOBS, BUSY)).splitlines() == [
+        "group g: Stable, protocol sessioned",
+        "epoch 5 (converged), led by w1",
+        "  because: w2 joined",
+        "  w1 (stable): a:0, a:1",
+        "  w2 (deferred): a:2",
+        "  task a:planner: finished at w1, attempt 1",
+        "  task a:0: running at w1, attempt 1",
+        "  task a:1: pending at w1, attempt 1",
+        "  task a:2: failed at w2, attempt 1: boom",
+    ]
+
+
+def test_what_a_member_was_assigned_of_a_job_that_is_gone_is_not_shown() -> None:
+    about = describe(coordinator("w1"), JobsSnapshot(), BUSY)
+    assert about["members"][0]["assigned"] == []
+    assert "w1 (stable): nothing" in as_text(about)
+
+
+def test_a_group_of_java_workers_has_members_and_no_records() -> None:
+    text = as_text(describe(coordinator("java"), JobsSnapshot(), StatusSnapshot()))
+    assert text.splitlines() == [
+        "group g: Stable, protocol sessioned",
+        "no rebalance has been recorded",
+        "  java (no record): nothing",
+    ]
+
+
+def test_a_group_that_waits_for_its_first_worker_has_jobs() -> None:
+    unknown = coordinator(state="Dead", error=KafkaErrorCode.GROUP_ID_NOT_FOUND)
+    text = as_text(describe(unknown, JOBS, StatusSnapshot()))
+    assert text.splitlines()[0] == "group g: no worker has joined"
+    assert text.splitlines()[-1] == "  jobs that wait for a worker: a"
+
+
+# ---- status
+
+
+def page(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int = 0) -> str:
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    with console.file:
+        console.print(render("g", jobs, status, wall_ms=wall_ms))
+        return console.export_text()
+
+
+def row(text: str, name: str) -> str:
+    """The row of a table that begins so, its cells divided by one space."""
+    (line,) = (line for line in text.splitlines() if line.startswith(f"│ {name} "))
+    return " ".join(line.replace("│", " ").split())
+
+
+def test_the_page_shows_who_does_what() -> None:
+    text = page(JOBS, BUSY)
+    assert text.startswith("g: epoch 5, converged, led by w1 (w2 joined)")
+    assert row(text, "w1") == "w1 stable 5 running: a:0 pending: a:1"
+    assert row(text, "w2") == "w2 deferred 5", "its task has failed: nothing left to do"
+    assert row(text, "a") == "a failed 1 pending, 1 running, 1 failed a:2: boom"
+
+
+def test_many_tasks_are_not_all_named() -> None:
+    plan = PlanRecord.of(replace(JOB, max_tasks=99), [{}] * 40, planned_by=W1, at_ms=0)
+    jobs = JobsSnapshot(jobs={"a": replace(JOB, max_tasks=99)}, plans={"a": plan})
+    status = StatusSnapshot(group=record({W1: frozenset(TaskId("a", index) for index in range(40))}))
+    assert "and 28 more" in page(jobs, status)
+
+
+def test_a_worker_for_which_tasks_wait_is_gone_and_shown_with_them() -> None:
+    memory = Memory(assignment={W1: frozenset({A0}), W2: frozenset({A1})}, deadline_ms=61_000)
+    waiting = record({W1: frozenset({A0})}, delay_ms=60_000, memory=memory, reason="w2 left")
+    status = replace(BUSY, group=waiting, tasks={A0: told(A0, TaskState.RUNNING), A1: told(A1, TaskState.RUNNING, W2)})
+    text = page(JOBS, status, wall_ms=1_000)
+    assert "lost tasks wait 60 s more for their worker" in text
+    assert row(text, "w2") == "w2 gone 5 running: a:1"
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [(WorkerPhase.JOINING, True), (WorkerPhase.STABLE, False), (WorkerPhase.LEFT, False)],
+)
+def test_whoever_is_not_in_the_group_is_shown_only_on_the_way_in(state: WorkerPhase, shown: bool) -> None:
+    outside = WorkerId("w9")
+    text = page(JOBS, replace(BUSY, workers={**BUSY.workers, outside: worker(outside, state)}))
+    assert ("w9" in text) == shown
+
+
+def test_a_group_that_all_have_left_says_so() -> None:
+    gone = {name: worker(name, WorkerPhase.LEFT) for name in (W1, W2)}
+    assert "all its workers have left" in page(JOBS, replace(BUSY, workers=gone))
+
+
+def test_before_the_first_rebalance_there_are_jobs_at_least() -> None:
+    text = page(JOBS, StatusSnapshot())
+    assert "no rebalance has been completed yet" in text
+    assert row(text, "a") == "a running 3 unassigned"
+
+
+def test_the_last_moves_are_shown() -> None:
+    moves = tuple(Move(TaskId("a", index), W1, W2, MoveReason.BALANCE) for index in range(8))
+    text = page(JOBS, replace(BUSY, group=record({W1: frozenset(), W2: frozenset()}, moves=moves)))
+    assert "a:0: w1 → w2 (balance)" in text
+    assert "and 2 more moves" in text

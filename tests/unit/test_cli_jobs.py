@@ -1,0 +1,225 @@
+"""``cospark jobs`` as a user sees it; the topics are in memory, ``tests/integration`` has real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins import MemoryLogs
+
+from airflow_provider.cli import jobs as jobs_module
+from airflow_provider.cli.main import main
+from airflow_provider.kafka.log_errors import NoTopicError, TopicRightsError
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+
+ME = WorkerId("w1")
+
+
+class Cli:
+    """Runs ``cospark jobs`` over a group in memory."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.logs = MemoryLogs("g")
+        self.reached = 0
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        status = main(["jobs", *arguments, "--bootstrap-servers", "nowhere:9"])
+        told = self._capsys.readouterr()
+        return status, told.out, told.err
+
+    def has(self, *, name: str = "a", plan: int | None = None, **definition: Any) -> JobDefinition:
+        job = JobDefinition(name=name, entry_point="m:f", **{"max_tasks": 9, **definition})
+
+        async def write() -> None:
+            await self.logs.submit(job)
+            if plan is not None:
+                configs: list[dict[str, Any]] = [{}] * plan
+                await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
+
+        asyncio.run(write())
+        return job
+
+    def told(self, task: TaskId, state: TaskState, error: str | None = None, **more: Any) -> None:
+        why = TaskFailure.of(error) if error else None
+        self.run(
+            self.logs.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, error=why, **more))
+        )
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(work)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    made = Cli(capsys)
+
+    async def reach(_settings: object) -> None:
+        made.reached += 1
+
+    @asynccontextmanager
+    async def shared_logs(_settings: object, _group: str) -> AsyncIterator[MemoryLogs]:
+        yield made.logs
+
+    monkeypatch.setattr(jobs_module, "reach", reach)
+    monkeypatch.setattr(jobs_module, "shared_logs", shared_logs)
+    monkeypatch.setattr(jobs_module, "GroupLogs", lambda _settings, _group: made.logs)
+    return made
+
+
+# ---- submit
+
+
+def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
+    submit = ("submit", "g", "etl", "pkg.jobs:Etl", "--config", '{"table": "x"}', "--max-tasks", "4", "--run-key")
+    assert cli(*submit, "1") == (0, "job etl: submitted\n", "")
+    assert cli(*submit, "1") == (0, "job etl: already submitted, nothing changed\n", "")
+    assert cli(*submit, "2") == (0, "job etl: submitted\n", "")
+    job = cli.logs.jobs.jobs["etl"]
+    assert (job.entry_point, job.config, job.max_tasks, job.run_key) == ("pkg.jobs:Etl", {"table": "x"}, 4, "2")
+    assert job.submitted_by == "cospark"
+
+
+def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"from": "a file"}')
+    options = ("--config", f"@{file}", "--kind", "streaming", "--retries", "3", "--retry-delay-ms", "5")
+    assert cli("submit", "g", "s", "m:f", *options, "--replan-interval-ms", "60000")[0] == 0
+    job = cli.logs.jobs.jobs["s"]
+    assert (job.config, job.kind, job.retries) == ({"from": "a file"}, TaskKind.STREAMING, 3)
+    assert (job.retry_delay_ms, job.replan_interval_ms) == (5, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("a/b", "m:f"), "use 1 to 200 letters"),
+        (("..", "m:f"), "use 1 to 200 letters"),
+        (("j", "nonsense"), "must have the shape"),
+        (("j", "m:f", "--config", "{"), "--config is not JSON"),
+        (("j", "m:f", "--config", "[]"), "--config must be a JSON object, not []"),
+        (("j", "m:f", "--config", '{"x": NaN}'), "config"),
+        (("j", "m:f", "--config", "@/no/such/file"), "No such file"),
+        (("j", "m:f", "--max-tasks", "0"), "max_tasks"),
+        (("j", "m:f", "--retries", "-1"), "retries"),
+        (("j", "m:f", "--kind", "streaming", "--wait"), "does not come to an end"),
+        (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not come to an end"),
+    ],
+)
+def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
+    cli: Cli, arguments: tuple[str, ...], complaint: str
+) -> None:
+    status, out, err = cli("submit", "g", *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("cospark jobs submit: ")
+    assert complaint in err
+    assert err.count("\n") == 1
+    assert cli.reached == 0
+    assert not cli.logs.jobs.jobs
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "line"),
+    [
+        (TaskState.FINISHED, 0, "a (run r): finished: 2 finished\n"),
+        (TaskState.FAILED, 1, "a (run r): failed: 1 finished, 1 failed\n  a:1: boom\n"),
+    ],
+)
+def test_waiting_ends_with_the_job_and_tells_how(cli: Cli, last: TaskState, status: int, line: str) -> None:
+    cli.has(plan=2, run_key="r")
+    cli.told(TaskId("a", 0), TaskState.FINISHED, run_key="r")
+    cli.told(TaskId("a", 1), last, "boom" if status else None, run_key="r")
+    done = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--run-key", "r", "--wait")
+    assert done == (status, f"job a: already submitted, nothing changed\n{line}", "")
+
+
+def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = cli.logs.submit
+
+    async def submit_and_remove(definition: JobDefinition) -> Any:
+        submission = await submit(definition)
+        await cli.logs.remove(definition.name)
+        return submission
+
+    monkeypatch.setattr(cli.logs, "submit", submit_and_remove)
+    status, _, err = cli("submit", "g", "a", "m:f", "--wait")
+    assert (status, err) == (1, "cospark jobs submit: job a has been removed\n")
+
+
+# ---- list, remove
+
+
+def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None:
+    cli.has(plan=3)
+    cli.told(TaskId("a", 0), TaskState.RUNNING)
+    cli.told(TaskId("a", 1), TaskState.PENDING, "boom", attempt=2)
+    cli.has(name="b", run_key="monday")
+    cli.has(name="c")
+    cli.told(planner_of("c"), TaskState.FAILED, "no such module")
+    status, out, _ = cli("list", "g")
+    assert status == 0
+    assert out.splitlines() == [
+        "a: running: 1 unassigned, 1 pending, 1 running",
+        "  a:1: boom",
+        "b (run monday): planning",
+        "c: failed",
+        "  c:planner: no such module",
+    ]
+
+
+def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
+    cli.has(plan=1)
+    cli.told(TaskId("a", 0), TaskState.FAILED, "boom")
+    status, out, _ = cli("list", "g", "--json")
+    assert status == 0
+    assert json.loads(out) == {
+        "job": "a",
+        "run_key": "",
+        "state": "failed",
+        "complete": True,
+        "planned": 1,
+        "counts": {"failed": 1},
+        "errors": {"a:0": "boom"},
+    }
+
+
+def test_a_group_without_jobs_says_so_but_not_in_json(cli: Cli) -> None:
+    assert cli("list", "g") == (0, "group g has no jobs\n", "")
+    assert cli("list", "g", "--json") == (0, "", "")
+
+
+def test_a_job_is_removed_with_all_that_was_told_of_it(cli: Cli) -> None:
+    cli.has(plan=1)
+    cli.told(TaskId("a", 0), TaskState.RUNNING)
+    assert cli("remove", "g", "a") == (0, "job a: removed\n", "")
+    assert not cli.logs.jobs.jobs
+    assert not cli.logs.status.tasks
+    assert cli("remove", "g", "a") == (1, "", "cospark jobs remove: group g has no job a\n")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "complaint"),
+    [
+        (NoTopicError("g.jobs"), 1, "'g.jobs' does not exist"),
+        (TopicRightsError("g.jobs", "Read"), 2, "no right to Read"),
+    ],
+)
+def test_topics_that_cannot_be_read_are_named(cli: Cli, failure: Any, status: int, complaint: str) -> None:
+    cli.logs.failing = failure
+    told = cli("list", "g")
+    assert told[:2] == (status, "")
+    assert complaint in told[2]
+
+
+def test_without_a_broker_named_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COSPARK_BOOTSTRAP_SERVERS", raising=False)
+    assert main(["jobs", "list", "g"]) == 2
+    assert "say where Kafka is, by this option or by $COSPARK_BOOTSTRAP_SERVERS" in capsys.readouterr().err

@@ -1,0 +1,137 @@
+"""``cospark worker`` before it joins and after it has ended; what lies between is in ``tests/integration``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider.cli import worker as worker_module
+from airflow_provider.cli.main import main
+from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.log_errors import TopicRightsError
+from airflow_provider.membership.model import ConnectProtocol, Epoch
+from airflow_provider.worker.worker import Ending, Outcome, Until, WorkerSettings
+
+BROKER = ("--bootstrap-servers", "nowhere:9")
+
+
+class Began:
+    """What the worker would have been started with."""
+
+    settings: WorkerSettings
+    conf: dict[str, str]
+    args: Any
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome | Exception], Began]:
+    """Have every worker end so at once."""
+
+    def make(outcome: Outcome | Exception) -> Began:
+        began = Began()
+
+        async def work(args: Any, _kafka: object, settings: WorkerSettings, conf: dict[str, str]) -> Outcome:
+            began.args, began.settings, began.conf = args, settings, conf
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr(worker_module, "_work", work)
+        return began
+
+    return make
+
+
+def outcome(ending: Ending, error: str | None = None) -> Outcome:
+    return Outcome(ending=ending, epoch=Epoch(7), error=error)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [(Ending.LEFT, 0), (Ending.DRAINED, 0), (Ending.FENCED, 1), (Ending.FAILED, 1)]
+)
+def test_the_exit_status_says_whether_it_left_of_its_own_will(
+    ends: Any, capsys: pytest.CaptureFixture[str], ending: Ending, status: int
+) -> None:
+    ends(outcome(ending, "why" if status else None))
+    assert main(["worker", "g", "--instance-id", "w1", *BROKER]) == status
+    told = capsys.readouterr()
+    assert told.out == f"worker w1: {ending.value} at epoch 7\n"
+    assert ("cospark worker: why\n" in told.err) == bool(status)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [TransportError("cannot connect to nowhere:9", fault=Fault.CONNECTION), TopicRightsError("g.jobs", "Create")],
+)
+def test_what_keeps_it_from_joining_is_one_line(
+    ends: Any, capsys: pytest.CaptureFixture[str], failure: Exception
+) -> None:
+    ends(failure)
+    assert main(["worker", "g", *BROKER]) == 2
+    assert capsys.readouterr().err == f"cospark worker: {failure}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
+        (("--max-delay-ms", "-1"), "--max-delay-ms -1: must not be negative"),
+        (("--session-timeout-ms", "100"), "session_timeout_ms=100"),
+        (("--instance-id", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
+        (("--spark-conf", "=x"), "must be KEY=VALUE"),
+        (("--kafka-config", "/no/such/file"), "/no/such/file"),
+    ],
+)
+def test_options_that_make_no_worker_are_refused(
+    ends: Any, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], complaint: str
+) -> None:
+    ends(outcome(Ending.LEFT))
+    assert main(["worker", "g", *BROKER, *options]) == 2
+    told = capsys.readouterr().err
+    assert complaint in told
+    assert told.count("\n") == 1
+
+
+def test_options_reach_the_worker(ends: Any) -> None:
+    began = ends(outcome(Ending.LEFT))
+    options = ("--instance-id", "w1", "--slots", "5", "--until", "drained", "--connect-protocol", "eager")
+    timing = ("--session-timeout-ms", "9000", "--heartbeat-interval-ms", "500", "--max-delay-ms", "0")
+    conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
+    assert main(["worker", "g", *BROKER, *options, *timing, *conf]) == 0
+    settings = began.settings
+    assert (settings.slots, settings.until, settings.max_delay_ms) == (5, Until.DRAINED, 0)
+    assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
+    assert settings.member.protocol is ConnectProtocol.EAGER
+    assert (settings.member.session_timeout_ms, settings.member.heartbeat_interval_ms) == (9_000, 500)
+    assert began.conf == {"spark.a": "b=c", "spark.d": ""}
+    assert began.args.allow == ["x", "y.z"]
+
+
+def test_a_worker_without_a_name_has_one_of_its_own(ends: Any) -> None:
+    began = ends(outcome(Ending.LEFT))
+    main(["worker", "g", *BROKER])
+    assert began.settings.member.worker.endswith(f"-{os.getpid()}")
+    assert began.args.allow == []
+
+
+def test_the_help_says_that_nothing_is_allowed_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["worker", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "By default nothing is allowed, and every job fails" in text
+    assert "a second one ends it at once" in text
+
+
+def test_how_it_ended_does_not_depend_on_who_listens(ends: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends(outcome(Ending.LEFT))
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(["worker", "g", *BROKER]) == 0
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["worker", "g", *BROKER]) == 0
