@@ -7,6 +7,7 @@ for all its listeners and for all changes since it last told them.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 
@@ -50,13 +51,14 @@ class _Loop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._listeners: dict[int, Listener] = {}
+        # With the context of whoever listens: by it Airflow knows to whose log a line belongs.
+        self._listeners: dict[int, tuple[Listener, contextvars.Context]] = {}
         self._next = 0
         self._woken = False
 
     def add(self, listener: Listener) -> int:
         self._next += 1
-        self._listeners[self._next] = listener
+        self._listeners[self._next] = listener, contextvars.copy_context()
         return self._next
 
     def remove(self, number: int) -> bool:
@@ -76,10 +78,11 @@ class _Loop:
 
     def _tell(self) -> None:
         self._woken = False  # a change from here on wakes the loop again
-        for number in self._listeners:
-            self.loop.call_soon(self._tell_one, number)  # apart: one that raises does not silence the others
+        for number, (_, context) in self._listeners.items():
+            # Each apart: one that raises does not silence the others.
+            self.loop.call_soon(self._tell_one, number, context=context)
 
     def _tell_one(self, number: int) -> None:
-        listener = self._listeners.get(number)
-        if listener is not None:  # else it has been removed in this very turn
+        if number in self._listeners:  # else it has been removed in this very turn
+            listener, _ = self._listeners[number]
             listener()

@@ -92,4 +92,4 @@ class GroupFeed:
         log.warning("%s: %s", self.topics.status, record)
 
     def _on_stale(self, key: str, winner: StatusRecord) -> None:
-        log.info("%s: a record of %s older than that of epoch %s came late", self.topics.status, key, winner.epoch)
+        log.debug("%s: a record of %s older than that of epoch %s came late", self.topics.status, key, winner.epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -345,7 +346,8 @@ class TestWorkerTrigger:
         running.cancel("a user did it")
         with pytest.raises(asyncio.CancelledError) as cancelled:
             await running
-        assert cancelled.value.args == ("a user did it",), "by this Airflow knows that it has to call on_kill"
+        if sys.version_info >= (3, 11):  # asyncio loses the message on its way up before
+            assert cancelled.value.args == ("a user did it",), "by this Airflow knows that it has to call on_kill"
         triggerer.task_state = state
         await asyncio.wait_for(trigger.on_kill(), 10)
         assert triggerer.worker
