@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
@@ -38,3 +39,8 @@ def nothing(spark: SparkSession, task: TaskContext) -> None:
 
 def no_job() -> None:
     """Is not decorated."""
+
+
+@spark_job(plan=lambda job: time.sleep(600) or [])
+def stubborn(spark: SparkSession, task: TaskContext) -> None:
+    """Plans for ever, and looks neither left nor right."""

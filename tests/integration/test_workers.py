@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from fleet import Fleet
 
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.progress import job_progress
-from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.kafka.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.membership.model import WorkerId
 
 MakeFleet = Callable[..., Fleet]
 
@@ -172,3 +174,22 @@ async def test_a_second_process_under_a_workers_name_fences_the_first(fleet: Mak
         assert first.wait(30) == 1
         assert "another process joined" in group.log_of("w1")
         await group.balanced("w1")
+
+
+async def test_a_second_signal_ends_a_worker_that_waits_for_its_tasks_at_once(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "local", "--allow", "jobs_for_tests") as group:
+        await group.submit("stubborn", tasks=1, entry_point="jobs_for_tests:stubborn")
+        group.start("w1")
+        await group.wait_for(
+            lambda _jobs, status: any(told.state is TaskState.RUNNING for told in status.tasks.values()), "it plans"
+        )
+        group.send("w1", signal.SIGTERM)
+        await group.wait_for(
+            lambda _jobs, status: status.workers[WorkerId("w1")].state is WorkerPhase.STOPPING, "it wants to leave"
+        )
+        group.send("w1", signal.SIGTERM)
+        await asyncio.sleep(1)
+        assert group._processes["w1"].poll() is None, "whoever signals a process group, too, means it once"
+        group.send("w1", signal.SIGTERM)
+        assert group.wait_for_end("w1") == 128 + signal.SIGTERM
+        assert "ends at once, without leaving the group" in group.log_of("w1")
