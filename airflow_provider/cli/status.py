@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -132,15 +133,20 @@ def _tasks_of(name: WorkerId, status: StatusSnapshot, unfinished: Tasks) -> Text
     """What it still has to do, by state."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
     by_state: dict[TaskState, list[str]] = {}
-    for task in sorted((owned | _waiting_for(name, status)) & unfinished):
+    for task in sorted(owned & unfinished):
         told = status.tasks.get(task)
         state = told.state if told and told.worker == name else TaskState.PENDING
         by_state.setdefault(state, []).append(str(task))
     text = Text()
     for state, names in by_state.items():
-        more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
-        text.append(f"{state.value}: {', '.join(names[:_MOST_TASKS])}{more}  ", style=_STYLES.get(state, ""))
-    return text
+        text.append(_names(state.value, names), style=_STYLES.get(state, ""))
+    waiting = sorted(map(str, _waiting_for(name, status) & unfinished))
+    return text.append(_names("wait for it", waiting), style="yellow") if waiting else text
+
+
+def _names(label: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
+    return f"{label}: {', '.join(names[:_MOST_TASKS])}{more}  "
 
 
 def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:

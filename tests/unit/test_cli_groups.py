@@ -199,7 +199,7 @@ def test_a_worker_for_which_tasks_wait_is_gone_and_shown_with_them() -> None:
     status = replace(BUSY, group=waiting, tasks={A0: told(A0, TaskState.RUNNING), A1: told(A1, TaskState.RUNNING, W2)})
     text = page(JOBS, status, wall_ms=1_000)
     assert "lost tasks wait 60 s more for their worker" in text
-    assert row(text, "w2") == "w2 gone 5 running: a:1"
+    assert row(text, "w2") == "w2 gone 5 wait for it: a:1"
 
 
 @pytest.mark.parametrize(
