@@ -634,7 +634,7 @@ async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runne
     await runner.start(lost)
     await until(Path(lost.config["started"]).exists)
     for child in psutil.Process().children():
-        if child.name() == "java" and "pyspark" in " ".join(child.cmdline()):
+        if child.name() == "java" and "pyspark-shell" in child.cmdline():
             child.kill()
     last = await events.last(lost.task)
     assert isinstance(last, TaskFailed)
