@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import threading
-from typing import Final
 
 from airflow_provider.kafka.admin import TopicAdmin
 from airflow_provider.kafka.feed import GroupFeed
@@ -85,7 +85,6 @@ class _Process:
 
 
 _process = _Process()
-_of_parents: Final[list[_Process]] = []
 
 
 def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
@@ -111,9 +110,12 @@ def release(settings: KafkaSettings, group: str) -> Clients | None:
 
 
 def _start_over() -> None:
-    """A forked process has the clients' memory, but not their threads: it may neither use nor destroy them."""
+    """A forked process has the clients' memory, but not their threads: it may neither use nor destroy them.
+
+    Not at its end either, when the interpreter clears all modules: one reference too many keeps them from that.
+    """
     global _process
-    _of_parents.append(_process)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
     _process = _Process()
 
 
