@@ -18,7 +18,7 @@ from airflow_provider.kafka.asking import REQUESTS, Asking, Question
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.leading import LeaderWatch, gather_call
-from airflow_provider.kafka.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.story import Story
 from airflow_provider.kafka.transport import GroupTransport
@@ -33,7 +33,6 @@ from airflow_provider.membership.events import (
     FindCoordinator,
     HeartbeatAnswered,
     LeaveRequested,
-    Left,
     PerformAssignment,
     PublishAssignment,
     PublishGroup,
@@ -276,16 +275,20 @@ class GroupMember:
             self._away(kind, cause)
             answer = RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause)
         else:
-            if isinstance(answer, (Synced, Left)) or (
-                isinstance(answer, HeartbeatAnswered) and answer.error is KafkaErrorCode.NONE
-            ):
+            if self._is_good(answer):
                 self._back()
         self.feed(answer)
+
+    def _is_good(self, answer: Event) -> bool:
+        """Whether this member is in its group, surely; a coordinator that answers is not all that it needs."""
+        if isinstance(answer, HeartbeatAnswered):
+            return answer.error is KafkaErrorCode.NONE and self.state.phase is Phase.STABLE
+        return isinstance(answer, Synced)
 
     async def _assign(self, command: PerformAssignment) -> Event:
         try:
             await self._logs.catch_up()
-        except NoTopicError as gone:
+        except (NoTopicError, TopicRenewedError) as gone:
             self._topics_gone(gone)
             raise
         self._topics_gone_since = None
@@ -302,7 +305,7 @@ class GroupMember:
 
     # ---- endings that are not the machine's
 
-    def _topics_gone(self, gone: NoTopicError) -> None:
+    def _topics_gone(self, gone: NoTopicError | TopicRenewedError) -> None:
         """A broker that has just started may not know its topics yet; one that came back without its data never will.
 
         There is nothing to assign then, and nothing that waiting could bring back.
@@ -313,7 +316,7 @@ class GroupMember:
             return
         self._leaving_for = (
             f"the topic {gone.topic!r} of group {self._group_id!r} is gone; was the broker started again without its"
-            " data? A worker that starts makes the topics anew; jobs have to be submitted again"
+            " data? A worker that starts makes the topics anew if they are missing; jobs have to be submitted again"
         )
         log.error("group %s, worker %s: %s", self._group_id, self._worker, self._leaving_for)
         self.leave("the topics of the group are gone")

@@ -51,5 +51,16 @@ class NoTopicError(LogError):
         return type(self), (self.topic,)
 
 
+class TopicRenewedError(LogError):
+    """A topic was deleted and made anew: what was read from it is not in it any more."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"the topic {topic!r} was deleted and made anew: it ends before what has been read from it")
+        self.topic = topic
+
+    def __reduce__(self) -> tuple[type[TopicRenewedError], tuple[str]]:
+        return type(self), (self.topic,)
+
+
 class LogTimeoutError(LogError, TimeoutError):
     """What was waited for did not come in time, though the broker is there."""

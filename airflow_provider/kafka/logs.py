@@ -12,7 +12,7 @@ from typing import Any, Final
 from airflow_provider.kafka import clients
 from airflow_provider.kafka.feed import GroupFeed
 from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, LogTimeoutError
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     ControlRecord,
@@ -124,11 +124,16 @@ class GroupLogs:
         """Wait until everything has been read that was in the jobs and status topics when this was called.
 
         :raises NoTopicError, TopicRightsError: if a topic can't be read
+        :raises TopicRenewedError: if a topic was deleted and made anew since this process began to read it
         :raises BrokerAwayError: if no broker answers in time
         """
         deadline = time.monotonic() + timeout_s
         feed, jobs, status = self._followed(), self.topics.jobs, self.topics.status
+        read = {jobs: feed.jobs.offset, status: feed.status.offset}
         ends = await self._open().admin.end_offsets((jobs, status), timeout_s=timeout_s)
+        for topic in read:
+            if ends[topic] < read[topic]:
+                raise TopicRenewedError(topic)
         await self._wait(
             lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
             timeout_s=max(0.0, deadline - time.monotonic()),

@@ -45,6 +45,8 @@ class LogWriter:
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 0,
+            # A topic made by the way would have the broker's default settings: it would not be compacted.
+            "allow.auto.create.topics": False,
             "compression.type": "gzip",
             "message.max.bytes": _LARGEST_RECORD,
             "delivery.timeout.ms": delivery_timeout_ms,

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from fleet import Fleet
 
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.log_errors import TopicRenewedError
 from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.membership.model import TaskId, planner_of
 
@@ -103,6 +105,20 @@ async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet
         assert {t: group.logs.status.tasks[t].attempt for t in attempts} == attempts
         log = group.log_of("w1")
         assert log.count("can't be read and is skipped") == len(GARBAGE), log
+
+
+async def test_topics_that_were_made_anew_are_not_taken_for_the_old_ones(fleet: MakeFleet) -> None:
+    async with fleet() as group:
+        await group.submit("lost", tasks=1)
+        await group.logs.catch_up()
+        admin = AdminClient({"bootstrap.servers": group.settings.bootstrap_servers})
+        topic = group.logs.topics.jobs
+        (deleted,) = admin.delete_topics([topic]).values()
+        await asyncio.to_thread(deleted.result, 30)
+        (made,) = admin.create_topics([NewTopic(topic, 1, 1)]).values()
+        await asyncio.to_thread(made.result, 30)
+        with pytest.raises(TopicRenewedError, match="deleted and made anew"):
+            await group.logs.catch_up()
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,23 @@ def overlapping(steps: list[TaskStatus], task: TaskId) -> bool:
     return any(starts[i + 1] < ends.get(start, starts[i + 1]) for i, start in enumerate(starts[:-1]))
 
 
+async def test_a_broker_that_comes_back_without_its_data_ends_its_workers_with_a_clear_error(
+    tmp_path: Path, group_id: str
+) -> None:
+    with LocalBroker() as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        async with Fleet(broker.bootstrap_servers, group_id, tmp_path, "--runner", "noop") as group:
+            await group.submit("forever", tasks=1, kind=TaskKind.STREAMING)
+            group.start("w1")
+            await group.balanced("w1")
+            broker.kill()
+            with LocalBroker(port=port):
+                assert await asyncio.to_thread(group.wait_for_end, "w1") == 1
+                gone = f"of group '{group_id}' is gone; was the broker started again without its data?"
+                assert gone in group.log_of("w1")
+                assert "Traceback" not in group.log_of("w1")
+
+
 async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_go_on(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "20", "--until", "drained") as group:
         await group.submit("good", tasks=3, seconds=3)

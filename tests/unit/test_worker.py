@@ -17,7 +17,7 @@ from waiting import eventually
 from airflow_provider.kafka import group as group_module
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.kafka.log_errors import NoTopicError
+from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.records import (
     ControlAction,
     ControlRecord,
@@ -235,9 +235,10 @@ async def test_a_broker_that_is_too_old_ends_it() -> None:
     assert (outcome.ending, outcome.error) == (Ending.FAILED, "JoinGroup: the broker is too old")
 
 
-async def test_a_group_whose_topics_are_gone_ends_it_with_a_clear_error() -> None:
+@pytest.mark.parametrize("gone", [NoTopicError("g.jobs"), TopicRenewedError("g.jobs")])
+async def test_a_group_whose_topics_are_gone_ends_it_with_a_clear_error(gone: LogError) -> None:
     async with living() as life:
-        life.logs.failing = NoTopicError("g.jobs")
+        life.logs.failing = gone
         life.coordinator.heartbeats_say = KafkaErrorCode.UNKNOWN_MEMBER_ID
         await eventually(lambda: life.coordinator.generation > 1)
         life.coordinator.heartbeats_say = KafkaErrorCode.NONE
