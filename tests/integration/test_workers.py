@@ -12,7 +12,7 @@ from fleet import Fleet
 
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.progress import job_progress
-from airflow_provider.kafka.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
 from airflow_provider.membership.model import WorkerId
 
 MakeFleet = Callable[..., Fleet]
@@ -193,3 +193,28 @@ async def test_a_second_signal_ends_a_worker_that_waits_for_its_tasks_at_once(fl
         group.send("w1", signal.SIGTERM)
         assert group.wait_for_end("w1") == 128 + signal.SIGTERM
         assert "ends at once, without leaving the group" in group.log_of("w1")
+
+
+async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_when_that_helps(
+    fleet: MakeFleet,
+) -> None:
+    async with fleet("--slots", "1") as group:
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"}, "both are in"
+        )
+        job = JobDefinition(name="uneven", entry_point="noop:job", max_tasks=6, run_key="first")
+        configs = [{"seconds": 0.05 if index % 2 else 1.5} for index in range(6)]
+        await group.logs.publish_plan(PlanRecord.of(job, configs, planned_by=WorkerId("w1"), at_ms=0))
+        await group.logs.submit(job)
+        await group.wait_for(
+            lambda jobs, status: (p := job_progress("uneven", jobs, status.tasks)) is not None and p.complete,
+            "the job is complete",
+        )
+        helped = [record.epoch for record in group.records if "run dry" in record.reason]
+        assert len(helped) == 1, f"not again when nothing waited any more\n{group.story()}"
+        steps = await group.steps()
+        assert not [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]
+        slow = [told for task, told in group.logs.status.tasks.items() if task.index in (0, 2, 4)]
+        assert {told.worker for told in slow} == {"w1", "w2"}, group.story()
