@@ -1,0 +1,95 @@
+"""What one loop shares is opened for its first user, closed after its last one, and never twice at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from waiting import eventually
+
+from airflow_provider.kafka.shared import _Pool
+
+
+class Things:
+    """Makes numbered things, when the test lets it."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.closed: list[int] = []
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.failure: Exception | None = None
+        self.pool: _Pool[int] = _Pool(self.close)
+
+    async def make(self) -> int:
+        await self.ready.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.made += 1
+        return self.made
+
+    async def close(self, thing: int) -> None:
+        await asyncio.sleep(0)
+        self.closed.append(thing)
+
+    async def use(self, until: asyncio.Event) -> int:
+        async with self.pool.use("key", self.make) as thing:
+            await until.wait()
+            return thing
+
+
+async def test_all_who_use_it_at_a_time_use_the_same() -> None:
+    things, until = Things(), asyncio.Event()
+    users = [asyncio.ensure_future(things.use(until)) for _ in range(3)]
+    await eventually(lambda: things.made)
+    assert things.closed == []
+    until.set()
+    assert await asyncio.gather(*users) == [1, 1, 1]
+    assert things.closed == [1]
+    assert await things.use(until) == 2, "the next user gets another"
+    assert things.closed == [1, 2]
+
+
+async def test_a_user_who_gives_up_while_it_is_opened_does_not_end_it_for_the_others() -> None:
+    things, until = Things(), asyncio.Event()
+    things.ready.clear()
+    impatient, patient = (asyncio.ensure_future(things.use(until)) for _ in range(2))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await impatient
+    things.ready.set()
+    until.set()
+    assert await patient == 1
+    assert things.closed == [1]
+
+
+async def test_what_nobody_waits_for_any_more_is_not_opened() -> None:
+    things = Things()
+    things.ready.clear()
+    user = asyncio.ensure_future(things.use(asyncio.Event()))
+    await asyncio.sleep(0)
+    user.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await user
+    assert len(asyncio.all_tasks()) == 1, "the opening has ended, too"
+    assert (things.made, things.closed) == (0, [])
+
+
+async def test_what_cannot_be_opened_fails_all_who_wait_and_is_tried_again_for_the_next() -> None:
+    things, until = Things(), asyncio.Event()
+    until.set()
+    things.failure = OSError("no broker")
+    failed = await asyncio.gather(things.use(until), things.use(until), return_exceptions=True)
+    assert [str(error) for error in failed] == ["no broker", "no broker"]
+    things.failure = None
+    assert await things.use(until) == 1
+
+
+async def test_an_error_of_its_user_closes_it() -> None:
+    things = Things()
+    with pytest.raises(ValueError, match="mine"):
+        async with things.pool.use("key", things.make):
+            raise ValueError("mine")
+    assert things.closed == [1]
