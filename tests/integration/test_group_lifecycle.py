@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from fleet import Fleet
 
+from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.progress import JobState, job_progress
@@ -50,10 +52,9 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
             group.start(worker)
         await group.balanced("w1", "w3")
 
-        assert group.record.generation <= before.generation, "the coordinator counts anew"
+        assert group.epoch == before.epoch + group.record.generation, "the coordinator counts anew, the epoch goes on"
         epochs = [record.epoch for record in group.records]
         assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
-        assert group.epoch > before.epoch
         assert group.owned("w1") | group.owned("w3") == before.owned_by("w1") | before.owned_by("w2")
         assert not group.logs.status.overwritten, "no record was taken for an older one"
         assert not group.owned("w2")
@@ -182,21 +183,33 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
 
 
-async def cospark(group: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "airflow_provider.cli.main", *arguments]
-    options = ["--bootstrap-servers", group.settings.bootstrap_servers]
-    return await asyncio.to_thread(
-        subprocess.run, [*command, *options], capture_output=True, text=True, timeout=60, check=False
-    )
+class Said(NamedTuple):
+    """What a command ended with, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+
+async def cospark(group: Fleet, *arguments: str) -> Said:
+    """In a thread of this process: that is what the entry point of the command does, too."""
+
+    def run() -> Said:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main([*arguments, "--bootstrap-servers", group.settings.bootstrap_servers])
+        return Said(status, out.getvalue(), err.getvalue())
+
+    return await asyncio.to_thread(run)
 
 
 async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "2") as group:
         name = group.group_id
         submit = ("jobs", "submit", name, "etl", "noop:job", "--config", '{"seconds": 600}', "--max-tasks", "6")
-        assert (await cospark(group, *submit)).stdout == "job etl: submitted\n"
-        assert (await cospark(group, *submit)).stdout == "job etl: already submitted, nothing changed\n"
-        assert f"{name}: no worker has joined\n" in (await cospark(group, "groups", "list")).stdout
+        assert (await cospark(group, *submit)).out == "job etl: submitted\n"
+        assert (await cospark(group, *submit)).out == "job etl: already submitted, nothing changed\n"
+        assert f"{name}: no worker has joined\n" in (await cospark(group, "groups", "list")).out
 
         for worker in ("w1", "w2"):
             group.start(worker)
@@ -205,20 +218,20 @@ async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFlee
             "both workers are busy",
         )
 
-        assert f"{name}: Stable\n" in (await cospark(group, "groups", "list")).stdout
-        told = json.loads((await cospark(group, "groups", "describe", name, "--json")).stdout)
+        assert f"{name}: Stable\n" in (await cospark(group, "groups", "list")).out
+        told = json.loads((await cospark(group, "groups", "describe", name, "--json")).out)
         assert (told["state"], told["protocol"], told["epoch"]) == ("Stable", "sessioned", group.epoch)
         assert {member["worker"]: len(member["assigned"]) for member in told["members"]} == {"w1": 3, "w2": 3}
         assert [task["state"] for task in told["tasks"].values()].count("pending") == 2
-        text = (await cospark(group, "groups", "describe", name)).stdout
+        text = (await cospark(group, "groups", "describe", name)).out
         assert f"epoch {group.epoch} (converged), led by {group.record.leader}\n" in text
-        assert (await cospark(group, "jobs", "list", name)).stdout == "etl: running: 2 pending, 4 running\n"
-        page = (await cospark(group, "status", name, "--once")).stdout
+        assert (await cospark(group, "jobs", "list", name)).out == "etl: running: 2 pending, 4 running\n"
+        page = (await cospark(group, "status", name, "--once")).out
         assert f"{name}: epoch {group.epoch}, converged, led by {group.record.leader}" in page
         assert page.count("running: etl:") == 2
 
-        assert (await cospark(group, "jobs", "remove", name, "etl")).stdout == "job etl: removed\n"
+        assert (await cospark(group, "jobs", "remove", name, "etl")).out == "job etl: removed\n"
         await group.wait_for(lambda _jobs, status: not status.tasks, "nothing is left of it")
-        assert (await cospark(group, "jobs", "list", name)).stdout == f"group {name} has no jobs\n"
+        assert (await cospark(group, "jobs", "list", name)).out == f"group {name} has no jobs\n"
         again = await cospark(group, "jobs", "remove", name, "etl")
-        assert (again.returncode, again.stderr) == (1, f"cospark jobs remove: group {name} has no job etl\n")
+        assert (again.status, again.err) == (1, f"cospark jobs remove: group {name} has no job etl\n")
