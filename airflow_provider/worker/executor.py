@@ -32,7 +32,7 @@ from airflow_provider.spark.runner import (
 )
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.journal import Journal
-from airflow_provider.worker.runs import RunState, TaskRun, first_run, needs_running, next_due_ms, startable
+from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running, next_due_ms, startable
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,7 @@ class TaskExecutor:
         self._linger_s = linger_s
         self._journal = Journal(worker)
         self._runs: dict[TaskId, TaskRun] = {}
+        self._stops: dict[TaskId, TaskStatus] = {}
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
         self._steps: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -166,7 +167,8 @@ class TaskExecutor:
         work = jobs.work_of(task)
         if work is None or not needs_running(task, jobs, statuses):
             return False
-        run = self._runs[task] = first_run(work, epoch, statuses.get(task))
+        last = last_word(statuses.get(task), self._stops.pop(task, None))
+        run = self._runs[task] = first_run(work, epoch, last)
         self._note(run.status(TaskState.PENDING, self._worker))
         return True
 
@@ -349,6 +351,7 @@ class TaskExecutor:
 
     def _note_stopped(self, status: TaskStatus) -> None:
         """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+        self._stops[status.task] = status
 
         async def write() -> None:
             await self._logs.publish_task(status)

@@ -89,6 +89,15 @@ class TaskRun:
         )
 
 
+def last_word(told: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
+    """The newer of what the topic says of a task and what this worker said itself, which may still be on its way."""
+    if told is None or own is None:
+        return told or own
+    if told.epoch != own.epoch:
+        return max(told, own, key=lambda status: status.epoch)
+    return told if told.attempt > own.attempt else own
+
+
 def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None) -> TaskRun:
     """A task as a worker takes it over: a start that some worker has made in this run of the job counts."""
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)

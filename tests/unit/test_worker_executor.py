@@ -368,6 +368,20 @@ async def test_attempts_count_on_whoever_made_the_last_one(before: dict[str, Any
         assert worker.runner.order_of(A0).attempt == attempt
 
 
+async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way() -> None:
+    """A broker that was away has the last words of before only after the group has given the task back."""
+    async with bench() as worker:
+        await worker.submit()
+        with worker.logs.out_of_order(AWAY):
+            worker.take(A0)
+            await eventually(lambda: A0 in worker.runner.running)
+            worker.drop(A0)
+            await worker.releases(A0, into=worker.stopped)
+        worker.take(A0, epoch=2)
+        await worker.runs(A0)
+        assert worker.told(A0).attempt == 2
+
+
 # ---- jobs that change
 
 

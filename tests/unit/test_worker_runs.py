@@ -18,7 +18,7 @@ from airflow_provider.kafka.records import (
     TaskWork,
 )
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.worker.runs import RunState, TaskRun, first_run, needs_running, next_due_ms, startable
+from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running, next_due_ms, startable
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")
@@ -97,7 +97,7 @@ def test_it_is_other_work_when_the_run_or_what_is_to_run_is_another() -> None:
 
 
 def status(state: TaskState, task: TaskId = A0, **more: Any) -> TaskStatus:
-    return TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, **{"run_key": "r", **more})
+    return TaskStatus(task=task, state=state, worker=ME, **{"epoch": Epoch(1), "run_key": "r", **more})
 
 
 def test_a_tasks_kind_is_its_jobs_a_planners_is_batch() -> None:
@@ -118,6 +118,26 @@ def test_a_tasks_kind_is_its_jobs_a_planners_is_batch() -> None:
 )
 def test_an_attempt_that_somebody_began_counts(last: TaskStatus | None, attempt: int) -> None:
     assert first_run(work(), Epoch(1), last).attempt == attempt
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "attempt"),
+    [
+        ({"attempt": 1}, None, 1),
+        (None, {"attempt": 1}, 1),
+        ({"attempt": 1}, {"attempt": 2}, 2),
+        ({"attempt": 3}, {"attempt": 2}, 3),
+        ({"attempt": 3, "epoch": Epoch(1)}, {"attempt": 2, "epoch": Epoch(2)}, 2),
+        ({"attempt": 2, "epoch": Epoch(9)}, {"attempt": 3, "epoch": Epoch(2)}, 2),
+    ],
+)
+def test_the_newer_word_counts_the_topics_or_its_own(
+    told: dict[str, Any] | None, own: dict[str, Any] | None, attempt: int
+) -> None:
+    said = [None if word is None else status(TaskState.STOPPED, **word) for word in (told, own)]
+    last = last_word(*said)
+    assert last is not None
+    assert last.attempt == attempt
 
 
 PLANNED = JobsSnapshot(jobs={"a": JOB}, plans={"a": PLAN})
