@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+
+import psutil
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.jobs_view import JobsSnapshot
@@ -27,6 +31,38 @@ from airflow_provider.membership.record import GroupRecord
 DEADLINE_S = 60.0
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
 TIMING = ("--session-timeout-ms", "6000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "1500")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A start of a task, as its worker told it (wall clock, ms); no end: its worker never told."""
+
+    worker: str
+    from_ms: int
+    until_ms: int | None
+
+
+def starts(steps: Iterable[TaskStatus]) -> dict[TaskId, list[Start]]:
+    """Each task's starts, in their order. The planners', which are short and stay where they are, are left out."""
+    seen: dict[tuple[TaskId, str, int], int | None] = {}
+    for step in steps:
+        if step.started_at_ms is not None and not step.task.is_planner:
+            key = (step.task, step.worker, step.started_at_ms)
+            seen[key] = step.finished_at_ms or seen.get(key)
+    told: dict[TaskId, list[Start]] = {}
+    for (task, worker, from_ms), until_ms in sorted(seen.items(), key=lambda each: each[0][2]):
+        told.setdefault(task, []).append(Start(worker=worker, from_ms=from_ms, until_ms=until_ms))
+    return told
+
+
+def overlaps(steps: Iterable[TaskStatus]) -> list[tuple[TaskId, Start, Start]]:
+    """Starts of a task that came before the end of the one before."""
+    return [
+        (task, earlier, later)
+        for task, each in starts(steps).items()
+        for earlier, later in pairwise(each)
+        if earlier.until_ms is not None and later.from_ms < earlier.until_ms
+    ]
 
 
 class Fleet:
@@ -61,16 +97,38 @@ class Fleet:
     def send(self, name: str, number: signal.Signals) -> None:
         self._processes[name].send_signal(number)
 
+    def pause(self, name: str) -> None:
+        """SIGSTOP, also for Spark's JVM."""
+        for process in self._tree(name):
+            process.suspend()
+
+    def wake(self, name: str) -> None:
+        for process in self._tree(name):
+            process.resume()
+
     def wait_for_end(self, name: str) -> int:
         return self._processes[name].wait(DEADLINE_S)
+
+    async def ended(self, *names: str) -> list[int]:
+        """Wait for these to end, and let others go on meanwhile; their exit statuses."""
+        return [await asyncio.to_thread(self.wait_for_end, name) for name in names]
 
     def log_of(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text()
 
     def end(self) -> None:
-        for process in self._processes.values():
-            process.kill()
+        for name, process in self._processes.items():
+            for each in self._tree(name):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
             process.wait()
+
+    def _tree(self, name: str) -> list[psutil.Process]:
+        """A worker's process, and those that it has started."""
+        if self._processes[name].poll() is not None:
+            return []
+        process = psutil.Process(self._processes[name].pid)
+        return [process, *process.children(recursive=True)]
 
     # ---- what the topics say
 
@@ -96,6 +154,9 @@ class Fleet:
         """Every step of every task so far, from the timeline: the status topic may be told several at once."""
         timeline = await asyncio.to_thread(read_timeline, self.settings, self.group_id)
         return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
+
+    async def starts(self) -> dict[TaskId, list[Start]]:
+        return starts(await self.steps())
 
     async def stops(self) -> set[tuple[TaskId, str]]:
         """Which tasks were stopped where, so far."""

@@ -1,0 +1,178 @@
+"""Workers whose way to the broker is cut, stalled or slow, while others go on as if nothing were."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fleet import Fleet, overlaps
+from tcp_proxy import TcpProxy
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.membership.model import WorkerId
+
+SESSION_S = 6.0  # as in fleet.TIMING
+WORKERS = ("w1", "w2", "w3")
+
+
+class Network(NamedTuple):
+    """A broker that is reached directly and, by whoever begins there, through proxies."""
+
+    broker: LocalBroker
+    near: str
+    ways: tuple[TcpProxy, TcpProxy]
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        ports: list[int] = []
+        while len(ports) < count:
+            listener = held.enter_context(socket.socket())
+            try:
+                listener.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            except OSError:
+                continue
+            ports.append(listener.getsockname()[1])
+        return ports
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    """The broker has a listener for each proxy, and tells clients that come through it to go on coming that way."""
+    with TcpProxy() as first, TcpProxy() as second:
+        client, internal, controller, first.target_port, second.target_port = free_ports(5)
+        listens = {
+            "CLIENT": client,
+            "INTERNAL": internal,
+            "CONTROLLER": controller,
+            "FIRST": first.target_port,
+            "SECOND": second.target_port,
+        }
+        told = {"CLIENT": client, "INTERNAL": internal, "FIRST": first.port, "SECOND": second.port}
+        properties = {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listens.items()),
+            "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listens),
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        }
+        with LocalBroker(port=client, properties=properties) as broker:
+            yield Network(broker, broker.bootstrap_servers, (first, second))
+
+
+MakeFleet = Callable[..., Fleet]
+
+
+@pytest.fixture
+def fleet(network: Network, group_id: str, tmp_path: Path) -> Iterator[MakeFleet]:
+    def make(*options: str) -> Fleet:
+        return Fleet(network.near, group_id, tmp_path, "--runner", "noop", "--slots", "20", *options)
+
+    yield make
+    for way in network.ways:
+        way.heal()
+
+
+async def start_three(group: Fleet, network: Network) -> None:
+    """w1 is near the broker, w2 and w3 are behind a proxy each."""
+    group.start("w1")
+    for worker, way in zip(("w2", "w3"), network.ways, strict=True):
+        group.start(worker, "--bootstrap-servers", way.address)
+    await group.balanced(*WORKERS)
+    assert all(way.connections for way in network.ways)
+
+
+async def test_a_cut_that_is_shorter_than_the_session_moves_and_stops_nothing(
+    fleet: MakeFleet, network: Network
+) -> None:
+    stalled, broken = network.ways
+    async with fleet("--max-delay-ms", "0") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        await start_three(group, network)
+        before, tasks, stops = group.record, dict(group.logs.status.tasks), await group.stops()
+
+        stalled.stall()
+        broken.cut()
+        await asyncio.sleep(2)
+        for way in network.ways:
+            way.heal()
+
+        await asyncio.sleep(SESSION_S)  # what had been lost would show by then
+        assert group.record == before, group.story()
+        assert dict(group.logs.status.tasks) == tasks
+        assert await group.stops() == stops
+        for worker in ("w2", "w3"):
+            assert group.log_of(worker).count("trying again until") <= 2, "what of the group, what of the topics"
+        assert "back in the group" in group.log_of("w3")
+
+
+async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_start(
+    fleet: MakeFleet, network: Network
+) -> None:
+    stalled, broken = network.ways
+    async with fleet("--max-delay-ms", "0") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        await start_three(group, network)
+        kept = group.owned("w1")
+        lost = group.owned("w2") | group.owned("w3")
+
+        cut_ms = wall_ms()
+        stalled.stall()
+        broken.cut()
+        await group.balanced("w1")
+        moved_ms = wall_ms()
+        for way in network.ways:
+            way.heal()
+        await group.balanced(*WORKERS)
+
+        starts = await group.starts()
+        for task in lost:
+            before_cut = sum(start.from_ms < cut_ms for start in starts[task])
+            there, here = starts[task][before_cut - 1 :][:2]
+            assert there.worker in ("w2", "w3")
+            assert here.worker == "w1"
+            assert there.until_ms is not None, "it told of the stop when it was back"
+            assert cut_ms < there.until_ms < cut_ms + SESSION_S * 1000
+            assert there.until_ms < here.from_ms <= moved_ms
+        assert not overlaps(await group.steps())
+        for task in kept & group.owned("w1"):
+            assert starts[task][-1].from_ms < cut_ms, "what was not cut off ran on"
+        for worker in ("w2", "w3"):
+            log = group.log_of(worker)
+            assert log.count("back in the group after") == 1, log
+            assert log.count("no broker of") <= 1, log
+            assert "Traceback" not in log
+
+
+async def test_a_third_of_a_second_for_each_answer_costs_no_worker_its_membership(
+    fleet: MakeFleet, network: Network
+) -> None:
+    """Neither in the steady state nor while the group rebalances, nor when it leads."""
+    way = network.ways[0]
+    async with fleet("--max-delay-ms", "0") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        way.slow_down(0.15)  # each way
+        group.start("w2", "--bootstrap-servers", way.address)
+        await group.balanced("w2")
+        assert group.record.leader == "w2"
+        group.start("w1")
+        await group.balanced("w1", "w2")
+        before = group.record
+
+        await asyncio.sleep(SESSION_S)
+
+        assert group.record == before, group.story()
+        stopped = {worker for _task, worker in await group.stops()}
+        assert stopped <= {"w2"}, "it gave up what w1 was to have"
+        assert {told.worker for told in group.logs.status.tasks.values() if told.state is TaskState.RUNNING} == {
+            WorkerId("w1"),
+            WorkerId("w2"),
+        }
+        assert "trying again until" not in group.log_of("w2")
