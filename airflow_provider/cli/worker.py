@@ -11,31 +11,24 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.log_errors import LogError
-from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_group
 from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.spark.application import LocalSparkSettings
-from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.noop import NoopRunner
-from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.triggers.narrator import narrated
-from airflow_provider.worker.executor import TaskExecutor
-from airflow_provider.worker.hands import Hands, Released
-from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.attached import attached_hands
+from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
 
 log = logging.getLogger(__name__)
 
-_FOREVER_S: Final = 10.0**9
 _ONE_SIGNAL_S: Final = 0.5
 """Whoever signals a process and its process group (``timeout``, a terminal) means it once."""
 
@@ -122,12 +115,10 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         kafka = settings_of(args)
         settings = _worker_settings(args)
-        conf = _spark_conf(args.spark_conf)
-        outcome = asyncio.run(_work(args, kafka, settings, conf))
+        outcome = asyncio.run(_work(kafka, settings, _equipment(args)))
     except (SettingsError, TransportError, LogError, ValueError) as wrong:
         print(f"cospark worker: {wrong}", file=sys.stderr)
         return 2
@@ -170,6 +161,17 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
     )
 
 
+def _equipment(args: argparse.Namespace) -> Equipment:
+    """:raises ValueError: naming the option that is wrong"""
+    return Equipment(
+        runner=args.runner,
+        allowed=tuple(args.allow),
+        checkpoint_root=args.checkpoint_root,
+        spark_master=args.spark_master,
+        spark_conf=_spark_conf(args.spark_conf),
+    )
+
+
 def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:
     """:raises ValueError: naming what is no pair"""
     conf = {}
@@ -181,12 +183,11 @@ def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:
     return conf
 
 
-async def _work(
-    args: argparse.Namespace, kafka: KafkaSettings, settings: WorkerSettings, conf: Mapping[str, str]
-) -> Outcome:
+async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equipment) -> Outcome:
     await reach(kafka)
     async with shared_group(kafka, settings.member.group_id) as (transport, logs):
-        worker = Worker(settings, transport=transport, logs=logs, make_hands=_hands(args, settings, logs, conf))
+        make_hands = attached_hands(equipment, settings, logs)
+        worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands)
         _leave_when_signalled(worker)
         async with narrated(logs, settings.member.worker, already_told=Epoch(0)):
             return await worker.run()
@@ -208,31 +209,3 @@ def _leave_when_signalled(worker: Worker) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, on_signal, number)
-
-
-def _hands(
-    args: argparse.Namespace, settings: WorkerSettings, logs: GroupLogs, conf: Mapping[str, str]
-) -> Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]:
-    def make_hands(
-        stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
-    ) -> TaskExecutor:
-        def make_runner(on_event: OnEvent) -> Runner:
-            if args.runner == "noop":
-                return NoopRunner(on_event)
-            spark = LocalSparkSettings(master=args.spark_master, app_name=settings.member.worker, conf=conf)
-            return LocalRunner(on_event, allowed=args.allow, lease=lease, settings=spark)
-
-        return TaskExecutor(
-            worker=settings.member.worker,
-            group_id=settings.member.group_id,
-            logs=logs,
-            make_runner=make_runner,
-            slots=settings.slots,
-            checkpoint_root=args.checkpoint_root,
-            stopped=stopped,
-            finished=finished,
-            changed=changed,
-            linger_s=_FOREVER_S,
-        )
-
-    return make_hands

@@ -57,7 +57,8 @@ from airflow_provider.membership.leader import lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.model import Epoch, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.membership.state import MemberState, Phase, save
+from airflow_provider.membership.saved import save
+from airflow_provider.membership.state import MemberState, Phase
 
 log = logging.getLogger(__name__)
 

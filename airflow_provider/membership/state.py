@@ -1,11 +1,9 @@
-"""A member's state: one frozen value, which can be saved as JSON and resumed in another process."""
+"""A member's state: one frozen value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
@@ -20,8 +18,6 @@ from airflow_provider.membership.model import (
     MemberId,
     SubProtocol,
     Tasks,
-    tasks_from_json,
-    tasks_to_json,
 )
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
@@ -170,86 +166,3 @@ class MemberState:
         for rule, holds in broken.items():
             if not holds:
                 raise LocalProtocolError(f"{rule}: {self}")
-
-
-def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
-    """What another process needs to go on with this membership.
-
-    Left out is what that process reads for itself (the jobs topic's offset and the group record), and the tasks that
-    were told to stop: they end with this process.
-
-    :param now_ms: this process's monotonic clock
-    :param wall_ms: the wall clock at the same moment, by which the other process translates times
-    :raises LocalProtocolError: if the membership is ending or has ended: going on with it would be another one
-    """
-    if state.phase is Phase.LEAVING or state.phase.ended:
-        raise LocalProtocolError(f"a membership that is {state.phase.value} cannot be handed over")
-    stable = state.phase is Phase.STABLE and state.unadopted is None
-    return {
-        "v": 1,
-        "stable": stable,
-        "member_id": state.member_id,
-        "generation": state.generation,
-        "leader": state.leader,
-        "protocol": state.protocol.value if state.protocol else None,
-        "last_completed": state.last_completed,
-        "last_leader": state.last_leader,
-        "epoch": state.epoch,
-        "told_delay_ms": state.told_delay_ms,
-        "owned": tasks_to_json(state.owned - (state.stopping - state.held)),
-        "needed_offset": state.needed_offset,
-        "predecessor": state.predecessor.value,
-        "returning": state.returning,
-        "rejoin_reason": state.rejoin_reason,
-        "heard_ms": state.heard_at - now_ms,
-        "lease_ms": None if state.lease_until is None else state.lease_until - now_ms,
-        "rejoin_in_ms": None if state.rejoin_at is None else state.rejoin_at - now_ms,
-        "deadline_ms": None if state.rebalance_deadline is None else state.rebalance_deadline - now_ms,
-        "hold_ms": None if state.hold_until is None else state.hold_until - now_ms,
-        "saved_at_ms": wall_ms,
-    }
-
-
-def resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wall_ms: int) -> MemberState:
-    """The inverse of :func:`save`; feed the state a :class:`~.events.Resumed` next.
-
-    :raises ValueError: for anything that :func:`save` has not made
-    """
-    if data.get("v") != 1:
-        raise ValueError(f"a saved membership of version {data.get('v')!r}; this release reads version 1")
-    try:
-        return _resume(data, settings, now_ms=now_ms, wall_ms=wall_ms)
-    except (KeyError, TypeError) as wrong:
-        raise ValueError(f"not a saved membership: {type(wrong).__name__} {wrong}") from wrong
-
-
-def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wall_ms: int) -> MemberState:
-    shift = now_ms - max(0, wall_ms - int(data["saved_at_ms"]))
-
-    def at(key: str) -> int | None:
-        return None if data[key] is None else int(data[key]) + shift
-
-    state = MemberState(
-        settings=settings,
-        member_id=MemberId(data["member_id"]),
-        generation=GenerationId(int(data["generation"])),
-        leader=MemberId(data["leader"]),
-        protocol=None if data["protocol"] is None else SubProtocol(data["protocol"]),
-        last_completed=GenerationId(int(data["last_completed"])),
-        last_leader=MemberId(data["last_leader"]),
-        epoch=Epoch(int(data["epoch"])),
-        told_delay_ms=int(data["told_delay_ms"]),
-        owned=tasks_from_json(data["owned"]),
-        needed_offset=ConfigOffset(int(data["needed_offset"])),
-        predecessor=Predecessor(data["predecessor"]),
-        returning=bool(data["returning"]),
-        rejoin_reason=data["rejoin_reason"],
-        heard_at=int(data["heard_ms"]) + shift,
-        lease_until=at("lease_ms"),
-        rebalance_deadline=at("deadline_ms"),
-        rejoin_at=at("rejoin_in_ms"),
-        hold_until=at("hold_ms"),
-    )
-    if not data["stable"]:
-        return replace(state, rejoin_reason=state.rejoin_reason or "the rebalance was cut short by a hand-over")
-    return state

@@ -20,11 +20,11 @@ from airflow_provider.hooks.parameters import (
 )
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.log_errors import LogTimeoutError
 from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.triggers.resuming import now_ms
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -216,7 +216,7 @@ class SparkJobOperator(BaseOperator):
                     kafka_conn_id=self.kafka_conn_id,
                     group=group,
                     condition=condition.to_json(),
-                    deferred_at_ms=now_ms(),
+                    deferred_at_ms=wall_ms(),
                     carried={"changed": changed},
                 ),
                 method_name="execute_complete",

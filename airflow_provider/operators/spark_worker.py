@@ -24,13 +24,14 @@ from airflow_provider.hooks.parameters import (
     worker_name,
 )
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.operators.worker_run import Equipment, RunResult, WorkerRun
-from airflow_provider.triggers.resuming import now_ms
+from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.triggers.task_instance import OVER, TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.equipment import Equipment
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -207,7 +208,7 @@ class SparkWorkerOperator(BaseOperator):
             checkpoint_root=text("checkpoint_root", self.checkpoint_root),
             spark_master=text("spark_master", self.spark_master),
             spark_conf=text_mapping("spark_conf", self.spark_conf),
-            linger_ms=milliseconds("linger", self.linger),
+            linger_s=milliseconds("linger", self.linger) / 1000,
         )
 
     # ---- its life
@@ -216,7 +217,7 @@ class SparkWorkerOperator(BaseOperator):
         plan = self._plan(context)
         self._look_around(context["ti"], plan)
         self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
-        return self._work(plan, WorkerStory(began_ms=now_ms()), saved=None)
+        return self._work(plan, WorkerStory(began_ms=wall_ms()), saved=None)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
         """Go on after the trigger's event: with the same membership if there is work, else to the end."""
@@ -251,7 +252,7 @@ class SparkWorkerOperator(BaseOperator):
                     plan=plan.to_json(),
                     saved=outcome.saved or {},
                     story=result.story.deferred().to_json(),
-                    deferred_at_ms=now_ms(),
+                    deferred_at_ms=wall_ms(),
                     push_summary=bool(self.do_xcom_push),
                 ),
                 method_name="resume",

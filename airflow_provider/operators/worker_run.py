@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.kafka.settings import KafkaSettings
@@ -11,6 +11,7 @@ from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.equipment import Equipment
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.status_view import StatusSnapshot
@@ -18,23 +19,6 @@ if TYPE_CHECKING:
 
 
 _LEAVE_WITHIN_S: Final = 20.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """What a worker runs its tasks with.
-
-    :param runner: ``local`` or ``noop``
-    :param allowed: import prefixes of entry points
-    :param linger_ms: how long there must be nothing to run until the membership goes to the triggerer
-    """
-
-    runner: str
-    allowed: tuple[str, ...]
-    checkpoint_root: str
-    spark_master: str
-    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    linger_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,30 +82,20 @@ class WorkerRun:
     async def _work(self) -> RunResult:
         from airflow_provider.kafka.records import WorkerPhase
         from airflow_provider.kafka.shared import shared_group
-        from airflow_provider.operators.hands import CountingExecutor, make_executor
         from airflow_provider.triggers.standby import worker_settings
+        from airflow_provider.worker.attached import attached_hands
         from airflow_provider.worker.worker import Worker
 
         plan = self._plan
+        settings = worker_settings(plan, WorkerPhase.STABLE)
         async with shared_group(self._kafka, plan.member.group_id) as (transport, logs):
-            hands: list[CountingExecutor] = []
-
-            def make_hands(*told: Any) -> CountingExecutor:
-                hands.append(make_executor(plan, self._equipment, logs, *told))
-                return hands[0]
-
-            worker = Worker(
-                worker_settings(plan, WorkerPhase.STABLE),
-                transport=transport,
-                logs=logs,
-                make_hands=make_hands,
-                saved=self._saved,
-            )
+            make_hands = attached_hands(self._equipment, settings, logs)
+            worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=self._saved)
             told = Epoch(self._story.last_epoch or 0)
             async with narrated(logs, plan.member.worker, already_told=told) as narrator:
                 self._worker = worker
                 self._thread.call_soon(self._leave)  # it may have been told so before
                 outcome = await worker.run()
-            story = self._story.stopped_more(hands[0].stopped_running)
+            story = self._story.stopped_more(worker.hands.stopped_running)
             story = story.in_epochs(narrator.first_epoch, narrator.epoch)
             return RunResult(outcome=outcome, story=story, status=logs.status)

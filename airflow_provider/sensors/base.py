@@ -11,9 +11,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensor
 from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.triggers.resuming import now_ms
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -80,7 +80,7 @@ class SparkGroupSensor(BaseSensorOperator):
             kafka_conn_id=self.kafka_conn_id,
             group=group_name(self.group),
             condition=self.condition().to_json(),
-            deferred_at_ms=now_ms(),
+            deferred_at_ms=wall_ms(),
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 

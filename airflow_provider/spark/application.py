@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 # It tells of every callback connection that it closes, which says nothing to whoever reads a task's log.
-logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
 """The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""

@@ -8,18 +8,17 @@ in a quarter of the tasks on a busy machine whose triggers fired at once; never 
 
 from __future__ import annotations
 
-import time
 from typing import Final
+
+from airflow_provider.kafka.clock import wall_ms
 
 PAUSE_MS: Final = 7_000
 """From the deferral to the event that resumes the task."""
 
 
-def now_ms() -> int:
-    """Wall clock: the trigger may run on another host than the task."""
-    return int(time.time() * 1000)
-
-
 def pause_left_s(deferred_at_ms: int) -> float:
-    """How long to wait, in seconds, before the task may be resumed; never longer than the pause."""
-    return min(max(0, deferred_at_ms + PAUSE_MS - now_ms()), PAUSE_MS) / 1000
+    """How long to wait, in seconds, before the task may be resumed; never longer than the pause.
+
+    :param deferred_at_ms: wall clock: the trigger may run on another host than the task
+    """
+    return min(max(0, deferred_at_ms + PAUSE_MS - wall_ms()), PAUSE_MS) / 1000

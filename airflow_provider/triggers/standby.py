@@ -9,8 +9,8 @@ from typing import Any
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, tasks_to_json
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.model import Epoch, TaskId, Tasks
+from airflow_provider.membership.saved import brought_up_to_date
 from airflow_provider.triggers.worker_values import WorkerPlan
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
@@ -61,7 +61,7 @@ def standby_worker(
     :param saved: the membership as it was when the task deferred; another triggerer may have held it since
     :param pause_s: hand it over no sooner
     """
-    saved = brought_up_to_date(saved, logs.status.group, plan.member.worker)
+    saved = {**saved, "member": brought_up_to_date(saved["member"], logs.status.group, plan.member.worker)}
 
     def is_needed(task: TaskId) -> bool:
         return needs_running(task, logs.jobs, logs.status.tasks)
@@ -77,38 +77,6 @@ def standby_worker(
     return Worker(
         worker_settings(plan, WorkerPhase.DEFERRED), transport=transport, logs=logs, make_hands=make_hands, saved=saved
     )
-
-
-def brought_up_to_date(saved: Mapping[str, Any], record: GroupRecord | None, worker: WorkerId) -> Mapping[str, Any]:
-    """The membership after the last rebalance in which it took part while another triggerer held it.
-
-    A membership in a triggerer runs nothing, so whoever holds it next may go on from the group's own record, and the
-    group need not rebalance because a triggerer was replaced. Whether the record is the last word, the coordinator says
-    at the first heartbeat.
-    """
-    member = saved["member"]
-    if record is None or record.epoch <= member["epoch"] or record.members.get(worker) != member["member_id"]:
-        return saved
-    if record.revoked.get(worker):
-        return saved  # it joins again in any case
-    rejoin_at_ms = record.at_ms + record.delay_ms if record.delay_ms else None
-    newer = {
-        "stable": True,
-        "generation": record.generation,
-        "leader": record.leader_member,
-        "protocol": record.protocol.value,
-        "last_completed": record.generation,
-        "last_leader": record.leader_member,
-        "epoch": record.epoch,
-        "told_delay_ms": record.delay_ms,
-        "owned": tasks_to_json(record.owned_by(worker)),
-        "needed_offset": record.config_offset,
-        "rejoin_reason": None,
-        "rejoin_in_ms": None if rejoin_at_ms is None else rejoin_at_ms - member["saved_at_ms"],
-        "lease_ms": None,
-        "hold_ms": None,
-    }
-    return {**saved, "member": {**member, **newer}}
 
 
 def worker_settings(plan: WorkerPlan, phase: WorkerPhase) -> WorkerSettings:

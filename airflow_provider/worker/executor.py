@@ -87,6 +87,7 @@ class TaskExecutor:
         self._idle_since = time.monotonic()
         self._draining = False
         self.fault: BaseException | None = None
+        self.stopped_running = 0
         self._idle()
 
     @property
@@ -106,6 +107,7 @@ class TaskExecutor:
         self._schedule()
 
     def drop(self, tasks: Tasks, reason: str) -> None:
+        self.stopped_running += sum(not task.is_planner for task in tasks & self.running)
         at_once = frozenset(task for task in tasks if self._state(task) in (None, RunState.WAITING))
         closing = frozenset(task for task in tasks if self._state(task) is RunState.CLOSING)
         for task in at_once:

@@ -19,6 +19,10 @@ class Hands(Protocol):
         """What runs here now."""
 
     @property
+    def stopped_running(self) -> int:
+        """How many tasks, planners apart, were running here when they were told to stop."""
+
+    @property
     def done(self) -> bool:
         """Whether the membership should go on in another process: nothing is left to do here, or it can't be done."""
 
@@ -54,6 +58,7 @@ class Standby:
     """
 
     running: Tasks = frozenset()
+    stopped_running = 0
     fault: BaseException | None = None
 
     def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released, finished: Released) -> None:

@@ -17,8 +17,9 @@ from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerP
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import Epoch, Tasks
+from airflow_provider.membership.saved import resume
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase, resume
+from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease

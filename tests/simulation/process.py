@@ -37,8 +37,9 @@ from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase, resume, save
+from airflow_provider.membership.state import MemberState, Phase
 
 if TYPE_CHECKING:
     from simulation.world import World

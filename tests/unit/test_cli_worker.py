@@ -14,6 +14,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.log_errors import TopicRightsError
 from airflow_provider.membership.model import ConnectProtocol, Epoch
+from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.worker import Ending, Outcome, Until, WorkerSettings
 
 BROKER = ("--bootstrap-servers", "nowhere:9")
@@ -23,8 +24,7 @@ class Began:
     """What the worker would have been started with."""
 
     settings: WorkerSettings
-    conf: dict[str, str]
-    args: Any
+    equipment: Equipment
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome | Exception], Beg
     def make(outcome: Outcome | Exception) -> Began:
         began = Began()
 
-        async def work(args: Any, _kafka: object, settings: WorkerSettings, conf: dict[str, str]) -> Outcome:
-            began.args, began.settings, began.conf = args, settings, conf
+        async def work(_kafka: object, settings: WorkerSettings, equipment: Equipment) -> Outcome:
+            began.settings, began.equipment = settings, equipment
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome
@@ -107,15 +107,15 @@ def test_options_reach_the_worker(ends: Any) -> None:
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
     assert settings.member.protocol is ConnectProtocol.EAGER
     assert (settings.member.session_timeout_ms, settings.member.heartbeat_interval_ms) == (9_000, 500)
-    assert began.conf == {"spark.a": "b=c", "spark.d": ""}
-    assert began.args.allow == ["x", "y.z"]
+    assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
+    assert began.equipment.allowed == ("x", "y.z")
 
 
 def test_a_worker_without_a_name_has_one_of_its_own(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
     main(["worker", "g", *BROKER])
     assert began.settings.member.worker.endswith(f"-{os.getpid()}")
-    assert began.args.allow == []
+    assert began.equipment.allowed == ()
 
 
 def test_the_help_says_that_nothing_is_allowed_by_default(capsys: pytest.CaptureFixture[str]) -> None:

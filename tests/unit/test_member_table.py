@@ -32,7 +32,8 @@ from airflow_provider.membership.model import (
     planner_of,
 )
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.membership.state import MemberState, Phase, resume, save
+from airflow_provider.membership.saved import resume, save
+from airflow_provider.membership.state import MemberState, Phase
 
 EVENTS = sorted(
     (

@@ -23,12 +23,13 @@ from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
-from airflow_provider.operators.worker_run import Equipment, RunResult
+from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.worker import Ending, Outcome, Until
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")
@@ -258,7 +259,7 @@ class TestWorkerOperator:
         (run,) = runs.made
         assert (run.plan.member.session_timeout_ms, run.plan.member.heartbeat_interval_ms) == (30_000, 2_000)
         assert (run.plan.member.rebalance_timeout_ms, run.plan.max_delay_ms) == (9_000, 60_000)
-        assert (run.equipment.linger_ms, run.plan.slots) == (500, 4)
+        assert (run.equipment.linger_s, run.plan.slots) == (0.5, 4)
         assert run.plan.member.url == URL
 
     def test_drained_it_returns_a_summary(self, runs: type[FakeRun]) -> None:

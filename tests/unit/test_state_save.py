@@ -20,7 +20,8 @@ from airflow_provider.membership.events import (
     StopTasks,
 )
 from airflow_provider.membership.model import ConfigOffset, LocalProtocolError
-from airflow_provider.membership.state import MemberState, Phase, resume, save
+from airflow_provider.membership.saved import resume, save
+from airflow_provider.membership.state import MemberState, Phase
 
 WALL = 1_700_000_000_000
 

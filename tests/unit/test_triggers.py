@@ -18,12 +18,14 @@ from airflow_values import group_record, group_snapshot, job, jobs_snapshot, sta
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import shared
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.saved import brought_up_to_date
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers import group as group_module
 from airflow_provider.triggers import resuming, standby
@@ -31,7 +33,7 @@ from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.narrator import narrated
-from airflow_provider.triggers.standby import WakingStandby, brought_up_to_date
+from airflow_provider.triggers.standby import WakingStandby
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
@@ -199,7 +201,7 @@ class TestPause:
     """A task that is resumed within moments of deferring is taken for killed by Airflow's scheduler."""
 
     def test_the_pause_counts_from_the_deferral(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(resuming, "now_ms", lambda: 100_000)
+        monkeypatch.setattr(resuming, "wall_ms", lambda: 100_000)
         assert resuming.pause_left_s(100_000) == 7
         assert resuming.pause_left_s(94_000) == 1
         assert resuming.pause_left_s(0) == 0
@@ -236,7 +238,7 @@ class TestPause:
             kafka_conn_id="c",
             group="g",
             condition=EpochCondition(at_least=2).to_json(),
-            deferred_at_ms=resuming.now_ms(),
+            deferred_at_ms=wall_ms(),
         )
         before = time.monotonic()
         assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
@@ -377,13 +379,13 @@ class TestTakingOver:
     """Another triggerer goes on with a membership as it was when the task deferred."""
 
     def test_it_goes_on_from_the_last_rebalance_in_which_the_membership_took_part(self) -> None:
-        newer = brought_up_to_date(SAVED, group_record(6), WorkerId("w1"))["member"]
+        newer = brought_up_to_date(SAVED["member"], group_record(6), WorkerId("w1"))
         assert (newer["epoch"], newer["generation"], newer["last_completed"]) == (6, 6, 6)
         assert (newer["leader"], newer["last_leader"]) == ("w1-member", "w1-member")
         assert newer["owned"] == [["job", 0]]
         assert newer["lease_ms"] is None, "nothing starts before a heartbeat was answered"
         assert newer["rejoin_in_ms"] is None
-        delayed = brought_up_to_date(SAVED, group_record(6, delay_ms=700), WorkerId("w1"))["member"]
+        delayed = brought_up_to_date(SAVED["member"], group_record(6, delay_ms=700), WorkerId("w1"))
         assert delayed["rejoin_in_ms"] == 5_000 + 700 - 4_000
 
     @pytest.mark.parametrize(
@@ -398,7 +400,7 @@ class TestTakingOver:
         ids=["none", "of the same epoch", "of another process", "without it", "that revokes"],
     )
     def test_any_other_record_says_nothing(self, record: Any) -> None:
-        assert brought_up_to_date(SAVED, record, WorkerId("w1")) is SAVED
+        assert brought_up_to_date(SAVED["member"], record, WorkerId("w1")) is SAVED["member"]
 
 
 class TestPages:

@@ -1,0 +1,27 @@
+"""What a worker runs its tasks with. Only values, so that a DAG file may name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+NEVER_S: Final = 10.0**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a worker runs its tasks with.
+
+    :param runner: ``local`` (Spark in this process) or ``noop``
+    :param allowed: import prefixes of entry points
+    :param checkpoint_root: folder or URI of all streaming checkpoints
+    :param linger_s: how long there must be nothing to run until the membership had better go on without this process
+    """
+
+    runner: str
+    allowed: tuple[str, ...]
+    checkpoint_root: str
+    spark_master: str
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    linger_s: float = NEVER_S
