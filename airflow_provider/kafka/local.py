@@ -23,8 +23,10 @@ from typing import Final
 
 from airflow_provider.kafka.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.kafka.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.kafka.local_security import BrokerSecurity
 
 __all__ = [
+    "BrokerSecurity",
     "BrokerStartError",
     "JarsUnavailableError",
     "LocalBroker",
@@ -93,6 +95,7 @@ class LocalBroker:
     :param data: the folder for the broker's data and log; a temporary one by default
     :param security_protocol: what the clients' listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; the
         settings that go with it (``ssl.*``, ``sasl.*``, ``listener.name.client.*``) are given as ``properties``
+    :param security: instead of ``security_protocol``: TLS, passwords and ACLs on all listeners
     :param properties: further or other settings of ``server.properties``
     :param cache: where the jars are kept
     :param start_timeout_s: how long the broker may take to start, once its jars are there
@@ -104,12 +107,14 @@ class LocalBroker:
         port: int | None = None,
         data: Path | None = None,
         security_protocol: str = "PLAINTEXT",
+        security: BrokerSecurity | None = None,
         properties: Mapping[str, object] | None = None,
         cache: Path | None = None,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._security_protocol = security_protocol
-        self._properties = dict(properties or {})
+        self._security = security
+        self._security_protocol = security.security_protocol if security else security_protocol
+        self._properties = {**(security.properties() if security else {}), **(properties or {})}
         self._cache = cache or default_cache()
         self._start_timeout_s = start_timeout_s
         self._owner = os.getpid()
@@ -222,7 +227,8 @@ class LocalBroker:
 
     def _write_properties(self) -> None:
         listeners = {"CLIENT": self._client_port, "INTERNAL": self._internal_port, "CONTROLLER": self._controller_port}
-        protocols = {"CLIENT": self._security_protocol, "INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+        own = "SSL" if self._security else "PLAINTEXT"
+        protocols = {"CLIENT": self._security_protocol, "INTERNAL": own, "CONTROLLER": own}
         addresses = {name: f"{name}://{_HOST}:{port}" for name, port in listeners.items()}
         properties = {
             **_PROPERTIES,
@@ -234,15 +240,17 @@ class LocalBroker:
             **self._properties,
         }
         lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
-        (self._folder / "server.properties").write_text("".join(lines))
+        _write_private(self._folder / "server.properties", "".join(lines))
 
     def _format(self, java: list[str]) -> None:
+        # In a file: anybody on this machine can see the arguments of a process, and there may be passwords among them.
+        arguments = self._folder / "format.arguments"
+        users = self._security.format_arguments() if self._security else ()
+        lines = ("--cluster-id", _cluster_id(), "--config", str(self._folder / "server.properties"), *users)
+        _write_private(arguments, "".join(f"{line}\n" for line in lines))
         try:
             done = subprocess.run(  # noqa: S603
-                [
-                    *(*java, "kafka.tools.StorageTool", "format", "--cluster-id", _cluster_id()),
-                    *("--config", str(self._folder / "server.properties")),
-                ],
+                [*java, "kafka.tools.StorageTool", "format", f"@{arguments}"],
                 capture_output=True,
                 text=True,
                 timeout=self._start_timeout_s,
@@ -250,6 +258,8 @@ class LocalBroker:
             )
         except subprocess.TimeoutExpired as late:
             raise BrokerStartError(f"formatting {self._folder} took longer than {self._start_timeout_s:g} s") from late
+        finally:
+            arguments.unlink()
         if done.returncode != 0:
             raise BrokerStartError(f"could not format {self._folder}:\n{_tail(done.stdout + done.stderr)}")
 
@@ -301,6 +311,13 @@ def _require_free(port: int) -> None:
 def _cluster_id() -> str:
     # A Kafka id is 16 bytes in base64; one that starts with a dash would be taken for an option.
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write what nobody else may read: keys and passwords."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text)
 
 
 def _escaped(value: object) -> str:
