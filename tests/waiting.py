@@ -9,7 +9,7 @@ DEADLINE_S = 10.0
 _PAUSE_S = 0.005
 
 
-async def eventually(holds: Callable[[], object], what: str = "it") -> None:
+async def eventually(holds: Callable[[], object], what: str = "it", *, within_s: float = DEADLINE_S) -> None:
     """Wait until ``holds`` does.
 
     :raises AssertionError: if it does not in time
@@ -20,6 +20,6 @@ async def eventually(holds: Callable[[], object], what: str = "it") -> None:
             await asyncio.sleep(_PAUSE_S)
 
     try:
-        await asyncio.wait_for(look(), DEADLINE_S)
+        await asyncio.wait_for(look(), within_s)
     except asyncio.TimeoutError:
-        raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}") from None
+        raise AssertionError(f"not within {within_s:.0f} s: {what}") from None

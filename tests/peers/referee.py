@@ -1,32 +1,20 @@
 """Java Kafka Connect's own classes as the referee: one Java process, asked line by line.
 
-What it answers is in ``java/Referee.java``. Its sources are compiled against Connect's jars, so a JDK is needed.
+What it answers is in ``java/Referee.java``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.kafka.jars import default_cache, fetch_jars
-from airflow_provider.kafka.java import find_java
+from java_classes import compile_java, java_command
 
-CONNECT: Final = ("org.apache.kafka:connect-runtime:4.3.1", "org.slf4j:slf4j-simple:1.7.36")
-# A compiler in a jar: a Java runtime is all that the project asks for, and that has no javac.
-_COMPILER: Final = "org.eclipse.jdt:ecj:3.38.0"
-_SOURCES: Final = Path(__file__).parent / "java"
 _MAIN: Final = "org.apache.kafka.connect.runtime.distributed.Referee"
-_JVM: Final = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
 _STDERR_SHOWN: Final = 4_000
 
 
@@ -97,21 +85,12 @@ def running_referee(folder: Path) -> Iterator[Referee]:
     :param folder: for the compiled classes and what Java logs
     :raises MissingPrerequisiteError: there is no Java
     """
-    java = find_java()
-    classpath = os.pathsep.join(map(str, [folder, *fetch_jars(*CONNECT, cache=default_cache())]))
-    compiler = os.pathsep.join(map(str, fetch_jars(_COMPILER, cache=default_cache())))
-    command = [
-        *(java, "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn", "-proc:none"),
-        *("-cp", classpath, "-d", folder, *sorted(_SOURCES.glob("*.java"))),
-    ]
-    compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if compiled.returncode != 0:
-        raise RuntimeError(f"the referee does not compile:\n{compiled.stderr}")
+    compile_java(folder)
     errors = folder / "stderr"
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
-            [java, *_JVM, "-cp", classpath, _MAIN],
+            java_command(_MAIN, classes=folder, options=("-Xmx256m",)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

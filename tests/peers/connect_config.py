@@ -1,0 +1,158 @@
+"""Connect's config topic in the place of our jobs topic, for a member of ours in a group with Java workers.
+
+A stand-in of these tests, with the interface of the port that the product takes. In a mixed group what is configured,
+and how far that has been read (the config offset of KIP-415), is what Connect's config topic says. Here its connectors
+appear as jobs: ``connector-NAME`` as a definition whose planner is always wanted (Connect assigns a connector as long
+as it is configured), the ``task-NAME-N`` of the last ``commit-NAME`` as its plan. Everything that a worker writes goes
+where it always goes, to the topics of its own group.
+
+What ours does not do is run connectors: whoever holds a connector in Connect computes the configs of its tasks and has
+the leader write them down. The plan that our runner makes is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.kafka.admin import TopicAdmin
+from airflow_provider.kafka.changes import Changes
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.reader import LogReader, Record
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.membership.model import ConfigOffset, WorkerId
+
+_NOTHING_READ: Final = ConfigOffset(-1)
+"""What a Java worker says that has read no record yet (``KafkaConfigBackingStore.offset``)."""
+
+_ALWAYS_MS: Final = 10**9
+"""A planner that plans again some day is wanted until then."""
+
+_TASK: Final = re.compile(r"task-(?P<name>.+)-(?P<index>\d+)")
+
+
+class ConfigTopic:
+    """What the records of Connect's config topic add up to (Java: ``KafkaConfigBackingStore``)."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.snapshot = JobsSnapshot(offset=_NOTHING_READ)
+        self.end = 0
+        self.problem: LogError | None = None
+        self._changes = changes
+        self._connectors: dict[str, Mapping[str, str]] = {}
+        self._tasks: dict[str, dict[int, Mapping[str, str]]] = {}
+        self._committed: dict[str, tuple[Mapping[str, str], ...]] = {}
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._put((record.key or b"").decode(), json.loads(record.value) if record.value else None)
+        self._take_snapshot(ConfigOffset(records[-1].offset + 1))
+        self.reached(records[-1].offset + 1)
+
+    def reached(self, offset: int) -> None:
+        self.problem = None
+        self.end = offset
+        self._changes.tell()
+
+    def fail(self, error: LogError) -> None:
+        self.problem = error
+        self._changes.tell()
+
+    def _put(self, key: str, value: Any) -> None:
+        kind, _, name = key.partition("-")
+        if kind == "connector" and value is None:
+            for known in (self._connectors, self._tasks, self._committed):
+                known.pop(name, None)
+        elif kind == "connector":
+            self._connectors[name] = value["properties"]
+        elif kind == "task" and value is not None and (task := _TASK.fullmatch(key)):
+            self._tasks.setdefault(task["name"], {})[int(task["index"])] = value["properties"]
+        elif kind == "commit" and value is not None:
+            configs = self._tasks.get(name, {})
+            self._committed[name] = tuple(configs[index] for index in range(value["tasks"]))
+
+    def _take_snapshot(self, offset: ConfigOffset) -> None:
+        jobs = {
+            name: JobDefinition(
+                name=name,
+                entry_point="connect:connector",
+                config=config,
+                max_tasks=max(1, len(self._committed.get(name, ()))),
+                kind=TaskKind.STREAMING,
+                replan_interval_ms=_ALWAYS_MS,
+            )
+            for name, config in self._connectors.items()
+        }
+        plans = {
+            name: PlanRecord.of(jobs[name], configs, planned_by=WorkerId("connect"), at_ms=0)
+            for name, configs in self._committed.items()
+            if name in jobs
+        }
+        self.snapshot = JobsSnapshot(offset=offset, jobs=MappingProxyType(jobs), plans=MappingProxyType(plans))
+
+
+class ConnectLogs(GroupLogs):
+    """The topics of a group whose jobs are the connectors of Connect's config topic.
+
+    :param config_topic: ``config.storage.topic`` of the group's Java workers; it must exist
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str, config_topic: str) -> None:
+        super().__init__(settings, group)
+        outage = Outage(settings.bootstrap_servers)
+        self._config_changes = Changes()
+        self._config_topic = config_topic
+        self._config = ConfigTopic(self._config_changes)
+        self._config_admin = TopicAdmin(settings.librdkafka(), outage)
+        self._config_reader = LogReader(settings.librdkafka(), outage)
+
+    async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        await super().start(timeout_s=timeout_s)
+        self._config_reader.follow({self._config_topic: self._config})
+        await self.catch_up(timeout_s=timeout_s)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._config_reader.close)
+        await super().aclose()
+
+    @property
+    def jobs(self) -> JobsSnapshot:
+        return self._config.snapshot
+
+    async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        await super().catch_up(timeout_s=timeout_s)
+        ends = await self._config_admin.end_offsets((self._config_topic,), timeout_s=timeout_s)
+        read = asyncio.Event()
+
+        def look() -> None:
+            if self._config.end >= ends[self._config_topic]:
+                read.set()
+
+        stop = self._config_changes.listen(look)
+        look()
+        try:
+            await asyncio.wait_for(read.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            raise LogError(f"{self._config_topic} was not read to its end: {self._config.problem}") from None
+        finally:
+            stop()
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        stops = (super().subscribe(listener), self._config_changes.listen(listener))
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return stop
+
+    async def publish_plan(self, plan: PlanRecord) -> None:
+        """Not ours to write: see the top of this module."""

@@ -1,0 +1,68 @@
+"""Java Kafka Connect for the tests of this folder: its jars, our own Java sources compiled against them, a JVM to run.
+
+Connect is one class path for all of them, so that it is fetched once. The sources are compiled by a compiler that is a
+jar itself: a Java runtime is all that the project asks for, and that has no ``javac``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from airflow_provider.kafka.jars import default_cache, fetch_jars
+from airflow_provider.kafka.java import find_java
+from airflow_provider.kafka.local import KAFKA_VERSION
+
+CONNECT: Final = (
+    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+_COMPILER: Final = "org.eclipse.jdt:ecj:3.38.0"
+_SOURCES: Final = Path(__file__).parent / "java"
+_PLUGINS: Final = {"org.apache.kafka.connect.source.SourceConnector": "cospark.peer.IdleSource"}
+_JVM: Final = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+def java_command(main: str, *arguments: str, classes: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
+    """How to run a class of Kafka's or, with the folder that :func:`compile_java` has filled, of ours.
+
+    :raises MissingPrerequisiteError: there is no Java
+    """
+    own = () if classes is None else (classes,)
+    class_path = os.pathsep.join(map(str, [*own, *fetch_jars(*CONNECT, cache=default_cache())]))
+    return [str(find_java()), *_JVM, *options, "-cp", class_path, main, *arguments]
+
+
+def compile_java(classes: Path) -> None:
+    """Compile our sources into a folder, unless that has been done.
+
+    :raises RuntimeError: with what the compiler says
+    """
+    done = classes / "compiled"
+    if done.exists():
+        return
+    class_path = os.pathsep.join(map(str, fetch_jars(*CONNECT, cache=default_cache())))
+    compiler = os.pathsep.join(map(str, fetch_jars(_COMPILER, cache=default_cache())))
+    command = [
+        *(find_java(), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
+        *("-proc:none", "-cp", class_path, "-d", classes, *sorted(_SOURCES.glob("*.java"))),
+    ]
+    compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if compiled.returncode != 0:
+        raise RuntimeError(f"the Java sources of these tests do not compile:\n{compiled.stderr}")
+    services = classes / "META-INF" / "services"
+    services.mkdir(parents=True)
+    for service, plugin in _PLUGINS.items():
+        (services / service).write_text(f"{plugin}\n")
+    done.touch()

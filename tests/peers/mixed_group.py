@@ -1,0 +1,247 @@
+"""One group of Java workers and of ours on a real broker, and the history of everything that runs in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from connect_config import ConnectLogs
+from connect_workers import ConnectWorkers, Said
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.membership.model import ConnectProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.spark.noop import NoopRunner
+from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent, TaskStarted, TaskStopped
+from airflow_provider.worker.executor import TaskExecutor
+from airflow_provider.worker.hands import Released
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.worker import Outcome, Until, Worker, WorkerSettings
+
+HEARTBEAT_MS: Final = 500
+SESSION_MS: Final = 10_000
+_NEVER_S: Final = 10.0**9
+
+
+class OurWorker:
+    """The product's worker with its noop runner, told of jobs by Connect's config topic.
+
+    :param note: is told of each task that starts or stops
+    """
+
+    def __init__(
+        self, settings: WorkerSettings, transport: GroupTransport, logs: ConnectLogs, note: Callable[[Said], None]
+    ) -> None:
+        self._name = settings.member.worker
+        self._settings = settings
+        self._logs = logs
+        self._note = note
+        self._worker = Worker(settings, transport=transport, logs=logs, make_hands=self._hands)
+        self._life = asyncio.ensure_future(self._worker.run())
+
+    @property
+    def state(self) -> MemberState:
+        return self._worker.member.state
+
+    def story(self) -> str:
+        return f"{self._name}: {self.state.phase.value}\n{self._worker.member.story()}"
+
+    async def ended(self) -> Outcome:
+        outcome = await asyncio.wait_for(asyncio.shield(self._life), 60)
+        await self._logs.aclose()
+        return outcome
+
+    async def leave(self) -> Outcome:
+        self._worker.leave("the test says so")
+        return await self.ended()
+
+    async def aclose(self) -> None:
+        self._life.cancel()
+        await asyncio.gather(self._life, return_exceptions=True)
+        await self._logs.aclose()
+
+    def _hands(
+        self, stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
+    ) -> TaskExecutor:
+        def make_runner(on_event: OnEvent) -> Runner:
+            def tell(event: RunnerEvent) -> None:
+                task = event.order.task
+                if isinstance(event, (TaskStarted, TaskStopped)) and not task.is_planner:
+                    word = "started" if isinstance(event, TaskStarted) else "stopped"
+                    self._note(Said(word, self._name, wall_ms(), {"job": task.job, "index": task.index}))
+                on_event(event)
+
+            return NoopRunner(tell)
+
+        return TaskExecutor(
+            worker=self._settings.member.worker,
+            group_id=self._settings.member.group_id,
+            logs=self._logs,
+            make_runner=make_runner,
+            slots=self._settings.slots,
+            checkpoint_root="/nowhere",
+            stopped=stopped,
+            finished=finished,
+            changed=changed,
+            linger_s=_NEVER_S,
+        )
+
+
+class MixedGroup:
+    """A group; its workers are called by names that are unique in it, Java's and ours alike."""
+
+    def __init__(self, java: ConnectWorkers, bootstrap_servers: str, group_id: str) -> None:
+        self.group_id = group_id
+        self.ours: dict[str, OurWorker] = {}
+        self.jobs: dict[str, int] = {}
+        self._java = java
+        self._java_names: set[str] = set()
+        self._bootstrap_servers = bootstrap_servers
+        self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
+        self._transport = GroupTransport(self._settings)
+        self._begins = len(java.said)
+
+    # ---- who is in it
+
+    async def start_java(self, name: str, protocol: ConnectProtocol, *, max_delay_ms: int = 0) -> None:
+        self._java_names.add(name)
+        self._java.start(
+            self._full(name),
+            self._bootstrap_servers,
+            self.group_id,
+            connect_protocol=protocol.value,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            session_timeout_ms=SESSION_MS,
+            scheduled_rebalance_max_delay_ms=max_delay_ms,
+        )
+        await self._java.started(self._full(name))
+
+    async def stop_java(self, name: str) -> None:
+        self._java.stop(self._full(name))
+        await self._java.stopped(self._full(name))
+        self._java_names.remove(name)
+
+    async def start_ours(self, name: str, protocol: ConnectProtocol, *, max_delay_ms: int = 0) -> OurWorker:
+        logs = ConnectLogs(self._settings, self.group_id, f"{self.group_id}.connect-config")
+        await logs.start()
+        member = MemberSettings(
+            group_id=self.group_id,
+            worker=WorkerId(name),
+            url="",
+            protocol=protocol,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+        settings = WorkerSettings(member=member, max_delay_ms=max_delay_ms, slots=100, until=Until.FOREVER)
+        self.ours[name] = OurWorker(settings, self._transport, logs, self._note)
+        return self.ours[name]
+
+    async def stop_ours(self, name: str) -> None:
+        await self.ours.pop(name).leave()
+
+    def rest(self, name: str, path: str) -> object:
+        return self._java.rest(self._full(name), path)
+
+    def configure(self, name: str, job: str, tasks: int, **config: object) -> None:
+        """Have a Java worker make a connector of so many tasks, or change it."""
+        self._java.configure(self._full(name), job, tasks_max=tasks, **config)
+        self.jobs[job] = tasks
+
+    def configured_elsewhere(self, job: str, tasks: int) -> None:
+        self.jobs[job] = tasks
+
+    # ---- what runs in it
+
+    @property
+    def said(self) -> list[Said]:
+        prefix = self._full("")
+        return [
+            Said(said.event, said.worker.removeprefix(prefix), said.at_ms, said.more)
+            for said in self._java.said[self._begins :]
+            if said.worker.startswith(prefix)
+        ]
+
+    @property
+    def configured(self) -> Tasks:
+        return frozenset(TaskId(job, index) for job, count in self.jobs.items() for index in range(-1, count))
+
+    def copies(self, name: str) -> Counter[TaskId]:
+        """How many copies of each connector and task run in a worker."""
+        if name in self.ours:
+            state = self.ours[name].state
+            return Counter(state.running - state.stopping if state.phase is Phase.STABLE else ())
+        counts: Counter[TaskId] = Counter()
+        for said in self.said:
+            if said.worker == name and said.event in ("started", "stopped"):
+                counts[said.task] += 1 if said.event == "started" else -1
+        return +counts
+
+    def running(self, name: str) -> Tasks:
+        return frozenset(self.copies(name))
+
+    def balance(self) -> str | None:
+        """What is not as it shall be; None if everything that is configured runs once, evenly spread."""
+        workers = [*self._java_names, *self.ours]
+        copies = sum((self.copies(name) for name in workers), Counter[TaskId]())
+        if copies != Counter(self.configured):
+            more, less = copies - Counter(self.configured), Counter(self.configured) - copies
+            return f"too much: {dict(more)}, too little: {dict(less)}"
+        for planners in (True, False):
+            counts = {name: sum(task.is_planner is planners for task in self.running(name)) for name in workers}
+            if max(counts.values()) - min(counts.values()) > 1:
+                return f"not even: {counts}"
+        unsettled = [name for name, worker in self.ours.items() if worker.state.phase is not Phase.STABLE]
+        return f"not stable: {unsettled}" if unsettled else None
+
+    async def balanced(self) -> None:
+        try:
+            await self._java.until(lambda: self.balance() is None, "balanced")
+        except AssertionError as late:
+            stories = "\n".join(worker.story() for worker in self.ours.values())
+            raise AssertionError(f"{self.balance()}\n{late}\n{stories}") from None
+
+    async def until(self, holds: Callable[[], object], what: str) -> None:
+        await self._java.until(holds, what)
+
+    def stops(self, *, since: int) -> Counter[TaskId]:
+        """How often each connector and task was stopped, after so many words."""
+        return Counter(said.task for said in self.said[since:] if said.event == "stopped")
+
+    def overlaps(self) -> dict[TaskId, int]:
+        """Of which tasks two copies have ever run at once, and for how many milliseconds."""
+        running: Counter[TaskId] = Counter()
+        doubled: dict[TaskId, int] = {}
+        since: dict[TaskId, int] = {}
+        steps = [said for said in self.said if said.event in ("started", "stopped")]
+        for said in sorted(steps, key=lambda said: (said.at_ms, said.event == "started")):
+            running[said.task] += 1 if said.event == "started" else -1
+            if said.event == "started" and running[said.task] == 2:
+                since[said.task] = said.at_ms
+            elif said.event == "stopped" and running[said.task] == 1 and said.task in since:
+                doubled[said.task] = doubled.get(said.task, 0) + said.at_ms - since.pop(said.task)
+        now = wall_ms()
+        return {**doubled, **{task: now - at for task, at in since.items()}}
+
+    # ---- its end
+
+    async def __aenter__(self) -> MixedGroup:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self.ours.values():
+            await worker.aclose()
+        for name in self._java_names:
+            self._java.stop(self._full(name))
+        await self._java.stopped(*map(self._full, self._java_names))
+        await self._transport.aclose()
+
+    def _full(self, name: str) -> str:
+        return f"{self.group_id}/{name}"
+
+    def _note(self, said: Said) -> None:
+        self._java.said.append(Said(said.event, self._full(said.worker), said.at_ms, said.more))
