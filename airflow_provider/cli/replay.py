@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from airflow_provider.membership.assignors.cooperative import assign
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round, one_by_one
 from airflow_provider.membership.model import (
     PLANNER_INDEX,
     GenerationId,
@@ -126,15 +126,15 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 def explain(this: Round, outcome: Outcome) -> Iterator[str]:
     """A sentence for each move, and for each task that is held back."""
-    for move in outcome.moves:
-        yield _sentence(move)
+    for task, move in one_by_one(outcome.moves):
+        yield _sentence(task, move)
     for worker, revoked in outcome.revoked.items():
         for task in sorted(revoked - this.owned[worker]):
             yield f"{task} is held back for one round: {worker} came back, but would have more than its share"
 
 
-def _sentence(move: Move) -> str:
-    return _SENTENCES[move.reason, move.target is None].format(move.task, source=move.source, target=move.target)
+def _sentence(task: TaskId, move: Move) -> str:
+    return _SENTENCES[move.reason, move.target is None].format(task, source=move.source, target=move.target)
 
 
 _SENTENCES: Final[Mapping[tuple[MoveReason, bool], str]] = {

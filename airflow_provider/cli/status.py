@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,6 +24,7 @@ from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import NO_TASKS, Tasks, WorkerId
 
 _STYLES = {
@@ -166,9 +168,10 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
 def _moves(status: StatusSnapshot) -> list[Text]:
     moves = status.group.moves if status.group else ()
     lines = [
-        Text(f"  {move.task}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
-        for move in moves[:_MOST_MOVES]
+        Text(f"  {task}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
+        for task, move in islice(one_by_one(moves), _MOST_MOVES)
     ]
-    if len(moves) > _MOST_MOVES:
-        lines.append(Text(f"  and {len(moves) - _MOST_MOVES} more moves"))
+    moved = sum(len(move.tasks) for move in moves)
+    if moved > _MOST_MOVES:
+        lines.append(Text(f"  and {moved - _MOST_MOVES} more moves"))
     return lines

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
-from airflow_provider.membership.assignors.model import Move, MoveReason
+from airflow_provider.membership.assignors.model import Move, MoveReason, one_by_one
 from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
@@ -35,23 +36,24 @@ def epoch_in_words(record: GroupRecord, me: WorkerId) -> Iterator[str]:
         f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} workers:"
         f" {', '.join(sorted(record.members))}{f' ({record.reason})' if record.reason else ''}"
     )
-    for move in record.moves[:_MOST_MOVES]:
-        yield f"  {move_in_words(move)}"
-    if len(record.moves) > _MOST_MOVES:
-        yield f"  ... and {len(record.moves) - _MOST_MOVES} moves more"
+    for task, move in islice(one_by_one(record.moves), _MOST_MOVES):
+        yield f"  {move_in_words(task, move)}"
+    moved = sum(len(move.tasks) for move in record.moves)
+    if moved > _MOST_MOVES:
+        yield f"  ... and {moved - _MOST_MOVES} moves more"
     if record.delay_ms:
         yield f"  Lost tasks wait for their worker for {record.delay_ms / 1000:g} s"
     yield f"  This worker has {tasks_in_words(record.owned_by(me))}"
 
 
-def move_in_words(move: Move) -> str:
+def move_in_words(task: TaskId, move: Move) -> str:
     """One task's change of place, and why."""
     if move.target is None:
-        return f"{move.task} stops on {move.source}: {_STOPS.get(move.reason, move.reason.value)}"
+        return f"{task} stops on {move.source}: {_STOPS.get(move.reason, move.reason.value)}"
     why = _STARTS.get(move.reason, move.reason.value)
     if move.source is None or move.source == move.target:
-        return f"{move.task} starts on {move.target}: {why}"
-    return f"{move.task} moves from {move.source} to {move.target}: {why}"
+        return f"{task} starts on {move.target}: {why}"
+    return f"{task} moves from {move.source} to {move.target}: {why}"
 
 
 def tasks_in_words(tasks: Iterable[TaskId]) -> str:

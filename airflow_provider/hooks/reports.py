@@ -10,6 +10,7 @@ from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import TaskId, tasks_to_json
 from airflow_provider.membership.record import GroupRecord
 
@@ -102,12 +103,12 @@ class GroupReport:
             "revoked": {worker: tasks_to_json(tasks) for worker, tasks in sorted(record.revoked.items()) if tasks},
             "moved": [
                 {
-                    "task": [move.task.job, move.task.index],
+                    "task": [task.job, task.index],
                     "from": move.source,
                     "to": move.target,
                     "reason": move.reason.value,
                 }
-                for move in record.moves
+                for task, move in one_by_one(record.moves)
             ],
             "delay_ms": record.delay_ms,
             "deadline_ms": record.deadline_ms,

@@ -15,7 +15,7 @@ from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord, newer
 
 _SETTLE_S: Final = 0.05
@@ -67,7 +67,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
 
 def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     """What some worker has or will be given without another reason to rebalance."""
-    begun = {move.task for move in record.moves if move.target is not None}
+    begun = NO_TASKS.union(*(move.tasks for move in record.moves if move.target is not None))
     covered = {
         task
         for worker, tasks in record.assignment.items()

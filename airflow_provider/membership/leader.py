@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -183,11 +184,14 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
         dict.fromkeys(members, NO_TASKS) if downgrade else eager.assign(members, call.configured)
     )
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}
+    ways: defaultdict[tuple[WorkerId | None, WorkerId], set[TaskId]] = defaultdict(set)
+    for worker, tasks in sorted(target.items()):
+        for task in sorted(tasks):
+            ways[before.get(task), worker].add(task)
     moves = tuple(
-        Move(task=task, source=before.get(task), target=worker, reason=MoveReason.EAGER)
-        for worker, tasks in sorted(target.items())
-        for task in sorted(tasks)
-        if before.get(task) != worker
+        Move(tasks=frozenset(tasks), source=source, target=worker, reason=MoveReason.EAGER)
+        for (source, worker), tasks in ways.items()
+        if source != worker
     )
     return Outcome(
         assigned=target,

@@ -94,7 +94,7 @@ def group_record(epoch: int, **changes: Any) -> GroupRecord:
         "members": {one: MemberId("w1-member"), two: MemberId("w2-member")},
         "assignment": {one: frozenset({TaskId("job", 0)}), two: frozenset({task})},
         "revoked": {},
-        "moves": (Move(task=task, source=one, target=two, reason=MoveReason.BALANCE),),
+        "moves": (Move(tasks=frozenset({task}), source=one, target=two, reason=MoveReason.BALANCE),),
         "delay_ms": 0,
         "reason": "w2 joined",
         "at_ms": 5_000,

@@ -122,3 +122,7 @@ def stopped(outcome: Outcome) -> Tasks:
 
 def moves_because(reason: MoveReason, outcome: Outcome) -> list[Move]:
     return [move for move in outcome.moves if move.reason is reason]
+
+
+def moved_because(reason: MoveReason, outcome: Outcome) -> Tasks:
+    return NO_TASKS.union(*(move.tasks for move in moves_because(reason, outcome)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assignor_group import MAX_DELAY_MS, Group, changed, moves_because, started, stopped
+from assignor_group import MAX_DELAY_MS, Group, changed, moved_because, moves_because, started, stopped
 
 from airflow_provider.membership.assignors import cooperative
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Round
@@ -144,7 +144,7 @@ class TestLeaving:
         assert over.delay_ms == 0
         assert over.assigned == {W1: NO_TASKS, W2: lost}
         assert stopped(over) == NO_TASKS
-        assert {move.task for move in moves_because(MoveReason.RETURNED, over)} == lost
+        assert moved_because(MoveReason.RETURNED, over) == lost
 
     def test_who_comes_back_with_its_tasks_still_running_goes_on_at_once(self) -> None:
         group = group_of(2)
@@ -381,8 +381,8 @@ class TestWhatIsReported:
         group.join("w2")
         first, second = group.rebalance(), group.rebalance()
         moved = stopped(first)
-        assert sorted(first.moves) == sorted(Move(task, W1, None, MoveReason.BALANCE) for task in moved)
-        assert sorted(second.moves) == sorted(Move(task, W1, W2, MoveReason.BALANCE) for task in moved)
+        assert first.moves == (Move(tasks=moved, source=W1, target=None, reason=MoveReason.BALANCE),)
+        assert second.moves == (Move(tasks=moved, source=W1, target=W2, reason=MoveReason.BALANCE),)
 
     def test_it_is_told_as_well_by_a_leader_that_took_the_memory_over(self) -> None:
         group = group_of(1)

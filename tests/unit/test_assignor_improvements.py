@@ -170,7 +170,7 @@ class TestHeldBackNotStopped:
         assert own <= outcome.assigned[W2]
         held_back = outcome.revoked[W2]
         assert held_back < foreign
-        assert not [move for move in outcome.moves if move.task in held_back]
+        assert all(held_back.isdisjoint(move.tasks) for move in outcome.moves)
         following = group.rebalance()
         assert tasks_in(started(following)) == held_back
         assert group.task_counts() == [4, 4, 4]
@@ -242,7 +242,8 @@ for generation in range(6):
     rounds = Round(now_ms=generation * 10000, generation=generation, last_completed=generation - 1,
                    configured=configured, owned=owned)
     outcome = cooperative.assign(rounds, memory, max_delay_ms=100)
-    print([(worker, sorted(tasks)) for worker, tasks in outcome.target.items()], outcome.moves, outcome.delay_ms)
+    print([(worker, sorted(tasks)) for worker, tasks in outcome.target.items()],
+          [(sorted(move.tasks), move.source, move.target, move.reason) for move in outcome.moves], outcome.delay_ms)
     memory = outcome.memory
     owned = {**outcome.target, f"n{generation}": frozenset()}
 """

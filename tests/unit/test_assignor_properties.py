@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from assignor_group import MAX_DELAY_MS, Group, changed, moves_because, planners_in, started, stopped, tasks_in
+from assignor_group import (
+    MAX_DELAY_MS,
+    Group,
+    changed,
+    moved_because,
+    moves_because,
+    planners_in,
+    started,
+    stopped,
+    tasks_in,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from airflow_provider.membership.assignors.model import Memory, MoveReason, Outcome
+from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
@@ -74,8 +84,7 @@ class TestOneEvent:
         group.jobs = later
         outcomes = group.settle()
         for outcome in outcomes:
-            deleted = {move.task for move in moves_because(MoveReason.DELETED, outcome)}
-            assert deleted <= before - group.configured
+            assert moved_because(MoveReason.DELETED, outcome) <= before - group.configured
         assert_balanced(group)
 
 
@@ -190,8 +199,8 @@ class Histories(RuleBasedStateMachine):
         assert Memory.from_json(self.group.memory.to_json()) == self.group.memory
 
 
-def stopped_for_balance(outcome: Outcome) -> list[TaskId]:
-    return [move.task for move in moves_because(MoveReason.BALANCE, outcome) if move.target is None]
+def stopped_for_balance(outcome: Outcome) -> list[Move]:
+    return [move for move in moves_because(MoveReason.BALANCE, outcome) if move.target is None]
 
 
 TestHistories = Histories.TestCase

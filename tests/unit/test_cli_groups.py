@@ -224,7 +224,9 @@ def test_before_the_first_rebalance_there_are_jobs_at_least() -> None:
 
 
 def test_the_last_moves_are_shown() -> None:
-    moves = tuple(Move(TaskId("a", index), W1, W2, MoveReason.BALANCE) for index in range(8))
-    text = page(JOBS, replace(BUSY, group=record({W1: frozenset(), W2: frozenset()}, moves=moves)))
+    moved = Move(
+        tasks=frozenset(TaskId("a", index) for index in range(8)), source=W1, target=W2, reason=MoveReason.BALANCE
+    )
+    text = page(JOBS, replace(BUSY, group=record({W1: frozenset(), W2: frozenset()}, moves=(moved,))))
     assert "a:0: w1 → w2 (balance)" in text
     assert "and 2 more moves" in text

@@ -133,7 +133,7 @@ def test_what_still_runs_when_all_is_over_was_cut_off() -> None:
 
 
 def test_the_report_tells_each_round_and_each_task_without_planners() -> None:
-    move = Move(A0, W1, None, MoveReason.BALANCE)
+    move = Move(tasks=frozenset({A0}), source=W1, target=None, reason=MoveReason.BALANCE)
     events = [
         step(1, STARTED, planner_of("a")),
         rebalance(2, revoked={W1: frozenset({A0, A1})}, moves=[move]),

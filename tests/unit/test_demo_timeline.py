@@ -14,7 +14,10 @@ from airflow_provider.membership.model import WorkerId, planner_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 KILLS = [Kill(worker=W2, at_ms=9_000)]
-ROUNDS = [rebalance(2, moves=[Move(A0, W1, W2, MoveReason.BALANCE)]).record, rebalance(5).record]
+ROUNDS = [
+    rebalance(2, moves=[Move(tasks=frozenset({A0}), source=W1, target=W2, reason=MoveReason.BALANCE)]).record,
+    rebalance(5).record,
+]
 EVENTS = [
     step(2_000, STARTED),
     step(4_000, STOPPED, began=2_000),

@@ -127,7 +127,10 @@ def _with_url(snapshot: StatusSnapshot, url: str) -> Any:
 @pytest.mark.parametrize("target", [None, "w2"], ids=["stops", "starts"])
 def test_every_move_has_words(reason: MoveReason, target: str | None) -> None:
     move = Move(
-        task=TaskId("job", 0), source=WorkerId("w1"), target=None if target is None else WorkerId(target), reason=reason
+        tasks=frozenset({TaskId("job", 0)}),
+        source=WorkerId("w1"),
+        target=None if target is None else WorkerId(target),
+        reason=reason,
     )
     record = group_snapshot(1, moves=(move,)).group
     assert record is not None

@@ -202,7 +202,7 @@ def test_a_task_that_its_worker_stopped_by_itself_has_to_be_assigned_again() -> 
 
 
 def test_what_was_said_before_the_round_says_nothing_of_what_the_round_gave() -> None:
-    began = Move(A0, WorkerId("w0"), W1, MoveReason.LOST)
+    began = Move(tasks=frozenset({A0}), source=WorkerId("w0"), target=W1, reason=MoveReason.LOST)
     group = Group({"w1": "x r"}, epoch=Epoch(6), moves=(began,))
     assert unassigned_work(group.jobs, group.status) is None
 

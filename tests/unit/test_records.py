@@ -88,7 +88,7 @@ GROUP = GroupRecord(
     members={W1: MemberId("w1-abc")},
     assignment={W1: frozenset({TaskId("flights", 0), planner_of("flights")})},
     revoked={},
-    moves=(Move(task=TaskId("flights", 0), source=None, target=W1, reason=MoveReason.NEW),),
+    moves=(Move(tasks=frozenset({TaskId("flights", 0)}), source=None, target=W1, reason=MoveReason.NEW),),
     delay_ms=0,
     reason="first member",
     at_ms=1_000,

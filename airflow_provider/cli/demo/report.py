@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider.kafka.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
+from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
@@ -154,8 +155,8 @@ def _round_as_json(record: GroupRecord) -> dict[str, Any]:
         "members": {worker: [str(task) for task in sorted(tasks)] for worker, tasks in record.assignment.items()},
         "revoked": {worker: [str(task) for task in sorted(tasks)] for worker, tasks in record.revoked.items() if tasks},
         "moves": [
-            {"task": str(move.task), "from": move.source, "to": move.target, "why": move.reason.value}
-            for move in record.moves
+            {"task": str(task), "from": move.source, "to": move.target, "why": move.reason.value}
+            for task, move in one_by_one(record.moves)
         ],
     }
 

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from airflow_provider.cli.demo.report import LOST, Attempt, Kill
 from airflow_provider.kafka.records import TaskState
+from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.record import GroupRecord
 
@@ -97,7 +98,9 @@ def _rounds(rounds: Sequence[GroupRecord], scale: _Scale, bottom: int) -> list[s
 
 
 def _round(record: GroupRecord, x: float, label_y: int, bottom: int) -> str:
-    moved = "".join(f"\n{move.task}: {move.source} to {move.target} ({move.reason.value})" for move in record.moves)
+    moved = "".join(
+        f"\n{task}: {move.source} to {move.target} ({move.reason.value})" for task, move in one_by_one(record.moves)
+    )
     return (
         f"<g><title>{escape(f'epoch {record.epoch}: {record.reason}{moved}')}</title>"
         f'<line x1="{x}" x2="{x}" y1="{_TOP - 14}" y2="{bottom}" stroke="#555" stroke-dasharray="3 3"/>'

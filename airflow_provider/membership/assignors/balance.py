@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
+from airflow_provider.membership.assignors.shares import Shares
 from airflow_provider.membership.assignors.spread import deal
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
-
-Shares = Mapping[WorkerId, Tasks]
 
 
 class Pool:
@@ -55,13 +54,12 @@ class Pool:
             self._shares[worker] = tasks - taken[worker]
         return taken
 
-    def place(self, tasks: Collection[TaskId]) -> Shares:
+    def place(self, tasks: Collection[TaskId]) -> dict[WorkerId, list[TaskId]]:
         """Give tasks to those who have the least.
 
         :return: what was given, by worker
         """
-        loads = {worker: len(share) for worker, share in self._shares.items()}
-        return {worker: frozenset(hand) for worker, hand in deal(tasks, loads, self._shares).items()}
+        return deal(tasks, {worker: len(share) for worker, share in self._shares.items()}, self._shares)
 
 
 def surplus(loads: Mapping[WorkerId, int], idle: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:

@@ -41,14 +41,13 @@ on purpose:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from airflow_provider.membership.assignors.balance import Pool, Shares
+from airflow_provider.membership.assignors.balance import Pool
 from airflow_provider.membership.assignors.lost import judge
 from airflow_provider.membership.assignors.model import Memory, Outcome, Round
 from airflow_provider.membership.assignors.outcome import Changes, Shuffle, write_down
 from airflow_provider.membership.assignors.pace import pace
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.membership.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
 
 
 def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # noqa: A002  # it is KIP-415's word
@@ -61,9 +60,10 @@ def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # no
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
     changes = _compare(round, memory)
-    kept = {worker: round.owned[worker] - changes.stopped for worker in sorted(round.owned)}
+    kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
     verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
-    pools = _pools(round.configured, kept, verdict.to_candidates)
+    planners = frozenset([task for task in round.configured if task[1] < 0])
+    pools = _pools(planners, len(round.configured) - len(planners), kept, verdict.to_candidates)
     decided = pace(
         verdict,
         memory,
@@ -73,22 +73,22 @@ def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # no
     )
     taken: Shares = {}
     if decided.revokes:
-        taken = _merged(pool.relieve(round.revocation_rank, changes.lost) for pool in pools)
-    free = _by_kind(changes.created | verdict.as_new)
-    placed = _merged(pool.place(tasks) for pool, tasks in zip(pools, free, strict=True))
+        taken = merged(pool.relieve(round.revocation_rank, changes.lost) for pool in pools)
+    free = plus(changes.created, verdict.as_new)
+    placed = merged(pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, placed=placed))
 
 
 def _compare(round: Round, memory: Memory) -> Changes:  # noqa: A002
     active: Tasks = NO_TASKS.union(*round.owned.values())
     previous = _trusted_assignment(round, memory, active)
+    unowned = minus(round.configured, active)
+    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned}
     return Changes(
         removed=active - round.configured,
         duplicated=_duplicated(round.owned, active),
-        created=round.configured.difference(active, *previous.values()),
-        lost={
-            task: worker for worker, tasks in previous.items() for task in tasks - active if task in round.configured
-        },
+        created=minus(unowned, frozenset(lost)),
+        lost=lost,
     )
 
 
@@ -110,23 +110,8 @@ def _duplicated(owned: Shares, active: Tasks) -> Tasks:
     return frozenset(twice)
 
 
-def _by_kind(tasks: Tasks) -> tuple[Tasks, Tasks]:
-    planners = frozenset([task for task in tasks if task[1] < 0])
-    return planners, tasks - planners
-
-
-def _pools(configured: Tasks, kept: Shares, given_back: Shares) -> tuple[Pool, Pool]:
-    planners, tasks = _by_kind(configured)
-    shares = {worker: share | given_back.get(worker, NO_TASKS) for worker, share in kept.items()}
-    return (
-        Pool(len(planners), {worker: share & planners for worker, share in shares.items()}, given_back),
-        Pool(len(tasks), {worker: share - planners for worker, share in shares.items()}, given_back),
-    )
-
-
-def _merged(parts: Iterable[Shares]) -> dict[WorkerId, Tasks]:
-    whole: dict[WorkerId, Tasks] = {}
-    for part in parts:
-        for worker, tasks in part.items():
-            whole[worker] = whole[worker] | tasks if worker in whole else tasks
-    return whole
+def _pools(planners: Tasks, number_of_tasks: int, kept: Shares, given_back: Shares) -> tuple[Pool, Pool]:
+    shares = {worker: plus(share, given_back.get(worker, NO_TASKS)) for worker, share in kept.items()}
+    of_planners = {worker: share & planners for worker, share in shares.items()}
+    of_tasks = {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
+    return Pool(len(planners), of_planners, given_back), Pool(number_of_tasks, of_tasks, given_back)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_provider.membership.model import (
     NO_GENERATION,
@@ -58,20 +58,21 @@ class MoveReason(str, Enum):
     """The group speaks the eager protocol: everything is dealt out again."""
 
 
-class Move(NamedTuple):
-    """One task's change of place. No ``source``: it ran nowhere; no ``target``: it stops.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Tasks that change their place together. No ``source``: they ran nowhere; no ``target``: they stop.
 
-    A named tuple and not a dataclass, because a first round makes as many as there are tasks.
+    One value for all tasks of the same way: a first round starts every task, and has as many moves as workers.
     """
 
-    task: TaskId
+    tasks: Tasks
     source: WorkerId | None
     target: WorkerId | None
     reason: MoveReason
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "task": [self.task.job, self.task.index],
+            "tasks": tasks_to_json(self.tasks),
             "source": self.source,
             "target": self.target,
             "reason": self.reason.value,
@@ -83,14 +84,18 @@ class Move(NamedTuple):
 
         :raises KeyError, TypeError, ValueError: for anything else
         """
-        (task,) = tasks_from_json([data["task"]])
         source, target = data["source"], data["target"]
         return cls(
-            task=task,
+            tasks=tasks_from_json(data["tasks"]),
             source=None if source is None else WorkerId(source),
             target=None if target is None else WorkerId(target),
             reason=MoveReason(data["reason"]),
         )
+
+
+def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
+    """Each task that moves, with its move."""
+    return ((task, move) for move in moves for task in sorted(move.tasks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider.membership.assignors.lost import Verdict
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.assignors.pace import Pace
+from airflow_provider.membership.assignors.shares import Shares, minus, plus
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -40,9 +42,9 @@ class Shuffle:
     :param placed: what was free and goes to whoever has the least
     """
 
-    kept: Mapping[WorkerId, Tasks]
-    taken: Mapping[WorkerId, Tasks]
-    placed: Mapping[WorkerId, Tasks]
+    kept: Shares
+    taken: Shares
+    placed: Shares
 
 
 def write_down(
@@ -59,10 +61,10 @@ def write_down(
     target: dict[WorkerId, Tasks] = {}
     for worker, kept in shuffle.kept.items():
         taken = shuffle.taken.get(worker, NO_TASKS)
-        given = verdict.to_candidates.get(worker, NO_TASKS) | shuffle.placed.get(worker, NO_TASKS)
-        assigned[worker] = given - taken
-        revoked[worker] = (round.owned[worker] - kept) | taken
-        target[worker] = (kept - taken) | assigned[worker]
+        given = plus(verdict.to_candidates.get(worker, NO_TASKS), shuffle.placed.get(worker, NO_TASKS))
+        assigned[worker] = minus(given, taken)
+        revoked[worker] = plus(round.owned[worker] & changes.stopped, taken)
+        target[worker] = plus(minus(kept, taken), assigned[worker])
     stops = tuple(_stops(round.owned, revoked, changes))
     starts = tuple(_starts(assigned, changes, memory))
     return Outcome(
@@ -85,7 +87,7 @@ def write_down(
     )
 
 
-def _with_waiting(target: Mapping[WorkerId, Tasks], lost: Mapping[TaskId, WorkerId]) -> dict[WorkerId, Tasks]:
+def _with_waiting(target: Shares, lost: Mapping[TaskId, WorkerId]) -> dict[WorkerId, Tasks]:
     """The assignment, in which lost work that waits stays with the worker that had it."""
     waiting: dict[WorkerId, set[TaskId]] = {}
     for task, worker in lost.items():
@@ -93,16 +95,16 @@ def _with_waiting(target: Mapping[WorkerId, Tasks], lost: Mapping[TaskId, Worker
     return {**target, **{worker: target.get(worker, NO_TASKS) | tasks for worker, tasks in waiting.items()}}
 
 
-def _stops(owned: Mapping[WorkerId, Tasks], revoked: Mapping[WorkerId, Tasks], changes: Changes) -> Iterator[Move]:
+def _stops(owned: Shares, revoked: Shares, changes: Changes) -> Iterator[Move]:
     for worker, tasks in revoked.items():
-        for task in sorted(tasks & owned[worker]):
-            if task in changes.removed:
-                reason = MoveReason.DELETED
-            elif task in changes.duplicated:
-                reason = MoveReason.DUPLICATE
-            else:
-                reason = MoveReason.BALANCE
-            yield Move(task, worker, None, reason)
+        stopped = tasks & owned[worker]
+        for reason, of_it in (
+            (MoveReason.DELETED, stopped & changes.removed),
+            (MoveReason.DUPLICATE, stopped & changes.duplicated - changes.removed),
+            (MoveReason.BALANCE, stopped - changes.stopped),
+        ):
+            if of_it:
+                yield Move(tasks=of_it, source=worker, target=None, reason=reason)
 
 
 def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
@@ -111,18 +113,26 @@ def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
         if move.reason is MoveReason.BALANCE:
             yield move
         elif move.reason is MoveReason.DUPLICATE:
-            yield move._replace(source=None)
+            yield replace(move, source=None)
 
 
-def _starts(assigned: Mapping[WorkerId, Tasks], changes: Changes, memory: Memory) -> Iterator[Move]:
-    released = {move.task: move for move in memory.released}
-    known = changes.lost.keys() | released
+def _starts(assigned: Shares, changes: Changes, memory: Memory) -> Iterator[Move]:
+    origins = {task: (worker, MoveReason.LOST) for task, worker in changes.lost.items()}
+    released = {task: (move.source, move.reason) for move in memory.released for task in move.tasks}
+    begun = {**origins, **released}
+    known = frozenset(begun)
     for worker, tasks in assigned.items():
-        new = tasks - known if known else tasks
-        yield from [Move(task, None, worker, MoveReason.NEW) for task in sorted(new, key=tuple)]
-        for task in sorted(tasks - new):
-            if task in released:
-                yield released[task]._replace(target=worker)
-            else:
-                owner = changes.lost[task]
-                yield Move(task, owner, worker, MoveReason.RETURNED if owner == worker else MoveReason.LOST)
+        old = tasks & known
+        if len(old) < len(tasks):
+            yield Move(tasks=minus(tasks, old), source=None, target=worker, reason=MoveReason.NEW)
+        groups: defaultdict[tuple[WorkerId | None, MoveReason], set[TaskId]] = defaultdict(set)
+        for task in sorted(old):
+            groups[begun[task]].add(task)
+        for (source, reason), group in groups.items():
+            back = reason is MoveReason.LOST and source == worker
+            yield Move(
+                tasks=frozenset(group),
+                source=source,
+                target=worker,
+                reason=MoveReason.RETURNED if back else reason,
+            )
