@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "replay": Command("airflow_provider.cli.replay", "run the assignor through a recorded history"),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
+        "workers": Command("airflow_provider.cli.workers", "ask workers of a group to leave it"),
     }
 )
 

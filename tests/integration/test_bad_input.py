@@ -130,6 +130,7 @@ async def test_topics_that_were_made_anew_are_not_taken_for_the_old_ones(fleet: 
         ("jobs", "remove", "g", "j"),
         ("groups", "list"),
         ("groups", "describe", "g"),
+        ("workers", "stop", "g", "w1"),
         ("status", "g", "--once"),
     ],
 )
@@ -150,11 +151,13 @@ def test_a_broker_that_is_not_there_is_named_at_once(arguments: tuple[str, ...])
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize("action", [("jobs", "list"), ("jobs", "remove"), ("groups", "describe"), ("status",)])
+@pytest.mark.parametrize(
+    "action", [("jobs", "list"), ("jobs", "remove"), ("groups", "describe"), ("workers", "stop"), ("status",)]
+)
 def test_a_group_that_does_not_exist_is_named_and_not_made(
     action: tuple[str, ...], broker: LocalBroker, group_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = {"remove": ["job"], "status": ["--once"]}.get(action[-1], [])
+    more = {"remove": ["job"], "stop": ["w1"], "status": ["--once"]}.get(action[-1], [])
     for _ in range(2):
         assert main([*action, group_id, *more, "--bootstrap-servers", broker.bootstrap_servers]) == 1
         assert group_id in capsys.readouterr().err

@@ -230,6 +230,10 @@ async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFlee
         assert f"{name}: epoch {group.epoch}, converged, led by {group.record.leader}" in page
         assert page.count("running: etl:") == 2
 
+        drained = await cospark(group, "workers", "stop", name, "w2", "--wait", "30")
+        assert (drained.status, drained.out) == (0, "asked to stop: w2\n")
+        assert (await group.ended("w2")) == [0]
+
         assert (await cospark(group, "jobs", "remove", name, "etl")).out == "job etl: removed\n"
         await group.wait_for(lambda _jobs, status: not status.tasks, "nothing is left of it")
         assert (await cospark(group, "jobs", "list", name)).out == f"group {name} has no jobs\n"

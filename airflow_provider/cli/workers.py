@@ -1,0 +1,103 @@
+"""``cospark workers``: ask workers of a group to leave it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.log_errors import LogError, LogTimeoutError, NoTopicError
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.shared import reach
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import WorkerId
+
+_ACTIONS: Final = {
+    ControlAction.DRAIN: "ask workers to start nothing more, and to leave when what they run has finished",
+    ControlAction.STOP: "ask workers to stop what they run and to leave",
+}
+
+
+class UnknownWorkerError(Exception):
+    """There is no such worker in the group."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for action, meaning in _ACTIONS.items():
+        asking = actions.add_parser(action.value, help=meaning, description=meaning)
+        asking.add_argument("group")
+        who = asking.add_mutually_exclusive_group(required=True)
+        who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
+        who.add_argument("--all", action="store_true", help="every worker that is in the group")
+        asking.add_argument(
+            "--wait", type=float, metavar="S", help="until they have left, at most S seconds"
+        )
+        add_connection_arguments(asking)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
+    try:
+        return asyncio.run(_ask(args, settings_of(args)))
+    except (NoTopicError, UnknownWorkerError) as missing:
+        return _refuse(args, missing, 1)
+    except (SettingsError, LogError, TransportError) as wrong:
+        return _refuse(args, wrong, 2)
+
+
+def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
+    print(f"cospark workers {args.action}: {wrong}", file=sys.stderr)
+    return status
+
+
+async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    await reach(settings)
+    logs = GroupLogs(settings, args.group)
+    logs.attach()
+    try:
+        await logs.catch_up()
+        workers = _named(logs.status, args.group, None if args.all else args.workers)
+        for worker in workers:
+            wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms())
+            await logs.publish_control(wish)
+        print(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}", flush=True)
+        return 0 if args.wait is None else await _wait(args, logs, frozenset(workers))
+    finally:
+        await logs.aclose()
+
+
+async def _wait(args: argparse.Namespace, logs: GroupLogs, asked: frozenset[WorkerId]) -> int:
+    try:
+        await logs.wait_for(lambda _jobs, status: not asked & _present(status), timeout_s=args.wait)
+    except LogTimeoutError:
+        left = ", ".join(sorted(asked & _present(logs.status)))
+        return _refuse(args, f"after {args.wait:g} s still in the group: {left}", 1)
+    return 0
+
+
+def _named(status: StatusSnapshot, group: str, names: Sequence[str] | None) -> list[WorkerId]:
+    """:raises UnknownWorkerError: naming who is not in the group, and who is"""
+    present = _present(status)
+    if names is None:
+        return sorted(present)
+    unknown = sorted(set(names) - present)
+    if unknown:
+        raise UnknownWorkerError(
+            f"{', '.join(unknown)}: not in the group {group!r}; in it: {', '.join(sorted(present)) or 'nobody'}"
+        )
+    return [WorkerId(name) for name in dict.fromkeys(names)]
+
+
+def _present(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who was in the last round and has not left since."""
+    record, told = status.group, status.workers
+    members = record.members if record else ()
+    return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)

@@ -1,0 +1,97 @@
+"""``cospark workers`` as a user sees it; the topics are in memory, ``tests/integration`` has real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from airflow_values import group_record
+from stand_ins import MemoryLogs
+
+from airflow_provider.cli import workers as workers_module
+from airflow_provider.cli.main import main
+from airflow_provider.kafka.log_errors import NoTopicError
+from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.membership.model import Epoch, MemberId, WorkerId
+
+W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
+
+
+class Cli:
+    """Runs ``cospark workers`` over a group in memory: w1 and w2 are in it, w3 has left since the last round."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.logs = MemoryLogs("g")
+        self._capsys = capsys
+        members = {worker: MemberId(worker) for worker in (W1, W2, W3)}
+        asyncio.run(self.logs.publish_group(group_record(5, members=members)))
+        self.told(W3, WorkerPhase.LEFT)
+
+    def told(self, worker: WorkerId, phase: WorkerPhase) -> None:
+        asyncio.run(self.logs.publish_worker(WorkerStatus(worker=worker, state=phase, epoch=Epoch(5), slots=1)))
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        status = main(["workers", *arguments, "--bootstrap-servers", "nowhere:9"])
+        told = self._capsys.readouterr()
+        return status, told.out, told.err
+
+    @property
+    def wishes(self) -> dict[WorkerId, ControlAction]:
+        return {worker: wish.action for worker, wish in self.logs.jobs.controls.items()}
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    made = Cli(capsys)
+
+    async def reach(_settings: object) -> None: ...
+
+    monkeypatch.setattr(workers_module, "reach", reach)
+    monkeypatch.setattr(workers_module, "GroupLogs", lambda _settings, _group: made.logs)
+    return made
+
+
+def test_one_worker_is_asked_to_leave(cli: Cli) -> None:
+    assert cli("drain", "g", "w1") == (0, "asked to drain: w1\n", "")
+    assert cli.wishes == {W1: ControlAction.DRAIN}
+    (wish,) = cli.logs.jobs.controls.values()
+    assert abs(wish.at_ms - time.time() * 1000) < 60_000, "a wish older than the worker would be none"
+
+
+def test_all_are_asked_who_are_in_the_group(cli: Cli) -> None:
+    assert cli("stop", "g", "--all") == (0, "asked to stop: w1, w2\n", "")
+    assert cli.wishes == {W1: ControlAction.STOP, W2: ControlAction.STOP}
+
+
+@pytest.mark.parametrize("name", ["w3", "w9"])
+def test_who_is_not_in_the_group_is_named_and_nobody_is_asked(cli: Cli, name: str) -> None:
+    told = f"cospark workers stop: {name}: not in the group 'g'; in it: w1, w2\n"
+    assert cli("stop", "g", "w1", name) == (1, "", told)
+    assert cli.wishes == {}
+
+
+def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli) -> None:
+    late = "cospark workers stop: after 0.05 s still in the group: w1\n"
+    assert cli("stop", "g", "w1", "--wait", "0.05") == (1, "asked to stop: w1\n", late)
+
+    published = cli.logs.publish_control
+
+    async def publish_control(wish: ControlRecord) -> None:
+        await published(wish)
+        await cli.logs.publish_worker(WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(5), slots=1))
+
+    cli.logs.publish_control = publish_control  # type: ignore[method-assign]
+    assert cli("stop", "g", "w1", "--wait", "20") == (0, "asked to stop: w1\n", "")
+
+
+def test_nobody_named_is_a_mistake(cli: Cli) -> None:
+    with pytest.raises(SystemExit):
+        cli("stop", "g")
+    assert cli.wishes == {}
+
+
+def test_a_group_that_does_not_exist(cli: Cli) -> None:
+    cli.logs.failing = NoTopicError("g.jobs")
+    status, _, told = cli("stop", "g", "--all")
+    assert (status, "g.jobs" in told) == (1, True)
