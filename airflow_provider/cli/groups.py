@@ -22,6 +22,7 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
+from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
 
 _NOBODY = "no worker has joined"
 """What is said of a group that has topics (a job was submitted, say) and that no coordinator knows."""
@@ -106,6 +107,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "converged": converged(record, status.workers),
         "leader": record.leader if record else None,
         "reason": record.reason if record else None,
+        "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
         "jobs": sorted(jobs.jobs),
@@ -143,6 +145,8 @@ def as_text(about: dict[str, Any]) -> str:
     else:
         converged = "converged" if about["converged"] else "not converged"
         lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {about['reason']}"]
+        if about["policy"]:
+            lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
     for member in about["members"]:
         names = ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in member["assigned"])
         lines.append(f"  {member['worker']} ({member['state'] or 'no record'}): {names or 'nothing'}")

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from airflow_provider.cli.policies import add_policy_arguments, policy_of
+from airflow_provider.membership.assignors.balance import above_shares
 from airflow_provider.membership.assignors.cooperative import assign
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round, one_by_one
 from airflow_provider.membership.model import (
@@ -21,11 +23,11 @@ from airflow_provider.membership.model import (
     tasks_from_json,
     tasks_to_json,
 )
+from airflow_provider.membership.policy import Incremental, Policy
 
 LEADER_RESTART: Final = "leader_restart"
 
 _STDIN: Final = "-"
-_DEFAULT_MAX_DELAY_MS: Final = 300_000
 _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
 
@@ -43,23 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ' gives {"error": "..."} and changes nothing, and the exit status is 1 in the end.'
     )
     parser.add_argument("file", metavar="FILE", help=f"where the history is; {_STDIN} is standard input")
-    parser.add_argument(
-        "--max-delay",
-        metavar="MS",
-        type=_milliseconds,
-        default=_DEFAULT_MAX_DELAY_MS,
-        help="how long lost work waits for its worker at most; 0: not at all (default: %(default)s)",
-    )
     parser.add_argument("--explain", action="store_true", help="add a sentence for each move")
+    add_policy_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay every line of ``args.file``, each before the next is read.
 
-    :returns: 0 if every line could be read, 1 if not, 2 if the file can't be opened
+    :returns: 0 if every line could be read, 1 if not, 2 if the file can't be opened or the options fit no policy
     """
     try:
+        policy = policy_of(args)
         opened = _open(args.file)
+    except ValueError as wrong:
+        print(f"cospark replay: {wrong}", file=sys.stderr)
+        return 2
     except OSError as wrong:
         print(f"cospark replay: can't read {args.file}: {wrong.strerror}", file=sys.stderr)
         return 2
@@ -75,11 +75,11 @@ def run(args: argparse.Namespace) -> int:
                 answer: dict[str, Any] = {"error": f"line {number}: {wrong}"}
                 status = 1
             else:
-                outcome = assign(this, Memory() if restarts else memory, max_delay_ms=args.max_delay)
+                outcome = assign(this, Memory() if restarts else memory, policy=policy)
                 memory = outcome.memory
                 answer = outcome_to_json(outcome)
                 if args.explain:
-                    answer["explain"] = list(explain(this, outcome))
+                    answer["explain"] = [*explain(this, outcome), *held_back(this, outcome, policy)]
             print(json.dumps(answer), flush=True)
     return status
 
@@ -131,6 +131,16 @@ def explain(this: Round, outcome: Outcome) -> Iterator[str]:
     for worker, revoked in outcome.revoked.items():
         for task in sorted(revoked - this.owned[worker]):
             yield f"{task} is held back for one round: {worker} came back, but would have more than its share"
+
+
+def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
+    """A sentence about the moves that balance asks for and that a policy of steps leaves for later."""
+    left = above_shares(this.configured, outcome.target)
+    if not isinstance(policy, Incremental) or not left or outcome.memory.deadline_ms:
+        return
+    it = "it stays where it is" if left == 1 else "they stay where they are"
+    why = f" for {outcome.delay_ms / 1000:g} s" if outcome.delay_ms else f" (moves in a round: {policy.max_moves})"
+    yield f"{left} more would have to stop for everybody to have its share: {it}{why}"
 
 
 def _sentence(task: TaskId, move: Move) -> str:
@@ -204,12 +214,6 @@ def _shown(value: object) -> str:
     """A value as JSON, cut where it gets long."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _milliseconds(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"not a number of milliseconds: {text!r}")
-    return int(text)
 
 
 def _open(name: str) -> AbstractContextManager[BinaryIO]:

@@ -99,7 +99,8 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if told and all(state is WorkerPhase.LEFT for state in told):
         calm = "all its workers have left"
     if record.deadline_ms > wall_ms:
-        calm = f"lost tasks wait {(record.deadline_ms - wall_ms) / 1000:.0f} s more for their worker"
+        left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
+        calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
     return Text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
 
 

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_group
 from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
+from airflow_provider.membership.policy import PolicyError, check_protocol
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.worker.attached import attached_hands
@@ -79,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be given several times"
     )
     _add_timing(parser)
+    add_policy_arguments(parser)
     add_connection_arguments(parser)
 
 
@@ -104,13 +107,6 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
             metavar="MS",
             help=f"{meaning} (default: %(default)s)",
         )
-    timing.add_argument(
-        "--max-delay-ms",
-        type=int,
-        default=WorkerSettings.__dataclass_fields__["max_delay_ms"].default,
-        metavar="MS",
-        help="lost tasks wait so long for their worker, while this one leads the group (default: %(default)s)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -142,20 +138,23 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
     name = args.instance_id or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
-    if args.max_delay_ms < 0:
-        raise ValueError(f"--max-delay-ms {args.max_delay_ms}: must not be negative; 0 turns the delay off")
+    policy, protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
+    try:
+        check_protocol(policy, protocol)
+    except PolicyError as wrong:
+        raise ValueError(f"--{wrong}") from wrong
     return WorkerSettings(
         member=MemberSettings(
             group_id=args.group,
             worker=WorkerId(name),
             url=f"process://{socket.gethostname()}/{os.getpid()}",
-            protocol=ConnectProtocol(args.connect_protocol),
+            protocol=protocol,
             session_timeout_ms=args.session_timeout_ms,
             heartbeat_interval_ms=args.heartbeat_interval_ms,
             rebalance_timeout_ms=args.rebalance_timeout_ms,
             lease_margin_ms=args.lease_margin_ms,
         ),
-        max_delay_ms=args.max_delay_ms,
+        policy=policy,
         slots=args.slots,
         until=Until(args.until),
     )

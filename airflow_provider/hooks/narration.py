@@ -42,7 +42,8 @@ def epoch_in_words(record: GroupRecord, me: WorkerId) -> Iterator[str]:
     if moved > _MOST_MOVES:
         yield f"  ... and {moved - _MOST_MOVES} moves more"
     if record.delay_ms:
-        yield f"  Lost tasks wait for their worker for {record.delay_ms / 1000:g} s"
+        who = "Lost tasks wait for their worker" if record.waiting else "The next moves wait"
+        yield f"  {who} for {record.delay_ms / 1000:g} s"
     yield f"  This worker has {tasks_in_words(record.owned_by(me))}"
 
 

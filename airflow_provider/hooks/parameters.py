@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from airflow_provider.kafka.records.checks import JobError, check_job_name
+from airflow_provider.membership.model import ConnectProtocol
+from airflow_provider.membership.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -19,6 +21,8 @@ TimeSpan = timedelta | float
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _LONGEST_GROUP: Final = 249 - len(".status")
 _LONGEST_WORKER: Final = 249
+
+_POLICY_PARAMETERS: Final = {"max_delay_ms": "max_delay", "move_interval_ms": "move_interval"}
 
 E = TypeVar("E", bound=Enum)
 
@@ -71,6 +75,33 @@ def choice(parameter: str, value: object, kind: type[E]) -> E:
         return kind(value)
     except ValueError:
         raise ValueError(f"{parameter}: {value!r} must be one of {', '.join(str(one.value) for one in kind)}") from None
+
+
+def resolution_policy(
+    policy: object,
+    *,
+    max_delay: TimeSpan | None,
+    max_moves: object,
+    move_interval: TimeSpan | None,
+    protocol: ConnectProtocol,
+) -> Policy:
+    """How a leader resolves an imbalance.
+
+    :param protocol: which the worker speaks
+    :raises ValueError: for what is wrong in itself, and for what does not go together
+    """
+    try:
+        chosen = make_policy(
+            choice("policy", policy, PolicyName),
+            max_delay_ms=None if max_delay is None else milliseconds("max_delay", max_delay),
+            max_moves=None if max_moves is None else whole_number("max_moves", max_moves, least=1),
+            move_interval_ms=None if move_interval is None else milliseconds("move_interval", move_interval),
+        )
+        check_protocol(chosen, protocol)
+    except PolicyError as wrong:
+        parameter = _POLICY_PARAMETERS.get(wrong.setting, wrong.setting)
+        raise ValueError(f"{parameter}: {wrong.problem}") from wrong
+    return chosen
 
 
 def group_name(value: object) -> str:

@@ -56,6 +56,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.leader import lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.model import Epoch, Tasks, WorkerId
+from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
@@ -88,8 +89,7 @@ class GroupMember:
     """One membership.
 
     :param state: a new :class:`MemberState`, or a resumed one
-    :param max_delay_ms: how long lost tasks wait for their worker while this member leads
-        (``scheduled.rebalance.max.delay.ms``)
+    :param policy: how an imbalance is resolved while this member leads
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class GroupMember:
         logs: GroupLogs,
         listener: MembershipListener,
         *,
-        max_delay_ms: int,
+        policy: Policy,
     ) -> None:
         self.state = state
         self._transport = transport
         self._asking = Asking(state.settings, transport)
         self._logs = logs
         self._listener = listener
-        self._max_delay_ms = max_delay_ms
+        self._policy = policy
         self._inbox: deque[Event] = deque()
         self._draining = False
         self._failed = False
@@ -294,7 +294,7 @@ class GroupMember:
             raise
         self._topics_gone_since = None
         self._on_logs()
-        call = gather_call(command, self._logs, max_delay_ms=self._max_delay_ms, wall_ms=wall_ms())
+        call = gather_call(command, self._logs, policy=self._policy, wall_ms=wall_ms())
         verdict = await asyncio.to_thread(lead, call) if len(call.configured) >= _THREAD_FROM_TASKS else lead(call)
         for worker in verdict.unreadable:
             log.warning(

@@ -16,6 +16,7 @@ from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call
 from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, WorkerId
+from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, newer
 
 _SETTLE_S: Final = 0.05
@@ -28,7 +29,7 @@ _BETWEEN_HELPS_S: Final = 2.0
 """The least time between two rebalances for the sake of a worker that has run dry."""
 
 
-def gather_call(command: PerformAssignment, logs: GroupLogs, *, max_delay_ms: int, wall_ms: int) -> Call:
+def gather_call(command: PerformAssignment, logs: GroupLogs, *, policy: Policy, wall_ms: int) -> Call:
     """The round as the topics stand now; read them to their ends before."""
     jobs, status = logs.jobs, logs.status
     wanted = configured(jobs, status.tasks)
@@ -41,7 +42,7 @@ def gather_call(command: PerformAssignment, logs: GroupLogs, *, max_delay_ms: in
         configured=wanted,
         config_offset=jobs.offset,
         last_record=newer(command.last_record, status.group),
-        max_delay_ms=max_delay_ms,
+        policy=policy,
         now_ms=wall_ms,
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
@@ -75,7 +76,7 @@ def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
         if not _released(status.tasks.get(task), worker, record.epoch, begun=task in begun)
     }
     covered.update(*record.revoked.values())
-    if record.deadline_ms:
+    if record.memory.deadline_ms:
         covered.update(*record.memory.assignment.values())
     return covered
 

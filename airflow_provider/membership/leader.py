@@ -24,6 +24,7 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
+from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, epoch_of
 
 
@@ -34,6 +35,7 @@ class Call:
     :param last_completed: the last generation that this member completed itself, -1 if none
     :param config_offset: how far this member has read the jobs topic; ``configured`` is of that offset
     :param last_record: the newest group record, read to the end of the status topic
+    :param policy: how this leader resolves an imbalance, if the group speaks a cooperative protocol
     :param revocation_rank: what to revoke first when something must be, the lowest rank first
     :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
         it lets go of them by itself, and need not be told in a round of its own
@@ -48,7 +50,7 @@ class Call:
     configured: Tasks
     config_offset: ConfigOffset
     last_record: GroupRecord | None
-    max_delay_ms: int
+    policy: Policy
     now_ms: int
     reason: str
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
@@ -116,6 +118,7 @@ def lead(call: Call) -> Verdict:
         reason=_reason(call, frozenset(names)),
         at_ms=call.now_ms,
         memory=outcome.memory,
+        policy=call.policy if call.protocol.cooperative else None,
     )
     return Verdict(assignments=assignments, record=record, unreadable=unreadable)
 
@@ -138,7 +141,7 @@ def _reason(call: Call, members: frozenset[WorkerId]) -> str:
     if last.revokes:
         return "revoked tasks have stopped"
     if 0 < last.deadline_ms <= call.now_ms:
-        return "the scheduled delay is over"
+        return "the scheduled delay is over" if last.memory.deadline_ms else "the next tasks may move"
     return call.reason
 
 
@@ -156,7 +159,7 @@ def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
             revocation_rank=call.revocation_rank,
         ),
         last,
-        max_delay_ms=call.max_delay_ms,
+        policy=call.policy,
     )
 
 

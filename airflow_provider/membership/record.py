@@ -26,6 +26,7 @@ from airflow_provider.membership.model import (
     tasks_from_json,
     tasks_to_json,
 )
+from airflow_provider.membership.policy import Policy, policy_from_json, policy_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +37,10 @@ class GroupRecord:
     :param revoked: what each worker must stop before the next round
     :param members: each worker's member id in this generation
     :param moves: what changed its place, and why
-    :param delay_ms: the scheduled delay that the members were told
+    :param delay_ms: the delay that the members were told: lost work waits, or the next moves do
     :param at_ms: wall clock of the leader, milliseconds since 1970
     :param memory: what the leader carries to the next round
+    :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
     """
 
     epoch: Epoch
@@ -55,6 +57,7 @@ class GroupRecord:
     reason: str
     at_ms: int
     memory: Memory
+    policy: Policy | None = None
 
     def is_round(self, generation: GenerationId, leader_member: str) -> bool:
         """Whether this record is of the rebalance with that generation and that leader."""
@@ -68,8 +71,15 @@ class GroupRecord:
 
     @property
     def deadline_ms(self) -> int:
-        """When the scheduled delay is over (wall clock, ms since 1970); 0 when none runs."""
-        return self.memory.deadline_ms
+        """When the delay that the members were told is over (wall clock, ms since 1970); 0 when none runs."""
+        return self.memory.deadline_ms or (self.memory.next_moves_at_ms if self.delay_ms else 0)
+
+    @property
+    def waiting(self) -> Tasks:
+        """Lost tasks that wait for their worker."""
+        if not self.memory.deadline_ms:
+            return NO_TASKS
+        return NO_TASKS.union(*self.memory.assignment.values()).difference(*self.assignment.values())
 
     @property
     def revokes(self) -> bool:
@@ -92,6 +102,7 @@ class GroupRecord:
             "reason": self.reason,
             "at_ms": self.at_ms,
             "memory": self.memory.to_json(),
+            "policy": None if self.policy is None else policy_to_json(self.policy),
         }
 
     @classmethod
@@ -116,6 +127,7 @@ class GroupRecord:
                 reason=str(data["reason"]),
                 at_ms=int(data["at_ms"]),
                 memory=Memory.from_json(data["memory"]),
+                policy=policy_from_json(data["policy"]) if data.get("policy") else None,
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong

@@ -18,6 +18,7 @@ from airflow_provider.hooks.parameters import (
     is_template,
     milliseconds,
     prefixes,
+    resolution_policy,
     text,
     text_mapping,
     whole_number,
@@ -26,6 +27,7 @@ from airflow_provider.hooks.parameters import (
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
+from airflow_provider.membership.policy import Policy, PolicyName
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.triggers.task_instance import OVER, TaskPage
@@ -78,8 +80,14 @@ class SparkWorkerOperator(BaseOperator):
         ``triggerer_health_check_threshold`` and a few seconds)
     :param heartbeat_interval: time between heartbeats
     :param rebalance_timeout: the coordinator waits so long for workers to join a rebalance; must cover stopping a task
-    :param max_delay: how long lost tasks wait for their worker to come back, when this worker leads the group
-        (Connect's ``scheduled.rebalance.max.delay.ms``)
+    :param policy: how an imbalance is resolved while this worker leads the group; give all workers the same.
+        ``deferred``: lost tasks wait for their worker, and too many are evened out in one round; ``immediate``: nothing
+        waits; ``incremental``: as ``deferred``, but evened out in steps, for groups in which it hurts when many tasks
+        move at once. When to take which: ``docs/policies.md``
+    :param max_delay: how long lost tasks wait for their worker to come back (Connect's
+        ``scheduled.rebalance.max.delay.ms``); by default 5 minutes, or not at all if ``immediate``
+    :param max_moves: ``incremental`` needs it: so many tasks are taken from their workers in a round to even out
+    :param move_interval: ``incremental``: so long from a round that moved tasks to the next (default: 30 s)
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``
 
     All times are timedeltas, or seconds.
@@ -120,7 +128,10 @@ class SparkWorkerOperator(BaseOperator):
         session_timeout: TimeSpan = timedelta(seconds=60),
         heartbeat_interval: TimeSpan = timedelta(seconds=3),
         rebalance_timeout: TimeSpan = timedelta(seconds=60),
-        max_delay: TimeSpan = timedelta(minutes=5),
+        policy: str = PolicyName.DEFERRED.value,
+        max_delay: TimeSpan | None = None,
+        max_moves: int | None = None,
+        move_interval: TimeSpan | None = None,
         connect_protocol: str = ConnectProtocol.SESSIONED.value,
         **kwargs: Any,
     ) -> None:
@@ -139,7 +150,10 @@ class SparkWorkerOperator(BaseOperator):
         self.session_timeout = session_timeout
         self.heartbeat_interval = heartbeat_interval
         self.rebalance_timeout = rebalance_timeout
+        self.policy = policy
         self.max_delay = max_delay
+        self.max_moves = max_moves
+        self.move_interval = move_interval
         self.connect_protocol = connect_protocol
         self.group_link = ""
         self._run: WorkerRun | None = None
@@ -168,7 +182,16 @@ class SparkWorkerOperator(BaseOperator):
             raise ValueError(f"until: {self.until!r} must be one of {', '.join(UNTIL)}")
         milliseconds("linger", self.linger)
         self._member(group="group", worker="worker", url="")
-        milliseconds("max_delay", self.max_delay)
+        self._policy()
+
+    def _policy(self) -> Policy:
+        return resolution_policy(
+            self.policy,
+            max_delay=self.max_delay,
+            max_moves=self.max_moves,
+            move_interval=self.move_interval,
+            protocol=choice("connect_protocol", self.connect_protocol, ConnectProtocol),
+        )
 
     def _member(self, *, group: str, worker: str, url: str) -> MemberSettings:
         session_ms = milliseconds("session_timeout", self.session_timeout, least_ms=1)
@@ -198,7 +221,7 @@ class SparkWorkerOperator(BaseOperator):
             member=self._member(group=group_name(self.group), worker=worker_name(name), url=ti.log_url),
             slots=whole_number("slots", self.slots, least=1),
             until=self.until,
-            max_delay_ms=milliseconds("max_delay", self.max_delay),
+            policy=self._policy(),
         )
 
     def _equipment(self) -> Equipment:

@@ -86,7 +86,7 @@ def worker_settings(plan: WorkerPlan, phase: WorkerPhase) -> WorkerSettings:
     """
     return WorkerSettings(
         member=plan.member,
-        max_delay_ms=plan.max_delay_ms,
+        policy=plan.policy,
         slots=plan.slots,
         until=Until(plan.until),
         phase=phase,

@@ -12,6 +12,7 @@ from typing import Any, Final
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
+from airflow_provider.membership.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.membership.settings import MemberSettings
 
 VERSION: Final = 1
@@ -22,13 +23,13 @@ class WorkerPlan:
     """How a worker lives, wherever its membership is held.
 
     :param until: ``drained`` or ``forever``
-    :param max_delay_ms: how long lost tasks wait for their worker, while this one leads the group
+    :param policy: how an imbalance is resolved, while this one leads the group
     """
 
     member: MemberSettings
     slots: int
     until: str
-    max_delay_ms: int
+    policy: Policy
 
     def to_json(self) -> dict[str, Any]:
         member = self.member
@@ -42,7 +43,8 @@ class WorkerPlan:
             "heartbeat_interval_ms": member.heartbeat_interval_ms,
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "lease_margin_ms": member.lease_margin_ms,
-            "max_delay_ms": self.max_delay_ms,
+            "max_delay_ms": self.policy.max_delay_ms,
+            "policy": policy_to_json(self.policy),
             "slots": self.slots,
             "until": self.until,
         }
@@ -68,8 +70,13 @@ class WorkerPlan:
             ),
             slots=data["slots"],
             until=data["until"],
-            max_delay_ms=data["max_delay_ms"],
+            policy=_policy_of(data),
         )
+
+
+def _policy_of(data: Mapping[str, Any]) -> Policy:
+    """Releases that knew one policy stored its delay only; it stands in every plan, for their triggerers to read."""
+    return policy_from_json(data["policy"]) if "policy" in data else Deferred(max_delay_ms=data["max_delay_ms"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerP
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import Epoch, Tasks
+from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.saved import resume
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
@@ -76,14 +77,14 @@ class WorkerSettings:
     """How a worker lives.
 
     :param member: of its membership
-    :param max_delay_ms: how long lost tasks wait for their worker, while this one leads the group
+    :param policy: how an imbalance is resolved, while this one leads the group
     :param slots: how many tasks it runs at once
     :param until: when its work is done
     :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
     """
 
     member: MemberSettings
-    max_delay_ms: int = 300_000
+    policy: Policy = Deferred()  # noqa: RUF009  # frozen
     slots: int = 2
     until: Until = Until.DRAINED
     phase: WorkerPhase = WorkerPhase.STABLE
@@ -127,7 +128,7 @@ class Worker:
         else:
             self._began_ms = int(saved.get("began_ms", wall_ms()))
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
-        self.member = GroupMember(state, transport, logs, self, max_delay_ms=settings.max_delay_ms)
+        self.member = GroupMember(state, transport, logs, self, policy=settings.policy)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self.member.tasks_stopped, self.member.tasks_finished, self._changed.set, self.lease)
 

@@ -14,6 +14,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.model import ConnectProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.spark.noop import NoopRunner
@@ -137,7 +138,9 @@ class MixedGroup:
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
-        settings = WorkerSettings(member=member, max_delay_ms=max_delay_ms, slots=100, until=Until.FOREVER)
+        settings = WorkerSettings(
+            member=member, policy=Deferred(max_delay_ms=max_delay_ms), slots=100, until=Until.FOREVER
+        )
         self.ours[name] = OurWorker(settings, self._transport, logs, self._note)
         return self.ours[name]
 

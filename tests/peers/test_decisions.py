@@ -29,6 +29,7 @@ from airflow_provider.membership.model import (
     tasks_from_json,
     tasks_to_json,
 )
+from airflow_provider.membership.policy import Deferred
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
@@ -238,7 +239,7 @@ def test_the_same_numbers_as_connect(
         for event, number in happened:
             group.happen(event, number)
         this, before = group.next_round(), group.memory
-        outcome = assign(this, before, max_delay_ms=group.max_delay_ms)
+        outcome = assign(this, before, policy=Deferred(max_delay_ms=group.max_delay_ms))
         (answer,) = referee.replay([question(this, before, group.jobs)], max_delay_ms=group.max_delay_ms)
         rule = better_on_purpose(this, before)
         note(f"{[(event.value, number) for event, number in happened]}: {this}, remembered: {before}, rule: {rule}")

@@ -8,6 +8,7 @@ from simulation.world import World
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
+from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.state import Phase
 
 JOBS = "ABCD"
@@ -24,7 +25,7 @@ class Plan:
 
     actions: int = 12
     between_ms: int = 6_000
-    max_delay_ms: int = 20_000
+    policy: Policy = Deferred(max_delay_ms=20_000)  # noqa: RUF009  # frozen
     lossy: bool = True
     pauses: bool = True
     moves: bool = True
@@ -36,7 +37,7 @@ class History:
     """One history of a group, made from a seed."""
 
     def __init__(self, seed: int, plan: Plan) -> None:
-        self.world = World(seed, max_delay_ms=plan.max_delay_ms, stop_ms=(1, 1_200))
+        self.world = World(seed, policy=plan.policy, stop_ms=(1, 1_200))
         self.rng = self.world.rng
         self.plan = plan
         self._saved: dict[str, dict[str, object]] = {}
@@ -171,4 +172,4 @@ class History:
         if not world.members:
             world.start("w1")
         world.configure(world.configured | {TaskId("last", 0)})
-        world.run_until(lambda: world.settled, within_ms=3 * self.plan.max_delay_ms + 120_000)
+        world.run_until(lambda: world.settled, within_ms=3 * self.plan.policy.max_delay_ms + 120_000)

@@ -247,7 +247,7 @@ class Process:
                     configured=self.world.configured_at(self.config_offset),
                     config_offset=self.config_offset,
                     last_record=last,
-                    max_delay_ms=self.world.max_delay_ms,
+                    policy=self.world.policy,
                     now_ms=self.world.wall,
                     reason=command.reason,
                 )

@@ -9,12 +9,13 @@ import pytest
 from simulation.histories import History, Plan
 
 from airflow_provider.membership.model import ConnectProtocol
+from airflow_provider.membership.policy import IMMEDIATE
 
 PLANS = {
     "bounces, joins, leaves, job changes": Plan(lossy=False, pauses=False, moves=False, namesakes=False),
     "and lost, late, doubled responses": Plan(pauses=False, moves=False, namesakes=False),
     "and pauses, partitions, namesakes, a coordinator that moves": Plan(),
-    "no scheduled delay": Plan(max_delay_ms=0),
+    "no scheduled delay": Plan(policy=IMMEDIATE),
     "eager": Plan(protocols=(ConnectProtocol.EAGER,), namesakes=False),
     "eager and cooperative workers": Plan(
         protocols=(ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE), namesakes=False

@@ -19,6 +19,7 @@ from simulation.process import Process
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import NO_TASKS, ConfigOffset, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
@@ -30,7 +31,7 @@ SETTINGS = MemberSettings(group_id="g", worker=WorkerId("template"))
 class World:
     """A group, its topics and its workers.
 
-    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``
+    :param policy: of whichever worker leads
     :param stop_ms: from and to how long a task takes to stop; keep it below the lease's margin
     """
 
@@ -39,7 +40,7 @@ class World:
         seed: int = 0,
         *,
         settings: MemberSettings = SETTINGS,
-        max_delay_ms: int = 300_000,
+        policy: Policy = Deferred(),  # noqa: B008  # frozen
         stop_ms: tuple[int, int] = (5, 50),
         initial_delay_ms: int = 0,
     ) -> None:
@@ -50,7 +51,7 @@ class World:
         self.coordinator = Coordinator(self.clock, self.rng, initial_delay_ms=initial_delay_ms)
         self.coordinator_away = False
         self.settings = settings
-        self.max_delay_ms = max_delay_ms
+        self.policy = policy
         self.processes: dict[str, Process] = {}
         self.everybody: list[Process] = []
         self.record: GroupRecord | None = None

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from airflow_provider.membership.assignors import cooperative
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+from airflow_provider.membership.policy import Deferred, Policy
 
 MAX_DELAY_MS = 300_000
+DEFERRED = Deferred(max_delay_ms=MAX_DELAY_MS)
 
 
 def tasks_of(jobs: Mapping[str, int]) -> Tasks:
@@ -30,9 +32,9 @@ class Group:
     :param jobs: number of tasks by name of job
     """
 
-    def __init__(self, jobs: Mapping[str, int] | None = None, *, max_delay_ms: int = MAX_DELAY_MS) -> None:
+    def __init__(self, jobs: Mapping[str, int] | None = None, *, policy: Policy = DEFERRED) -> None:
         self.jobs = dict(jobs or {})
-        self.max_delay_ms = max_delay_ms
+        self.policy = policy
         self.now_ms = 1_700_000_000_000
         self.owned: dict[WorkerId, Tasks] = {}
         self.memory = Memory()
@@ -85,7 +87,7 @@ class Group:
                 revocation_rank=self.rank,
             ),
             self.memory,
-            max_delay_ms=self.max_delay_ms,
+            policy=self.policy,
         )
         self.memory = outcome.memory
         return outcome

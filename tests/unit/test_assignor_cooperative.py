@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from assignor_group import MAX_DELAY_MS, Group, changed, moved_because, moves_because, started, stopped
+from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because, moves_because, started, stopped
 
 from airflow_provider.membership.assignors import cooperative
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Round
 from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, WorkerId, planner_of
+from airflow_provider.membership.policy import IMMEDIATE, Deferred, Policy
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 
 
-def group_of(workers: int, jobs: int = 2, *, max_delay_ms: int = MAX_DELAY_MS) -> Group:
+def group_of(workers: int, jobs: int = 2, *, policy: Policy = DEFERRED) -> Group:
     """A group in balance whose jobs have a planner and four tasks each."""
-    group = Group({f"job{number}": 4 for number in range(1, jobs + 1)}, max_delay_ms=max_delay_ms)
+    group = Group({f"job{number}": 4 for number in range(1, jobs + 1)}, policy=policy)
     group.join(*[f"w{number}" for number in range(1, workers + 1)])
     outcome = group.rebalance()
     assert outcome.delay_ms == 0
@@ -96,7 +97,7 @@ class TestJoining:
         assert counts(group) == ([0, 0, 1, 1, 1], [2, 2, 2, 3, 3])
 
     def test_without_a_maximum_delay_rounds_revoke_one_after_the_other(self) -> None:
-        group = group_of(1, jobs=3, max_delay_ms=0)
+        group = group_of(1, jobs=3, policy=IMMEDIATE)
         group.join("w2")
         group.rebalance()
         group.join("w3")
@@ -106,7 +107,7 @@ class TestJoining:
         assert counts(group) == ([1, 1, 1], [4, 4, 4])
 
     def test_the_maximum_bounds_that_delay_too(self) -> None:
-        group = group_of(1, jobs=3, max_delay_ms=1)
+        group = group_of(1, jobs=3, policy=Deferred(max_delay_ms=1))
         group.join("w2")
         group.rebalance()
         group.join("w3")
@@ -227,7 +228,7 @@ class TestLeaving:
         assert group.rebalance().delay_ms == 100_000
 
     def test_without_a_maximum_delay_lost_work_moves_at_once(self) -> None:
-        group = group_of(2, max_delay_ms=0)
+        group = group_of(2, policy=IMMEDIATE)
         lost = group.leave("w2")
         outcome = group.rebalance()
         assert outcome.delay_ms == 0
@@ -401,4 +402,4 @@ class TestWhatIsReported:
             now_ms=0, generation=GenerationId(1), last_completed=GenerationId(0), configured=NO_TASKS, owned={}
         )
         with pytest.raises(ValueError, match="at least one member"):
-            cooperative.assign(nobody, Memory(), max_delay_ms=0)
+            cooperative.assign(nobody, Memory(), policy=IMMEDIATE)

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections import Counter
 
-from assignor_group import MAX_DELAY_MS, Group, changed, moves_because, started, stopped, tasks_in, tasks_of
+from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moves_because, started, stopped, tasks_in, tasks_of
 
 from airflow_provider.membership.assignors import cooperative
 from airflow_provider.membership.assignors.lost import judge
 from airflow_provider.membership.assignors.model import Memory, MoveReason, Round
 from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.membership.policy import IMMEDIATE
 
 W1, W2, W3, W4 = (WorkerId(f"w{number}") for number in range(1, 5))
 
@@ -65,7 +66,7 @@ class TestMemoryIsAValue:
         group = group_of(2, {"a": 4})
         lost = group.leave("w2")
         group.rebalance()
-        group.max_delay_ms = 0
+        group.policy = IMMEDIATE
         outcome = group.rebalance()
         assert outcome.delay_ms == 0
         assert started(outcome) == lost
@@ -213,7 +214,7 @@ class TestSameInputSameResult:
     def test_the_order_of_what_comes_in_does_not_matter(self) -> None:
         rounds = [shuffled(random.Random(seed)) for seed in range(20)]
         memory = Memory(candidates=(W3,), revoked_in_previous=True, members=frozenset({W1, W2, W3}))
-        first, *others = [cooperative.assign(each, memory, max_delay_ms=MAX_DELAY_MS) for each in rounds]
+        first, *others = [cooperative.assign(each, memory, policy=DEFERRED) for each in rounds]
         assert changed(first)
         for other in others:
             assert other == first
@@ -235,13 +236,14 @@ _IN_ANOTHER_PROCESS = """
 from airflow_provider.membership.assignors import cooperative
 from airflow_provider.membership.assignors.model import Memory, Round
 from airflow_provider.membership.model import TaskId
+from airflow_provider.membership.policy import Deferred
 configured = frozenset(TaskId(job, index) for job in "abcdef" for index in range(-1, 7))
 memory = Memory()
 owned = {"w1": frozenset()}
 for generation in range(6):
     rounds = Round(now_ms=generation * 10000, generation=generation, last_completed=generation - 1,
                    configured=configured, owned=owned)
-    outcome = cooperative.assign(rounds, memory, max_delay_ms=100)
+    outcome = cooperative.assign(rounds, memory, policy=Deferred(max_delay_ms=100))
     print([(worker, sorted(tasks)) for worker, tasks in outcome.target.items()],
           [(sorted(move.tasks), move.source, move.target, move.reason) for move in outcome.moves], outcome.delay_ms)
     memory = outcome.memory

@@ -14,6 +14,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.log_errors import TopicRightsError
 from airflow_provider.membership.model import ConnectProtocol, Epoch
+from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.worker import Ending, Outcome, Until, WorkerSettings
 
@@ -79,7 +80,15 @@ def test_what_keeps_it_from_joining_is_one_line(
     ("options", "complaint"),
     [
         (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
-        (("--max-delay-ms", "-1"), "--max-delay-ms -1: must not be negative"),
+        (("--max-delay-ms", "-1"), "--max-delay-ms: -1 must be a whole number from 0"),
+        (("--policy", "incremental"), "--max-moves: the policy 'incremental' needs to know"),
+        (("--policy", "incremental", "--max-moves", "0"), "--max-moves: 0 must be"),
+        (
+            ("--policy", "immediate", "--max-delay-ms", "5"),
+            "--max-delay-ms: means nothing under the policy 'immediate'",
+        ),
+        (("--move-interval-ms", "5"), "--move-interval-ms: means nothing under the policy 'deferred'"),
+        (("--policy", "incremental", "--max-moves", "1", "--connect-protocol", "eager"), "--policy: 'incremental'"),
         (("--session-timeout-ms", "100"), "session_timeout_ms=100"),
         (("--instance-id", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
         (("--spark-conf", "=x"), "must be KEY=VALUE"),
@@ -103,12 +112,31 @@ def test_options_reach_the_worker(ends: Any) -> None:
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
     assert main(["worker", "g", *BROKER, *options, *timing, *conf]) == 0
     settings = began.settings
-    assert (settings.slots, settings.until, settings.max_delay_ms) == (5, Until.DRAINED, 0)
+    assert (settings.slots, settings.until, settings.policy) == (5, Until.DRAINED, IMMEDIATE)
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
     assert settings.member.protocol is ConnectProtocol.EAGER
     assert (settings.member.session_timeout_ms, settings.member.heartbeat_interval_ms) == (9_000, 500)
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
     assert began.equipment.allowed == ("x", "y.z")
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ((), Deferred(max_delay_ms=300_000)),
+        (("--policy", "deferred", "--max-delay-ms", "7"), Deferred(max_delay_ms=7)),
+        (("--policy", "immediate"), IMMEDIATE),
+        (("--policy", "incremental", "--max-moves", "5"), Incremental(max_moves=5)),
+        (
+            ("--policy", "incremental", "--max-moves", "5", "--move-interval-ms", "0", "--max-delay-ms", "9"),
+            Incremental(max_moves=5, move_interval_ms=0, max_delay_ms=9),
+        ),
+    ],
+)
+def test_a_policy_is_chosen(ends: Any, options: tuple[str, ...], policy: Policy) -> None:
+    began = ends(outcome(Ending.LEFT))
+    assert main(["worker", "g", *BROKER, *options]) == 0
+    assert began.settings.policy == policy
 
 
 def test_a_worker_without_a_name_has_one_of_its_own(ends: Any) -> None:

@@ -17,6 +17,7 @@ from simulation.world import World
 
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata
 from airflow_provider.membership.model import ConnectProtocol, SubProtocol, TaskId, Tasks, planner_of
+from airflow_provider.membership.policy import Deferred
 
 ALL = "AC0 AT1 AT2 BC0 BT1"
 D = 300_000
@@ -54,7 +55,7 @@ class Kip:
     """A group in a network without latency, so that delays come out to the millisecond."""
 
     def __init__(self, *, configured: str = ALL) -> None:
-        self.world = World(max_delay_ms=D, stop_ms=(100, 100))
+        self.world = World(policy=Deferred(max_delay_ms=D), stop_ms=(100, 100))
         self.world.network.faults.latency_ms = (0, 0)
         self.world.configure(tasks(configured))
         self._seen = 0

@@ -23,6 +23,7 @@ from airflow_provider.membership.model import (
     SubProtocol,
     WorkerState,
 )
+from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.record import GroupRecord, newer
 
 ALL = "a0 a1 a2 b0 b1 b2"
@@ -47,7 +48,7 @@ def call(*members: JoinedMember, generation: int = 1, last: GroupRecord | None =
         configured=tasks(ALL),
         config_offset=ConfigOffset(7),
         last_record=last,
-        max_delay_ms=D,
+        policy=Deferred(max_delay_ms=D),
         now_ms=NOW,
         reason="a test",
     )

@@ -36,6 +36,7 @@ from airflow_provider.membership.model import (
     WorkerState,
     planner_of,
 )
+from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.record import GroupRecord
 
 STATES = {
@@ -247,7 +248,7 @@ def record_after(
             configured=frozenset(unfinished),
             config_offset=ConfigOffset(0),
             last_record=last,
-            max_delay_ms=300_000,
+            policy=Deferred(),
             now_ms=now_ms,
             reason=reason,
             revocation_rank={task: 2 for task, told in group.status.tasks.items() if told.state is TaskState.RUNNING},

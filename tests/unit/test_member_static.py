@@ -12,6 +12,7 @@ from simulation.world import SETTINGS, World
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
+from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.state import Phase
 
 TASKS = [planner_of("a"), planner_of("b"), *(TaskId("a", index) for index in range(4)), TaskId("b", 0)]
@@ -215,7 +216,7 @@ def test_the_older_of_two_namesakes_is_fenced(world: World) -> None:
 
 
 def test_a_leader_that_comes_back_in_a_delay_does_not_prolong_it() -> None:
-    world = World(2, max_delay_ms=60_000)
+    world = World(2, policy=Deferred(max_delay_ms=60_000))
     world.configure(TASKS)
     world.start("leader")
     world.run(1_000)

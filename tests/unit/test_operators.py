@@ -20,6 +20,7 @@ from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
@@ -258,9 +259,29 @@ class TestWorkerOperator:
         ).execute(context())
         (run,) = runs.made
         assert (run.plan.member.session_timeout_ms, run.plan.member.heartbeat_interval_ms) == (30_000, 2_000)
-        assert (run.plan.member.rebalance_timeout_ms, run.plan.max_delay_ms) == (9_000, 60_000)
+        assert (run.plan.member.rebalance_timeout_ms, run.plan.policy) == (9_000, Deferred(max_delay_ms=60_000))
         assert (run.equipment.linger_s, run.plan.slots) == (0.5, 4)
         assert run.plan.member.url == URL
+
+    @pytest.mark.parametrize(
+        ("parameters", "policy"),
+        [
+            ({}, Deferred(max_delay_ms=300_000)),
+            ({"max_delay": 0}, IMMEDIATE),
+            ({"policy": "immediate"}, IMMEDIATE),
+            ({"policy": "incremental", "max_moves": 50}, Incremental(max_moves=50)),
+            (
+                {"policy": "incremental", "max_moves": 50, "move_interval": 10, "max_delay": timedelta(minutes=1)},
+                Incremental(max_moves=50, move_interval_ms=10_000, max_delay_ms=60_000),
+            ),
+        ],
+    )
+    def test_the_policy_goes_to_the_membership(
+        self, runs: type[FakeRun], parameters: dict[str, Any], policy: Policy
+    ) -> None:
+        runs.endings.append(outcome(Ending.DRAINED))
+        worker_operator(**parameters).execute(context())
+        assert runs.made[0].plan.policy == policy
 
     def test_drained_it_returns_a_summary(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.DRAINED))
@@ -414,6 +435,16 @@ class TestWorkerOperator:
             ({"heartbeat_interval": 0}, "heartbeat_interval"),
             ({"rebalance_timeout": "soon"}, "rebalance_timeout"),
             ({"max_delay": -1}, "max_delay"),
+            ({"max_delay": timedelta(days=30)}, "max_delay"),
+            ({"policy": "eventual"}, "policy"),
+            ({"policy": "immediate", "max_delay": 60}, "max_delay"),
+            ({"policy": "incremental"}, "max_moves"),
+            ({"policy": "incremental", "max_moves": 0}, "max_moves"),
+            ({"policy": "incremental", "max_moves": "many"}, "max_moves"),
+            ({"policy": "incremental", "max_moves": 5, "move_interval": -1}, "move_interval"),
+            ({"policy": "incremental", "max_moves": 5, "connect_protocol": "eager"}, "policy"),
+            ({"max_moves": 5}, "max_moves"),
+            ({"policy": "immediate", "move_interval": 5}, "move_interval"),
             ({"connect_protocol": "loud"}, "connect_protocol"),
             ({"kafka_conn_id": ""}, "kafka_conn_id"),
         ],

@@ -171,8 +171,40 @@ def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == f"cospark replay: can't read {missing}: No such file or directory\n"
 
 
-@pytest.mark.parametrize("value", ["-1", "soon", "1.5"])
-def test_a_maximum_delay_that_is_none(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("value", ["soon", "1.5"])
+def test_a_maximum_delay_that_is_no_number(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(f"--max-delay={value} -")
-    assert f"not a number of milliseconds: '{value}'" in capsys.readouterr().err
+    assert f"invalid int value: '{value}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--max-delay=-1", "--max-delay-ms: -1 must be a whole number from 0"),
+        ("--policy incremental", "--max-moves: the policy 'incremental' needs to know"),
+        ("--max-moves 3", "--max-moves: means nothing under the policy 'deferred'"),
+    ],
+)
+def test_options_that_make_no_policy(options: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay.run(parse(f"{options} -")) == 2
+    assert capsys.readouterr().err.startswith(f"cospark replay: {complaint}")
+
+
+def test_in_steps_and_what_is_held_back(run: Replay) -> None:
+    kept = [["a", -1], ["a", 0], ["a", 1], ["b", 0]]
+    moved = {**MOVED, "now": 10, "owned": {"w1": kept, "w2": []}}
+    later = {**moved, "now": 20, "generation": 4, "last_completed": 3, "owned": {"w1": kept, "w2": [["b", -1]]}}
+    over = {**later, "now": 30_010, "generation": 5, "last_completed": 4}
+    _, answers = run(FIRST, JOINED, moved, later, over, options="--policy incremental --max-moves 1 --explain")
+    assert [answer["delay"] for answer in answers] == [0, 0, 30_000, 29_990, 0]
+    assert [answer["revoked"]["w1"] for answer in answers] == [[], [["b", -1]], [], [], [["a", 1]]]
+    assert answers[1]["explain"] == [
+        "w1 stops b:planner: it has more than its share",
+        "1 more would have to stop for everybody to have its share: it stays where it is (moves in a round: 1)",
+    ]
+    assert answers[2]["explain"] == [
+        "w2 starts b:planner: w1 had more than its share",
+        "1 more would have to stop for everybody to have its share: it stays where it is for 30 s",
+    ]
+    assert answers[4]["explain"] == ["w1 stops a:1: it has more than its share"]

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,9 @@ from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental
 from airflow_provider.membership.saved import brought_up_to_date
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers import group as group_module
@@ -46,7 +49,7 @@ PLAN = WorkerPlan(
     ),
     slots=2,
     until="drained",
-    max_delay_ms=1_000,
+    policy=Incremental(max_moves=7, max_delay_ms=1_000),
 )
 STORY = WorkerStory(began_ms=7, deferrals=1, first_epoch=2, last_epoch=4)
 SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 4, "saved_at_ms": 4_000}}
@@ -428,7 +431,13 @@ class TestPages:
 
 class TestValues:
     def test_plans_and_stories_are_stored_as_json(self) -> None:
-        assert WorkerPlan.from_json(json.loads(json.dumps(PLAN.to_json()))) == PLAN
+        for policy in (PLAN.policy, Deferred(), IMMEDIATE):
+            plan = replace(PLAN, policy=policy)
+            assert WorkerPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+    def test_a_plan_that_an_older_release_stored_has_a_delay_and_no_policy(self) -> None:
+        stored = {key: value for key, value in PLAN.to_json().items() if key != "policy"}
+        assert WorkerPlan.from_json(stored).policy == Deferred(max_delay_ms=1_000)
         assert WorkerStory.from_json(json.loads(json.dumps(STORY.to_json()))) == STORY
 
     def test_a_story_grows(self) -> None:
@@ -450,7 +459,12 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
         assert caplog.text == "", "told already"
         logs.now(status=StatusSnapshot(group=group_record(3), tasks=running.tasks))
         await asyncio.sleep(0)
-        logs.now(status=StatusSnapshot(group=group_record(4, delay_ms=5_000, moves=()), tasks=failed.tasks))
+        lost = Memory(assignment={WorkerId("w3"): frozenset({TaskId("job", 2)})}, deadline_ms=10_000)
+        logs.now(
+            status=StatusSnapshot(group=group_record(4, delay_ms=5_000, moves=(), memory=lost), tasks=failed.tasks)
+        )
+        await asyncio.sleep(0)
+        logs.now(status=StatusSnapshot(group=group_record(5, delay_ms=9_000, moves=()), tasks=failed.tasks))
     lines = caplog.messages
     assert lines[:3] == [
         "Epoch 3 (generation 3), led by w1, with 2 workers: w1, w2 (w2 joined)",
@@ -458,8 +472,9 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
         "  This worker has job:1",
     ]
     assert "  Lost tasks wait for their worker for 5 s" in lines
+    assert "  The next moves wait for 9 s" in lines
     assert "Task job:0 is running (epoch 1)" in lines
     assert "Task job:1 is finished (epoch 1)" in lines
     assert any(line.startswith("Task job:0 failed: no luck with 0\n...") for line in lines), "with its traceback"
-    assert (narrator.first_epoch, narrator.epoch) == (3, 4)
+    assert (narrator.first_epoch, narrator.epoch) == (3, 5)
     assert not logs.listeners

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from airflow_provider.membership.assignors.shares import Shares
 from airflow_provider.membership.assignors.spread import deal
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+NO_LIMIT: Final = sys.maxsize
 
 
 class Pool:
@@ -37,21 +41,35 @@ class Pool:
         """Whether nobody has more than its share."""
         return not self._surplus
 
-    def relieve(self, rank: Mapping[TaskId, int], lost: Mapping[TaskId, WorkerId]) -> Shares:
+    @property
+    def stops(self) -> int:
+        """How many running tasks would have to stop for nobody to have more than its share."""
+        return sum(self._stops().values())
+
+    def _stops(self) -> dict[WorkerId, int]:
+        return {worker: max(0, number - len(self._idle.get(worker, ()))) for worker, number in self._surplus.items()}
+
+    def relieve(
+        self, rank: Mapping[TaskId, int], lost: Mapping[TaskId, WorkerId], most_stops: int = NO_LIMIT
+    ) -> Shares:
         """Take from each worker what it has above its share, first what is idle, and of that first what others had.
 
         :param rank: see :func:`choose`
         :param lost: who had the lost tasks
+        :param most_stops: no more running tasks than this are taken, over all workers
         :return: what was taken, by worker
         """
         taken: dict[WorkerId, Tasks] = {}
+        stops = limited(self._stops(), most_stops)
         for worker, number in self._surplus.items():
             tasks = self._shares[worker]
             idle = self._idle.get(worker, NO_TASKS)
             chosen = choose(idle, number, {task: 1 for task in idle if lost.get(task) == worker})
-            chosen += choose(tasks - idle, number - len(chosen), rank)
-            taken[worker] = frozenset(chosen)
-            self._shares[worker] = tasks - taken[worker]
+            if stops[worker]:
+                chosen += choose(tasks - idle, stops[worker], rank)
+            if chosen:
+                taken[worker] = frozenset(chosen)
+                self._shares[worker] = tasks - taken[worker]
         return taken
 
     def place(self, tasks: Collection[TaskId]) -> dict[WorkerId, list[TaskId]]:
@@ -60,6 +78,15 @@ class Pool:
         :return: what was given, by worker
         """
         return deal(tasks, {worker: len(share) for worker, share in self._shares.items()}, self._shares)
+
+
+def above_shares(configured: Tasks, shares: Shares) -> int:
+    """How many planners and tasks would have to move for nobody to have more than its share."""
+    planners = frozenset([task for task in configured if task.is_planner])
+    return sum(
+        Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}).stops
+        for kind in (planners, configured - planners)
+    )
 
 
 def surplus(loads: Mapping[WorkerId, int], idle: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
@@ -77,6 +104,20 @@ def surplus(loads: Mapping[WorkerId, int], idle: Mapping[WorkerId, int], total: 
     )
     keeps = {worker: share + (position < extras) for position, (_, _, worker) in enumerate(above)}
     return {worker: load - keeps[worker] for _, load, worker in above if load > keeps[worker]}
+
+
+def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
+    """No more than ``most`` stops in all: whoever has the most to stop begins, in turns once they have equally many."""
+    if sum(stops.values()) <= most:
+        return stops
+    allowed = dict.fromkeys(stops, 0)
+    largest = [(-number, worker) for worker, number in stops.items()]
+    heapify(largest)
+    for _ in range(most):
+        left, worker = heappop(largest)
+        allowed[worker] += 1
+        heappush(largest, (left + 1, worker))
+    return allowed
 
 
 def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:

@@ -9,7 +9,9 @@ Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in 
    nobody owns; created is configured and neither assigned nor owned. What two members own both stop.
 5. Lost work waits for its worker, at most the maximum delay (module ``lost``).
 6. While nothing waits, a worker with more than its share gives up the surplus (module ``balance``). If the round
-   before did so too, it doesn't yet, and a delay starts that grows with each such round.
+   before did so too, it doesn't yet, and a delay starts that grows with each such round (module ``pace``). Under the
+   policy ``Incremental``, which Connect does not have, a round stops at most so many tasks, and the delay is a fixed
+   interval.
 7. What is created, and lost work whose time is over, goes to the workers that have the least (module ``spread``).
 8. A leader without memory takes nothing for lost, so it delays nothing.
 
@@ -48,32 +50,28 @@ from airflow_provider.membership.assignors.outcome import Changes, Shuffle, writ
 from airflow_provider.membership.assignors.pace import pace
 from airflow_provider.membership.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.membership.policy import Policy
 
 
-def assign(round: Round, memory: Memory, *, max_delay_ms: int) -> Outcome:  # noqa: A002  # it is KIP-415's word
+def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa: A002  # it is KIP-415's word
     """Compute one round.
 
     :param memory: what the leader's last round returned, or an empty one for a leader that knows nothing
-    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0 turns delays off
     :raises ValueError: for a round without members
     """
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
     changes = _compare(round, memory)
     kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
-    verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
+    verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
     pools = _pools(planners, len(round.configured) - len(planners), kept, verdict.to_candidates)
-    decided = pace(
-        verdict,
-        memory,
-        wants_to_revoke=not all(pool.balanced for pool in pools),
-        now_ms=round.now_ms,
-        max_delay_ms=max_delay_ms,
+    unbalanced = not all(pool.balanced for pool in pools)
+    decided = pace(policy, verdict, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
+    limits = _limits(decided.allowance, *pools)
+    taken = merged(
+        pool.relieve(round.revocation_rank, changes.lost, limit) for pool, limit in zip(pools, limits, strict=True)
     )
-    taken: Shares = {}
-    if decided.revokes:
-        taken = merged(pool.relieve(round.revocation_rank, changes.lost) for pool in pools)
     free = plus(changes.created, verdict.as_new)
     placed = merged(pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, placed=placed))
@@ -115,3 +113,9 @@ def _pools(planners: Tasks, number_of_tasks: int, kept: Shares, given_back: Shar
     of_planners = {worker: share & planners for worker, share in shares.items()}
     of_tasks = {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
     return Pool(len(planners), of_planners, given_back), Pool(number_of_tasks, of_tasks, given_back)
+
+
+def _limits(allowance: int, planners: Pool, tasks: Pool) -> tuple[int, int]:
+    """How many planners and how many tasks may be stopped: planners go first, they stop and start in no time."""
+    of_planners = min(allowance, planners.stops)
+    return of_planners, min(allowance - of_planners, tasks.stops)

@@ -110,6 +110,8 @@ class Memory:
     :param deadline_ms: wall clock at which the running delay is over; 0: none runs
     :param revoked_in_previous: whether that round revoked to balance
     :param successive_revocations: how many rounds in a row wanted to, for the backoff
+    :param next_moves_at_ms: wall clock before which nothing that runs is stopped to balance, where that comes in steps;
+        0: it may be
     :param released: the moves of that round that are to go on: who gave up what, for whoever gets it next
     """
 
@@ -121,6 +123,7 @@ class Memory:
     deadline_ms: int = 0
     revoked_in_previous: bool = False
     successive_revocations: int = 0
+    next_moves_at_ms: int = 0
     released: tuple[Move, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -133,6 +136,7 @@ class Memory:
             "deadline_ms": self.deadline_ms,
             "revoked_in_previous": self.revoked_in_previous,
             "successive_revocations": self.successive_revocations,
+            "next_moves_at_ms": self.next_moves_at_ms,
             "released": [move.to_json() for move in self.released],
         }
 
@@ -151,6 +155,7 @@ class Memory:
             deadline_ms=int(data["deadline_ms"]),
             revoked_in_previous=bool(data["revoked_in_previous"]),
             successive_revocations=int(data["successive_revocations"]),
+            next_moves_at_ms=int(data.get("next_moves_at_ms", 0)),
             released=tuple(Move.from_json(move) for move in data.get("released", ())),
         )
 

@@ -82,6 +82,7 @@ def write_down(
             deadline_ms=decided.deadline_ms,
             revoked_in_previous=decided.revoked_in_previous,
             successive_revocations=decided.successive_revocations,
+            next_moves_at_ms=decided.next_moves_at_ms,
             released=tuple(_to_go_on(stops)),
         ),
     )

@@ -1,0 +1,48 @@
+"""The options that choose a resolution policy, for every command that leads a group or acts as if."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_provider.membership.policy import Incremental, Policy, PolicyError, PolicyName, make_policy
+
+
+def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
+    policy = parser.add_argument_group("how an imbalance is resolved (docs/policies.md)")
+    policy.add_argument(
+        "--policy",
+        choices=[name.value for name in PolicyName],
+        default=PolicyName.DEFERRED.value,
+        help="at once, after a delay for lost work, or also in steps (default: %(default)s)",
+    )
+    policy.add_argument(
+        "--max-delay-ms",
+        "--max-delay",
+        type=int,
+        metavar="MS",
+        help="lost work waits for its worker at most so long; 0: not at all (default: 300000; immediate: 0)",
+    )
+    policy.add_argument("--max-moves", type=int, metavar="N", help="incremental: so many tasks move in a round")
+    policy.add_argument(
+        "--move-interval-ms",
+        type=int,
+        metavar="MS",
+        help="incremental: so long from a round that moved tasks to the next one that does"
+        f" (default: {Incremental.__dataclass_fields__['move_interval_ms'].default})",
+    )
+
+
+def policy_of(args: argparse.Namespace) -> Policy:
+    """What the options of :func:`add_policy_arguments` ask for.
+
+    :raises ValueError: naming the option that is wrong
+    """
+    try:
+        return make_policy(
+            PolicyName(args.policy),
+            max_delay_ms=args.max_delay_ms,
+            max_moves=args.max_moves,
+            move_interval_ms=args.move_interval_ms,
+        )
+    except PolicyError as wrong:
+        raise ValueError(f"--{wrong.setting.replace('_', '-')}: {wrong.problem}") from wrong
