@@ -167,12 +167,15 @@ def _memory(call: Call) -> tuple[Memory, GenerationId]:
     """The memory of whoever led before, if its round was the last one that the group completed.
 
     That is known when this member completed that round too, or when no generation lies between that round and this
-    one. Otherwise the assignor is told of another last generation and behaves as KIP-415 says a new leader must.
+    one. Otherwise the assignor is told of another last generation and behaves as KIP-415 says a new leader must: it
+    delays nothing, but goes on with a delay that runs. While one runs nothing moves but what is new, so what was lost
+    then is lost still, however many rounds have failed, or passed without a record, since.
     """
     record = call.last_record
     if record is None:
         return Memory(), call.last_completed
-    if record.generation in (call.last_completed, call.generation - 1):
+    known = record.generation in (call.last_completed, call.generation - 1)
+    if known or record.deadline_ms > call.now_ms:
         return record.memory, record.memory.generation
     return record.memory, call.last_completed
 
@@ -182,10 +185,9 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
     tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
     """
     last = call.last_record
-    downgrade = last is not None and last.protocol.cooperative and any(last.assignment.values())
-    target: Mapping[WorkerId, Tasks] = (
-        dict.fromkeys(members, NO_TASKS) if downgrade else eager.assign(members, call.configured)
-    )
+    target = assigned = eager.assign(members, call.configured)
+    if last is not None and last.protocol.cooperative and any(last.assignment.values()):
+        target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call, last)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}
     ways: defaultdict[tuple[WorkerId | None, WorkerId], set[TaskId]] = defaultdict(set)
     for worker, tasks in sorted(target.items()):
@@ -197,7 +199,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
         if source != worker
     )
     return Outcome(
-        assigned=target,
+        assigned=assigned,
         revoked=dict.fromkeys(members, NO_TASKS),
         target=target,
         delay_ms=0,
@@ -205,3 +207,18 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
         memory=Memory(generation=call.generation, members=members),
         moves=moves,
     )
+
+
+def _to_be_stopped(call: Call, last: GroupRecord) -> dict[WorkerId, Tasks]:
+    """What the first assignment of a downgrade names: to Java Connect's workers what they have, nothing to others.
+
+    Before it joins an eager group a Java worker stops what its last assignment named, and nothing else. What it has
+    from before the downgrade and does not find in there it runs for ever, beside whoever is given it next
+    (KAFKA-13816). Connect has no static members, and we have no others: that tells them apart.
+    """
+    if last.generation not in (call.last_completed, call.generation - 1):
+        return {}  # others have led since: who has what is not known
+    return {
+        name: last.owned_by(name) & call.configured
+        for name in (_name(member) for member in call.members if member.instance_id is None)
+    }

@@ -21,6 +21,7 @@ from airflow_provider.membership.model import (
     GenerationId,
     MemberId,
     SubProtocol,
+    WorkerId,
     WorkerState,
 )
 from airflow_provider.membership.policy import Deferred
@@ -197,6 +198,34 @@ def test_the_first_eager_round_after_a_cooperative_one_deals_out_nothing() -> No
     assert not any(assignment.assigned for assignment in sent(first).values())
     second = eager("w1", "w2", generation=6, last=record_of(first))
     assert frozenset().union(*(assignment.assigned for assignment in sent(second).values())) == tasks(ALL)
+
+
+def test_the_first_eager_round_names_to_java_workers_what_they_have() -> None:
+    """They stop only what their last assignment names (KAFKA-13816). The next round deals out everything."""
+    java = replace(member("java", ""), instance_id=None, member_id=MemberId("java"))
+    before = record_of(lead(call(member("w1", ""), java, generation=4)))
+    members = (member("w1", version=0), java)
+
+    first = lead(call(*members, generation=5, last=before, protocol=SubProtocol.DEFAULT))
+
+    assert {name: assignment.assigned for name, assignment in sent(first).items()} == {
+        "w1-1": frozenset(),
+        "java": before.assignment[WorkerId("java")],
+    }
+    assert before.assignment[WorkerId("java")]
+    assert not any(record_of(first).assignment.values()), "the leader's watch finds everything unassigned"
+    second = lead(call(*members, generation=6, last=record_of(first), protocol=SubProtocol.DEFAULT))
+    assert frozenset().union(*(assignment.assigned for assignment in sent(second).values())) == tasks(ALL)
+
+
+def test_the_first_eager_round_names_nothing_that_others_may_have_moved_since() -> None:
+    java = replace(member("java", ""), instance_id=None, member_id=MemberId("java"))
+    before = record_of(lead(call(member("w1", ""), java, generation=4)))
+    members = (member("w1", version=0), java)
+
+    late = call(*members, generation=7, last=before, protocol=SubProtocol.DEFAULT, last_completed=GenerationId(6))
+
+    assert not any(assignment.assigned for assignment in sent(lead(late)).values())
 
 
 def test_after_an_eager_round_nothing_is_lost_even_if_a_worker_is_missing() -> None:
