@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ConfigAdvanced,
@@ -21,6 +23,9 @@ from airflow_provider.membership.joining import begin_again, fenced, refused, wi
 from airflow_provider.membership.model import NO_TASKS, SubProtocol, Tasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
+
+_RECORD_WRITTEN_IN: Final = 20
+"""A leader takes some milliseconds to write its record; this part of a session is many times as much."""
 
 
 def on_heartbeat_answered(turn: Turn, event: HeartbeatAnswered) -> None:
@@ -72,8 +77,14 @@ def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
 
 
 def _limit_patience(turn: Turn) -> None:
-    """A cooperative member that waits for tasks to stop joins in time all the same, with what still runs."""
+    """A cooperative member that waits for tasks to stop joins in time all the same, with what still runs. One that
+    waits for the record of the last round waits no longer than it takes to write one: everybody waits for this member,
+    and a leader of Java Connect's writes none.
+    """
     state = turn.state
+    if state.record_by is not None:
+        soon = turn.now + state.settings.session_timeout_ms // _RECORD_WRITTEN_IN
+        turn.set(record_by=min(state.record_by, max(soon, state.hold_until or 0)))
     if state.phase is not Phase.STABLE or not state.stopping or state.protocol is SubProtocol.DEFAULT:
         return
     if state.join_by is None and state.rebalance_deadline is not None:

@@ -114,6 +114,20 @@ def test_without_a_record_it_joins_again_with_what_it_really_has(world: World, w
     assert world.settled
 
 
+def test_a_group_that_rebalances_is_not_kept_waiting_for_a_record(world: World) -> None:
+    """The leader writes none, as one of Java Connect's."""
+    world.record = None
+    world.kill("follower")
+    world.run(1_000)
+    process = world.start("follower")
+    world.run(100)
+    assert process.state.unadopted is not None
+    world.start("newcomer")
+    world.run_until(lambda: process.state.phase is Phase.PREPARING_REBALANCE, within_ms=SESSION_MS // 10)
+    world.run(400_000)
+    assert world.settled
+
+
 @EITHER
 def test_a_record_of_another_round_says_nothing(world: World, worker: str) -> None:
     rounds = len(world.coordinator.rounds)
