@@ -17,6 +17,7 @@ from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import JobProgress, JobState, job_progress
 from airflow_provider.kafka.records import JobDefinition, TaskKind
+from airflow_provider.kafka.rights import SUBMITTER
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_logs
 
@@ -102,6 +103,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
     await reach(settings)
     async with shared_logs(settings, args.group) as logs:
+        await logs.require(SUBMITTER)
         submission = await logs.submit(definition)
         print(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
         return await _wait(args, logs) if args.wait else 0

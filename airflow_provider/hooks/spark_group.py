@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskState
+from airflow_provider.kafka.rights import RETRIER, SUBMITTER, WATCHER, Needs
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.membership.model import WorkerId
 
@@ -32,8 +33,7 @@ class SparkGroupHook(BaseHook):
     For tasks and their threads; each call opens the group's topics, acts, and closes them.
 
     :param kafka_conn_id: a connection of type ``kafka``: librdkafka's configuration in its extra, as for Airflow's own
-        Kafka provider. Its user needs the rights to read, write and make ``<group>.jobs``, ``<group>.status`` and
-        ``<group>.events``
+        Kafka provider. ``docs/security.md`` has the rights that its user needs
     """
 
     conn_name_attr: ClassVar[str] = "kafka_conn_id"
@@ -110,7 +110,7 @@ class SparkGroupHook(BaseHook):
                 await logs.publish_task(replace(status, state=TaskState.STOPPED, failures=0))
             return [str(status.task) for status in failed]
 
-        return self._with_logs(group, retry)
+        return self._with_logs(group, RETRIER, retry)
 
     # ---- workers
 
@@ -132,7 +132,7 @@ class SparkGroupHook(BaseHook):
                 await logs.publish_control(wish)
             return asked
 
-        return self._with_logs(group, stop)
+        return self._with_logs(group, SUBMITTER, stop)
 
     # ---- what becomes of them
 
@@ -186,15 +186,15 @@ class SparkGroupHook(BaseHook):
             await logs.wait_for(holds, timeout_s=timeout_s)
             return made[0]
 
-        return self._with_logs(group, wait)
+        return self._with_logs(group, WATCHER, wait)
 
-    def _with_logs(self, group: str, act: Callable[[GroupLogs], Awaitable[T]]) -> T:
+    def _with_logs(self, group: str, needs: Needs, act: Callable[[GroupLogs], Awaitable[T]]) -> T:
         from airflow_provider.kafka.logs import GroupLogs
 
         settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
 
         async def run() -> T:
-            async with GroupLogs(settings, group) as logs:
+            async with GroupLogs(settings, group, needs) as logs:
                 return await act(logs)
 
         return asyncio.run(run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -14,10 +14,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
+from airflow_provider.kafka.client_errors import tell
 from airflow_provider.kafka.end_offsets import EndOffsets
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, NoTopicError, RightsError, TopicRightsError
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.records import Topics
+from airflow_provider.kafka.rights import Needs, Operation
+from airflow_provider.kafka.settings import principal_of
 
 T = TypeVar("T")
 
@@ -28,6 +31,8 @@ _BROKER_DEFAULT: Final = -1
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 _PROPAGATION_S: Final = 1.0
+_REFUSAL_S: Final = 1.0
+"""Whoever was refused may have been let in since, and another broker may answer: so much later it is given up."""
 
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _UNKNOWN_TOPIC: Final = frozenset(
@@ -66,6 +71,7 @@ class TopicAdmin:
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
         self._outage = outage
+        self._principal = principal_of(config)
         ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._on_error}
         try:
             self._client = AdminClient({**config, **ours})
@@ -73,19 +79,37 @@ class TopicAdmin:
             raise LogError(f"librdkafka refuses the connection's settings: {refused.args[0].str()}") from refused
         self._ends = EndOffsets(self._client)
 
-    async def ensure_topics(self, topics: Topics, *, timeout_s: float) -> None:
-        """Make those of a group's topics that are missing, with as many replicas as the broker gives by default.
+    async def prepare(self, topics: Topics, needs: Needs, *, timeout_s: float) -> None:
+        """Make those of a group's topics that are missing, with as many replicas as the broker gives by default; and
+        see that the user may do with them what is needed.
 
-        :raises TopicRightsError: if one is missing and may not be made, or may not be described
+        :raises RightsError: if one is missing and may not be made, or a right is lacking; it names all that are
+        :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         :raises LogError: if a topic has more than one partition, or can't be made
         """
-        try:
-            missing = [topic for topic in topics.all if not await self._is_usable(topic, timeout_s)]
-        except _TopicFailure as failure:
-            raise self._explain(failure, "Describe", f"looking for the topic {failure.topic!r}") from failure
+        missing = await self._check(topics, needs, timeout_s)
         if missing:
             await self._make(missing, topics, timeout_s)
+            await self._check(topics, needs, timeout_s)
+
+    async def _check(self, topics: Topics, needs: Needs, timeout_s: float) -> list[str]:
+        """:returns: the topics that do not exist"""
+        allowed: dict[str, frozenset[Operation]] = {}
+        missing = []
+        for topic in topics.all:
+            try:
+                operations = await self._look_at(topic, timeout_s)
+            except _TopicFailure as failure:
+                raise self._explain(failure, "DESCRIBE", f"looking for the topic {failure.topic!r}") from failure
+            if operations is None:
+                missing.append(topic)
+            else:
+                allowed[topic] = operations
+        lacking = list(needs.lacking(topics, allowed))
+        if lacking:
+            raise RightsError(lacking, self._principal)
+        return missing
 
     async def end_offsets(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
         """The offset that each topic's next record will have.
@@ -104,19 +128,22 @@ class TopicAdmin:
         try:
             listed = await asyncio.to_thread(self._client.list_topics, timeout=timeout_s)
         except KafkaException as failed:
-            raise self._explain(_TopicFailure("", failed.args[0]), "Describe", "listing the topics") from failed
+            self._client.poll(0)  # while nobody waits for an answer, only this lets it say why there is none
+            raise self._explain(_TopicFailure("", failed.args[0]), "DESCRIBE", "listing the topics") from failed
         names = set(listed.topics)
         suffix = Topics.of("").jobs
         groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
         return sorted(group for group in groups if group and Topics.of(group).status in names)
 
-    async def _is_usable(self, topic: str, timeout_s: float) -> bool:
-        """:returns: False if the topic does not exist"""
+    async def _look_at(self, topic: str, timeout_s: float) -> frozenset[Operation] | None:
+        """:returns: what the user may do with the topic; None if it does not exist"""
         try:
             described = await self._describe(topic, timeout_s)
         except _TopicFailure as failure:
             if failure.code in _UNKNOWN_TOPIC:
-                return False
+                return None
+            if failure.code in _NO_RIGHT:
+                return frozenset()
             raise
         self._outage.is_back()
         if len(described.partitions) != 1:
@@ -124,7 +151,9 @@ class TopicAdmin:
                 f"the topic {topic!r} has {len(described.partitions)} partitions, but must have exactly one, because"
                 " the order of its records matters: delete it (it is made anew), or choose another name for the group"
             )
-        return True
+        told = {operation.name for operation in described.authorized_operations or ()}
+        # A broker that is too old to tell is taken to allow everything: it will say so when it does not.
+        return frozenset(operation for operation in Operation if not told or operation.value in told)
 
     async def _make(self, missing: list[str], topics: Topics, timeout_s: float) -> None:
         made = self._client.create_topics(
@@ -133,10 +162,10 @@ class TopicAdmin:
         )
         for topic, future in made.items():
             try:
-                await _answer(topic, asyncio.wrap_future(future))
+                await self._answer(topic, asyncio.wrap_future(future))
             except _TopicFailure as failure:
                 if failure.code != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._explain(failure, "Create", f"making the topic {topic!r}") from failure
+                    raise self._explain(failure, "CREATE", f"making the topic {topic!r}") from failure
         await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
 
     async def _ends_of(self, topics: tuple[str, ...], *, timeout_s: float, appears_s: float) -> dict[str, int]:
@@ -155,7 +184,7 @@ class TopicAdmin:
             except _TopicFailure as failure:
                 may_last_s = {**dict.fromkeys(_UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
                 if time.monotonic() + pause_s > asked_at + may_last_s.get(failure.code, 0.0):
-                    raise self._explain(failure, "Describe", doing) from failure
+                    raise self._explain(failure, "READ", doing) from failure
             else:
                 self._outage.is_back()
                 return ends
@@ -164,8 +193,8 @@ class TopicAdmin:
 
     async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
         try:
-            answers = await _answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
-            ends = {topic: await _answer(topic, asyncio.wrap_future(answers[topic])) for topic in topics}
+            answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
+            ends = {topic: await self._answer(topic, asyncio.wrap_future(answers[topic])) for topic in topics}
         except _TopicFailure:
             # librdkafka remembers for minutes that a topic did not exist: only this makes it look again, and only this
             # says whether it is the topic that is missing or its leader.
@@ -175,21 +204,43 @@ class TopicAdmin:
         return {topic: int(end.offset) for topic, end in ends.items()}
 
     async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
-        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
-        return await _answer(topic, asyncio.wrap_future(asked[topic]))
+        asked = self._client.describe_topics(
+            TopicCollection([topic]), request_timeout=timeout_s, include_authorized_operations=True
+        )
+        return await self._answer(topic, asyncio.wrap_future(asked[topic]))
+
+    async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
+        """Wait for an answer, and not for one that will not come."""
+        with self._outage.watch() as watched:
+            refused = asyncio.wrap_future(watched)
+            either: set[asyncio.Future[Any]] = {asked, refused}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not asked.done():
+                    await asyncio.wait({asked}, timeout=_REFUSAL_S)
+                refusal = self._outage.refusal
+                if not asked.done() and refusal is not None:
+                    raise refusal
+                return await asked
+            except KafkaException as failed:
+                raise _TopicFailure(topic, failed.args[0]) from failed
+            finally:
+                for future in either:
+                    future.cancel()
 
     def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> LogError:
         if failure.code in _NO_RIGHT:
-            return TopicRightsError(failure.topic, operation)
+            return TopicRightsError(failure.topic, operation, self._principal)
         if failure.code in _UNKNOWN_TOPIC:
             return NoTopicError(failure.topic)
         if failure.code in _NOT_NOW:
-            return BrokerAwayError(self._outage.servers, doing, self._outage.reason or str(failure))
+            outage = self._outage
+            return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or str(failure))
         return LogError(f"{doing} failed: {failure}")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._outage.trouble(error.str())
+            tell(self._outage, error)
 
 
 class _TopicFailure(Exception):  # noqa: N818  never leaves this module
@@ -199,13 +250,6 @@ class _TopicFailure(Exception):  # noqa: N818  never leaves this module
         super().__init__(error.str())
         self.topic = topic
         self.code = error.code()
-
-
-async def _answer(topic: str, future: Awaitable[T]) -> T:
-    try:
-        return await future
-    except KafkaException as failed:
-        raise _TopicFailure(topic, failed.args[0]) from failed
 
 
 def _settings_of(topic: str, topics: Topics) -> dict[str, str]:

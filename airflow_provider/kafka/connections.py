@@ -18,7 +18,15 @@ from aiokafka import errors as aiokafka_errors
 from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 
-from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.errors import (
+    CHECK_CERTIFICATE,
+    CHECK_CREDENTIALS,
+    CHECK_MECHANISM,
+    CHECK_NAME,
+    CHECK_PROTOCOL,
+    Fault,
+    TransportError,
+)
 from airflow_provider.kafka.messages import NodeId
 from airflow_provider.kafka.settings import KafkaSettings
 
@@ -41,6 +49,7 @@ _SECURITY_ERRORS: Final = (
     aiokafka_errors.AuthenticationFailedError,
     aiokafka_errors.AuthenticationMethodNotSupported,
 )
+_OTHER_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +263,7 @@ async def _send(connection: AIOKafkaConnection, address: Address, request: Any) 
 
 def _transport_error(error: Exception, what: str, *, waited_s: float | None = None) -> TransportError:
     if isinstance(error, _SECURITY_ERRORS):
-        return TransportError(f"{what}: {_text(error)}", fault=Fault.SECURITY)
+        return TransportError(f"{what}: {_text(error)}; {_what_to_check(error)}", fault=Fault.SECURITY)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
         after = "" if waited_s is None else f" after {waited_s:g} s"
         return TransportError(f"{what}: timed out{after}", fault=Fault.TIMEOUT)
@@ -262,7 +271,19 @@ def _transport_error(error: Exception, what: str, *, waited_s: float | None = No
         return TransportError(
             f"{what}: the broker is too old or too new for it (Kafka 2.4 to 4.x is supported)", fault=Fault.VERSION
         )
-    return TransportError(f"{what}: {_text(error)}", fault=Fault.CONNECTION)
+    # A listener of another kind hangs up in the middle of what it takes for an answer.
+    hint = f"; {CHECK_PROTOCOL}" if isinstance(error.__cause__ or error, asyncio.IncompleteReadError) else ""
+    return TransportError(f"{what}: {_text(error)}{hint}", fault=Fault.CONNECTION)
+
+
+def _what_to_check(error: Exception) -> str:
+    """What people should look at."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return CHECK_NAME if error.verify_code in _OTHER_NAME else CHECK_CERTIFICATE
+    if isinstance(error, ssl.SSLError):
+        return CHECK_PROTOCOL if "WRONG_VERSION_NUMBER" in str(error) else CHECK_CERTIFICATE
+    known = isinstance(error, aiokafka_errors.UnsupportedSaslMechanismError)
+    return CHECK_MECHANISM if known else CHECK_CREDENTIALS
 
 
 def _text(error: BaseException) -> str:

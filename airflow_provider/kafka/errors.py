@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from airflow_provider.membership.errors import KafkaErrorCode
 
-__all__ = ["Fault", "KafkaErrorCode", "TransportError"]
+__all__ = [
+    "CHECK_CERTIFICATE",
+    "CHECK_CREDENTIALS",
+    "CHECK_MECHANISM",
+    "CHECK_NAME",
+    "CHECK_PROTOCOL",
+    "Fault",
+    "KafkaErrorCode",
+    "TransportError",
+]
+
+CHECK_CREDENTIALS: Final = "check sasl.username, sasl.password and sasl.mechanism of the connection"
+CHECK_MECHANISM: Final = "check sasl.mechanism of the connection: the broker does not offer it"
+CHECK_CERTIFICATE: Final = (
+    "check ssl.ca.location of the connection (who signed the broker's certificate?) and bootstrap.servers (are these"
+    " the names in it?)"
+)
+CHECK_NAME: Final = (
+    "check bootstrap.servers of the connection: the broker's certificate is for other names"
+    " (ssl.endpoint.identification.algorithm)"
+)
+CHECK_PROTOCOL: Final = "check security.protocol of the connection: does this listener speak it?"
 
 
 class Fault(str, Enum):

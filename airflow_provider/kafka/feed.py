@@ -14,6 +14,7 @@ from airflow_provider.kafka.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Topics
+from airflow_provider.kafka.rights import Needs
 from airflow_provider.kafka.status_view import StatusRecord, StatusSnapshot, StatusView
 from airflow_provider.kafka.topic_view import TopicView, Unreadable
 
@@ -67,18 +68,21 @@ class GroupFeed:
 
     def __init__(self, group: str) -> None:
         self.topics = Topics.of(group)
-        self.topics_made = False
+        self.granted: set[Needs] = set()
         self.followed = False
-        self._making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._preparing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.changes = Changes()
         self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView(self._on_unreadable_job), self.changes)
         self.status: TopicFeed[StatusSnapshot] = TopicFeed(
             StatusView(self._on_unreadable_status, self._on_stale), self.changes
         )
 
-    def making_topics(self) -> asyncio.Lock:
-        """Held by the one in the running loop who makes the group's topics, while others wait."""
-        return self._making.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    def preparing(self) -> asyncio.Lock:
+        """Held by the one in the running loop who makes the group's topics and looks at the rights, while others wait.
+
+        What has been seen is in ``granted``.
+        """
+        return self._preparing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     @property
     def problem(self) -> LogError | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from airflow_provider.kafka.rights import Operation, Right
+
 
 class LogError(Exception):
     """A topic could not be read or written; the message names the topic and the reason."""
@@ -13,7 +17,7 @@ class BrokerAwayError(LogError):
     def __init__(self, servers: str, doing: str, reason: str) -> None:
         super().__init__(
             f"no broker answered at {servers} while {doing}{': ' + reason if reason else ''};"
-            " check bootstrap.servers of the connection, and that the broker runs"
+            " check bootstrap.servers and security.protocol of the connection, and that the broker runs"
         )
         self.servers = servers
         self.doing = doing
@@ -23,19 +27,50 @@ class BrokerAwayError(LogError):
         return type(self), (self.servers, self.doing, self.reason)
 
 
-class TopicRightsError(LogError):
-    """The connection's user may not do what is needed."""
+class RefusedError(LogError):
+    """The broker refuses the connection's credentials, or its certificate is not trusted: people must act."""
 
-    def __init__(self, topic: str, operation: str) -> None:
+    def __init__(self, servers: str, reason: str, check: str) -> None:
+        super().__init__(f"no connection to {servers}: {reason}; {check}")
+        self.servers = servers
+        self.reason = reason
+        self.check = check
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str, str]]:
+        return type(self), (self.servers, self.reason, self.check)
+
+
+class RightsError(LogError):
+    """The connection's user may not do what is needed.
+
+    :param lacking: everything that is known to be needed and not allowed
+    :param principal: the user as ACLs name it, None if only the broker knows
+    """
+
+    def __init__(self, lacking: Iterable[Right], principal: str | None = None) -> None:
+        self.lacking = tuple(lacking)
+        self.principal = principal
+        rights = ", ".join(map(str, self.lacking))
         super().__init__(
-            f"the connection's user has no right to {operation} on the topic {topic!r}:"
-            f" allow it the operation {operation} there, or use a connection whose user may"
+            f"{principal or 'the user of this connection'} has no right to {rights}:"
+            f" grant {'it' if len(self.lacking) == 1 else 'these'} to {principal or 'that user'},"
+            " or use a connection whose user may"
         )
+
+    def __reduce__(self) -> tuple[type[RightsError], tuple[object, ...]]:
+        return type(self), (self.lacking, self.principal)
+
+
+class TopicRightsError(RightsError):
+    """A topic has refused an operation."""
+
+    def __init__(self, topic: str, operation: str, principal: str | None = None) -> None:
+        super().__init__((Right(topic, Operation(operation.upper())),), principal)
         self.topic = topic
         self.operation = operation
 
-    def __reduce__(self) -> tuple[type[TopicRightsError], tuple[str, str]]:
-        return type(self), (self.topic, self.operation)
+    def __reduce__(self) -> tuple[type[TopicRightsError], tuple[object, ...]]:
+        return type(self), (self.topic, self.operation, self.principal)
 
 
 class NoTopicError(LogError):

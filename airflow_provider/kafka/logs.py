@@ -31,6 +31,7 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.rights import WATCHER, Needs
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId
@@ -58,10 +59,12 @@ class GroupLogs:
 
     :param settings: the connection
     :param group: the group's id
+    :param needs: what its user must be allowed to do
     """
 
-    def __init__(self, settings: KafkaSettings, group: str) -> None:
+    def __init__(self, settings: KafkaSettings, group: str, needs: Needs = WATCHER) -> None:
         self.group = group
+        self._needs = needs
         self.topics = Topics.of(group)
         self._settings = settings
         self._clients: clients.Clients | None = None
@@ -84,22 +87,32 @@ class GroupLogs:
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Make the topics that are missing and begin to read.
 
-        :raises TopicRightsError: if one is missing and may not be made
+        :raises RightsError: if one is missing and may not be made, or the user may not do what this is for
+        :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         :raises LogError: if a topic can't be used
         """
         self._acquire()
-        feed = self._followed()
         self._open().warm_up()
         try:
-            async with feed.making_topics():
-                if not feed.topics_made:
-                    await self._open().admin.ensure_topics(self.topics, timeout_s=timeout_s)
-                    feed.topics_made = True
-            self._open().follow(feed)
+            await self.require(self._needs, timeout_s=timeout_s)
+            self._open().follow(self._followed())
         except BaseException:
             await self.aclose()
             raise
+
+    async def require(self, needs: Needs, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """See that the user may do this, before anything is done: half of it would help nobody.
+
+        Once granted is granted: what is taken away later shows where it is needed.
+
+        :raises LogError: see :meth:`start`
+        """
+        feed = self._followed()
+        async with feed.preparing():
+            if needs not in feed.granted:
+                await self._open().admin.prepare(self.topics, needs, timeout_s=timeout_s)
+                feed.granted.add(needs)
 
     async def aclose(self) -> None:
         """Stop reading, when what was written is stored. May be called again."""
@@ -123,7 +136,8 @@ class GroupLogs:
     async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Wait until everything has been read that was in the jobs and status topics when this was called.
 
-        :raises NoTopicError, TopicRightsError: if a topic can't be read
+        :raises NoTopicError, RightsError: if a topic can't be read
+        :raises RefusedError: if the broker refuses the connection
         :raises TopicRenewedError: if a topic was deleted and made anew since this process began to read it
         :raises BrokerAwayError: if no broker answers in time
         """

@@ -18,6 +18,7 @@ from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs, Submission
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import LogReader, Record
 from airflow_provider.kafka.records import ControlRecord, Event, JobDefinition, Topics, decode, event_from_json
+from airflow_provider.kafka.rights import REMOVER, SUBMITTER
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.kafka.topic_view import GARBAGE
@@ -79,7 +80,7 @@ def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -
     """As :meth:`GroupLogs.submit`; makes the group's topics if they are missing."""
 
     async def submit() -> Submission:
-        async with GroupLogs(settings, group) as logs:
+        async with GroupLogs(settings, group, SUBMITTER) as logs:
             return await logs.submit(definition)
 
     return _run(submit)
@@ -89,7 +90,7 @@ def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
     """As :meth:`GroupLogs.remove`."""
 
     async def remove() -> bool:
-        async with GroupLogs(settings, group) as logs:
+        async with GroupLogs(settings, group, REMOVER) as logs:
             return await logs.remove(job)
 
     return _run(remove)
@@ -99,7 +100,7 @@ def send_control(settings: KafkaSettings, group: str, control: ControlRecord) ->
     """As :meth:`GroupLogs.publish_control`."""
 
     async def send() -> None:
-        async with GroupLogs(settings, group) as logs:
+        async with GroupLogs(settings, group, SUBMITTER) as logs:
             await logs.publish_control(control)
 
     _run(send)

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from airflow_provider.kafka.client_errors import tell
 from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, TopicRightsError
 from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.settings import principal_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class LogWriter:
         self, config: Mapping[str, Any], outage: Outage, *, delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
     ) -> None:
         self._outage = outage
+        self._principal = principal_of(config)
         self._config = {
             **config,
             "acks": "all",
@@ -127,7 +130,7 @@ class LogWriter:
         if error.code() in _FATAL and self._fatal is not None:
             error = self._fatal
         if error.code() in _NO_RIGHT:
-            return TopicRightsError(topic, "Write")
+            return TopicRightsError(topic, "WRITE", self._principal)
         doing = f"writing {key!r} to the topic {topic!r}"
         if error.code() in _TIMED_OUT:
             return BrokerAwayError(self._outage.servers, doing, self._outage.reason or error.str())
@@ -138,7 +141,7 @@ class LogWriter:
         if error.fatal():
             self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._outage.trouble(error.str())
+            tell(self._outage, error)
 
 
 def _discard(producer: Producer) -> None:

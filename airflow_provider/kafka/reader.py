@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from airflow_provider.kafka.client_errors import tell
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRightsError
 from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.settings import principal_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class LogReader:
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
         self._outage = outage
+        self._principal = principal_of(config)
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._sinks: dict[str, Sink] = {}
         self._failing: set[tuple[str, int]] = set()
@@ -168,7 +171,7 @@ class LogReader:
             return
         match error.code():
             case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                failure: LogError = TopicRightsError(topic, "Read")
+                failure: LogError = TopicRightsError(topic, "READ", self._principal)
             case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC | KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
                 failure = NoTopicError(topic)
             case _:
@@ -181,7 +184,7 @@ class LogReader:
     def _on_error(self, error: KafkaError) -> None:
         """Librdkafka goes on trying by itself, whatever it is."""
         if error.code() in _TROUBLE:
-            self._outage.trouble(error.str())
+            tell(self._outage, error)
         elif error.code() == _DOWN:
             self._outage.went_away(error.str())
 

@@ -82,6 +82,11 @@ class KafkaSettings:
         return self._text("security.protocol", default="PLAINTEXT").upper()
 
     @property
+    def principal(self) -> str | None:
+        """The user as ACLs name it, if the settings tell: who shows a certificate only the broker can name."""
+        return principal_of(self._set)
+
+    @property
     def client_id(self) -> str:
         return self._text("client.id", default=_CLIENT_ID)
 
@@ -184,6 +189,13 @@ class KafkaSettings:
 
     def _refuse(self, key: str, problem: str) -> SettingsError:
         return SettingsError(self.conn_id, key, problem)
+
+
+def principal_of(config: Mapping[str, Any]) -> str | None:
+    """As :attr:`KafkaSettings.principal`, of librdkafka's configuration."""
+    uses_sasl = str(config.get("security.protocol", "")).upper().startswith("SASL_")
+    name = config.get("sasl.username") if uses_sasl else None
+    return f"User:{name}" if name else None
 
 
 def _parsed(extra: Mapping[str, Any] | str | None, conn_id: str) -> Mapping[str, Any]:

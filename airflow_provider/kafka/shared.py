@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.rights import WORKER
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 
@@ -103,8 +104,13 @@ async def shared_logs(settings: KafkaSettings, group_id: str) -> AsyncIterator[G
 
 @asynccontextmanager
 async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[tuple[GroupTransport, GroupLogs]]:
-    """What a membership of a group needs."""
+    """What a membership of a group needs.
+
+    :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
+    :raises LogError: see :meth:`GroupLogs.start`
+    """
     async with shared_transport(settings) as transport, shared_logs(settings, group_id) as logs:
+        await logs.require(WORKER)
         yield transport, logs
 
 

@@ -24,6 +24,7 @@ from airflow_provider.kafka.messages import (
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Event, encode, event_from_json
+from airflow_provider.kafka.rights import Needs
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.runner import (
@@ -58,6 +59,8 @@ class MemoryLogs(GroupLogs):
     def attach(self) -> None: ...
 
     async def start(self, *, timeout_s: float = 30.0) -> None: ...
+
+    async def require(self, needs: Needs, *, timeout_s: float = 30.0) -> None: ...
 
     async def aclose(self) -> None: ...
 

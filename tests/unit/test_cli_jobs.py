@@ -207,7 +207,7 @@ def test_a_job_is_removed_with_all_that_was_told_of_it(cli: Cli) -> None:
     ("failure", "status", "complaint"),
     [
         (NoTopicError("g.jobs"), 1, "'g.jobs' does not exist"),
-        (TopicRightsError("g.jobs", "Read"), 2, "no right to Read"),
+        (TopicRightsError("g.jobs", "Read"), 2, "no right to READ"),
     ],
 )
 def test_topics_that_cannot_be_read_are_named(cli: Cli, failure: Any, status: int, complaint: str) -> None:
