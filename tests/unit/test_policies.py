@@ -1,0 +1,276 @@
+"""Resolution policies: as values, and what the incremental one makes of the situations that call for it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because, started, stopped
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.membership.assignors.balance import limited
+from airflow_provider.membership.assignors.model import Memory, MoveReason, Outcome
+from airflow_provider.membership.model import ConnectProtocol, TaskId, WorkerId
+from airflow_provider.membership.policy import (
+    IMMEDIATE,
+    Deferred,
+    Incremental,
+    Policy,
+    PolicyError,
+    PolicyName,
+    check_protocol,
+    make_policy,
+    policy_from_json,
+    policy_in_words,
+    policy_to_json,
+)
+
+INTERVAL_MS = 10_000
+IN_TWOS = Incremental(max_moves=2, move_interval_ms=INTERVAL_MS)
+W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("policy", "words"),
+        [
+            (IMMEDIATE, "immediate (lost tasks do not wait)"),
+            (Deferred(), "deferred (lost tasks wait up to 300 s)"),
+            (
+                Incremental(max_moves=50, move_interval_ms=1_500, max_delay_ms=0),
+                "incremental (at most 50 moves a round, 1.5 s apart; lost tasks do not wait)",
+            ),
+        ],
+    )
+    def test_it_goes_through_json_and_is_told(self, policy: Policy, words: str) -> None:
+        assert policy_from_json(json.loads(json.dumps(policy_to_json(policy)))) == policy
+        assert policy_in_words(policy) == words
+
+    @pytest.mark.parametrize(
+        "data",
+        [{"name": "eventual"}, {"name": "deferred", "patience": 1}, {"name": "deferred", "max_delay_ms": "soon"}],
+    )
+    def test_json_of_something_else_is_refused(self, data: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match=r"eventual|patience|max_delay_ms"):
+            policy_from_json(data)
+
+    @pytest.mark.parametrize(
+        ("name", "given", "setting"),
+        [
+            ("deferred", {"max_delay_ms": -1}, "max_delay_ms"),
+            ("deferred", {"max_delay_ms": 2**31}, "max_delay_ms"),
+            ("deferred", {"max_delay_ms": True}, "max_delay_ms"),
+            ("deferred", {"max_moves": 3}, "max_moves"),
+            ("immediate", {"max_delay_ms": 1}, "max_delay_ms"),
+            ("immediate", {"move_interval_ms": 0}, "move_interval_ms"),
+            ("incremental", {}, "max_moves"),
+            ("incremental", {"max_moves": 0}, "max_moves"),
+            ("incremental", {"max_moves": 1, "move_interval_ms": -1}, "move_interval_ms"),
+        ],
+    )
+    def test_settings_that_make_no_policy_are_named(self, name: str, given: dict[str, int], setting: str) -> None:
+        with pytest.raises(PolicyError) as refused:
+            make_policy(PolicyName(name), **given)
+        assert refused.value.setting == setting
+        assert str(refused.value).startswith(f"{setting}: ")
+
+    def test_immediate_is_deferred_without_a_delay(self) -> None:
+        assert make_policy(PolicyName.IMMEDIATE) == make_policy(PolicyName.DEFERRED, max_delay_ms=0) == IMMEDIATE
+        assert IMMEDIATE.name is PolicyName.IMMEDIATE
+
+    def test_steps_are_nothing_for_an_eager_group(self) -> None:
+        with pytest.raises(PolicyError, match=r"^policy: "):
+            check_protocol(IN_TWOS, ConnectProtocol.EAGER)
+        check_protocol(IN_TWOS, ConnectProtocol.SESSIONED)
+        check_protocol(DEFERRED, ConnectProtocol.EAGER)
+
+
+def group_of(workers: int, tasks: int, policy: Policy = IN_TWOS) -> Group:
+    """In balance, with one job of so many tasks."""
+    group = Group({"job": tasks}, policy=policy)
+    group.join(*[f"w{number}" for number in range(1, workers + 1)])
+    group.rebalance()
+    return group
+
+
+def shape(outcome: Outcome) -> tuple[int, int, int]:
+    """How many stop, how many start, and the delay."""
+    return len(stopped(outcome)), len(started(outcome)), outcome.delay_ms
+
+
+class TestInSteps:
+    def test_a_join_is_paced(self) -> None:
+        group = group_of(1, 10)
+        group.join("w2")
+        assert [shape(outcome) for outcome in group.settle()] == [
+            (2, 0, 0),
+            (0, 2, INTERVAL_MS),
+            (2, 0, 0),
+            (0, 2, INTERVAL_MS),
+            (1, 0, 0),
+            (0, 1, 0),
+            (0, 0, 0),
+        ]
+        assert group.task_counts() == [5, 5]
+
+    def test_without_an_interval_the_round_that_gives_takes_again(self) -> None:
+        group = group_of(1, 10, Incremental(max_moves=2, move_interval_ms=0))
+        group.join("w2")
+        assert [shape(group.rebalance()) for _ in range(5)] == [(2, 0, 0), (2, 2, 0), (1, 2, 0), (0, 1, 0), (0, 0, 0)]
+        assert group.task_counts() == [5, 5]
+
+    def test_whoever_has_the_most_gives_first(self) -> None:
+        assert limited({W1: 5, W2: 3, W3: 1}, 3) == {W1: 3, W2: 0, W3: 0}
+        assert limited({W1: 5, W2: 3, W3: 1}, 5) == {W1: 4, W2: 1, W3: 0}
+        assert limited({W1: 5, W2: 3, W3: 1}, 9) == {W1: 5, W2: 3, W3: 1}
+        assert limited({W1: 5}, 0) == {W1: 0}
+
+    def test_planners_count_and_go_first(self) -> None:
+        group = Group({f"job{number}": 1 for number in range(6)}, policy=IN_TWOS)
+        group.join("w1")
+        group.rebalance()
+        group.join("w2")
+        moved = [task for outcome in group.settle() for task in sorted(stopped(outcome))]
+        assert [task.is_planner for task in moved] == [True, True, True, False, False, False]
+        assert (group.planner_counts(), group.task_counts()) == ([3, 3], [3, 3])
+
+    def test_who_joins_in_the_interval_waits_for_its_end(self) -> None:
+        group = group_of(1, 12)
+        group.join("w2")
+        group.rebalance()
+        group.rebalance()
+        for _ in range(3):
+            group.wait(1_000)
+            group.join(f"w{len(group.owned) + 1}")
+            last = group.rebalance()
+            assert stopped(last) == frozenset()
+        assert last.delay_ms == INTERVAL_MS - 3_000
+        group.wait(last.delay_ms)
+        assert len(stopped(group.rebalance())) == 2
+        group.settle()
+        assert group.task_counts() == [2, 2, 2, 3, 3]
+
+    def test_there_is_an_interval_also_after_the_last_step(self) -> None:
+        group = group_of(1, 4)
+        group.join("w2")
+        assert [shape(group.rebalance()) for _ in range(2)] == [(2, 0, 0), (0, 2, 0)]
+        group.wait(1_000)
+        group.join("w3")
+        assert group.rebalance().delay_ms == INTERVAL_MS - 1_000
+
+    def test_new_work_does_not_wait(self) -> None:
+        group = group_of(1, 10)
+        group.join("w2")
+        group.rebalance()
+        group.rebalance()
+        group.jobs["more"] = 5
+        outcome = group.rebalance()
+        assert started(outcome) == {TaskId("more", index) for index in range(-1, 5)}
+        assert {move.target for move in outcome.moves} == {W2}
+
+    def test_the_interval_survives_the_leader_whose_clock_may_be_behind(self) -> None:
+        group = group_of(1, 10)
+        group.join("w2")
+        group.rebalance()
+        group.rebalance()
+        group.memory = Memory.from_json(json.loads(json.dumps(group.memory.to_json())))
+        group.wait(4_000)
+        assert group.rebalance().delay_ms == 6_000
+        group.wait(-60_000)
+        assert group.rebalance().delay_ms == INTERVAL_MS
+
+    def test_a_leader_with_another_policy_goes_on_from_there(self) -> None:
+        group = group_of(1, 10)
+        group.join("w2")
+        group.rebalance()
+        group.rebalance()
+        group.policy = DEFERRED
+        assert len(stopped(group.rebalance())) == 3
+        group.policy = IN_TWOS
+        group.join("w3")
+        group.settle()
+        assert group.task_counts() == [3, 3, 4]
+
+
+class TestLostWork:
+    def test_it_waits_as_long_as_under_the_deferred_policy_also_in_an_interval(self) -> None:
+        group = group_of(2, 12)
+        group.join("w3")
+        group.rebalance()
+        assert group.rebalance().delay_ms == INTERVAL_MS
+        lost = group.leave("w2")
+        assert shape(group.rebalance()) == (0, 0, MAX_DELAY_MS)
+        group.wait(INTERVAL_MS)
+        assert shape(group.rebalance()) == (0, 0, MAX_DELAY_MS - INTERVAL_MS)
+        group.wait(MAX_DELAY_MS - INTERVAL_MS)
+        assert lost <= started(group.rebalance())
+        group.settle()
+        assert group.task_counts() == [6, 6]
+
+    def test_it_is_given_out_all_at_once_for_nobody_has_it(self) -> None:
+        group = group_of(3, 12, Incremental(max_moves=1, move_interval_ms=INTERVAL_MS, max_delay_ms=0))
+        lost = group.leave("w3")
+        assert len(lost) > 1
+        assert started(group.rebalance()) == lost
+
+    def test_who_comes_back_gets_its_own_and_nobody_else_stops(self) -> None:
+        group = group_of(3, 12)
+        lost = group.leave("w3")
+        group.rebalance()
+        group.join("w3")
+        outcome = group.rebalance()
+        group.wait(outcome.delay_ms)
+        outcome = group.rebalance()
+        assert outcome.assigned[W3] == lost == moved_because(MoveReason.RETURNED, outcome)
+        assert stopped(outcome) == frozenset()
+
+    def test_what_is_held_back_of_it_does_not_count(self) -> None:
+        """A worker that is back for the work of two: what is above its share goes on to the third, at once."""
+        group = group_of(4, 16, Incremental(max_moves=1, move_interval_ms=10 * MAX_DELAY_MS))
+        lost = group.leave("w3", "w4")
+        group.rebalance()
+        group.join("w3")
+        group.wait(group.rebalance().delay_ms)
+        outcome = group.rebalance()
+        held_back = outcome.revoked[W3]
+        assert len(held_back) > 1
+        assert held_back < lost
+        assert not outcome.revoked[W1]
+        assert not outcome.revoked[W2]
+        assert started(group.rebalance()) == held_back
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    jobs=st.lists(st.integers(0, 12), min_size=1, max_size=5),
+    crowds=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    max_moves=st.integers(1, 8),
+    interval_ms=st.sampled_from([0, 1, 30_000]),
+)
+def test_steps_end_where_one_round_would_and_move_no_more(
+    jobs: list[int], crowds: list[int], max_moves: int, interval_ms: int
+) -> None:
+    """Crowd after crowd joins; each time the group is brought to balance in steps, or in one round."""
+    moved: dict[PolicyName, list[int]] = {}
+    counts: dict[PolicyName, list[list[int]]] = {}
+    for policy in (IMMEDIATE, Incremental(max_moves=max_moves, move_interval_ms=interval_ms)):
+        group = Group({f"job{number}": tasks for number, tasks in enumerate(jobs)}, policy=policy)
+        for crowd in crowds:
+            group.join(*[f"w{len(group.owned) + number}" for number in range(1, crowd + 1)])
+            outcomes = settled(group)
+            if isinstance(policy, Incremental):
+                assert all(len(stopped(outcome)) <= max_moves for outcome in outcomes)
+            moved.setdefault(policy.name, []).append(sum(len(stopped(outcome)) for outcome in outcomes))
+            counts.setdefault(policy.name, []).extend([group.planner_counts(), group.task_counts()])
+    assert moved[PolicyName.INCREMENTAL] == moved[PolicyName.IMMEDIATE]
+    assert counts[PolicyName.INCREMENTAL] == counts[PolicyName.IMMEDIATE]
+
+
+def settled(group: Group) -> list[Outcome]:
+    outcomes = [group.rebalance()]
+    while changed(outcomes[-1]) or outcomes[-1].delay_ms:
+        assert len(outcomes) < 300
+        group.wait(outcomes[-1].delay_ms)
+        outcomes.append(group.rebalance())
+    return outcomes
