@@ -64,6 +64,7 @@ class WorkerTrigger(BaseTrigger):
         self.deferred_at_ms = deferred_at_ms
         self.push_summary = push_summary
         self._worker: Worker | None = None
+        self._leaving: str | None = None
         self._holding: asyncio.Task[TriggerEvent] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -100,10 +101,16 @@ class WorkerTrigger(BaseTrigger):
         if self.task_instance is None or await state_of(self.task_instance) not in OVER:
             log.info("Worker %s goes on elsewhere", self.plan.member.worker)
             return
-        if self._worker is not None and self._holding is not None and not self._holding.done():
-            log.info("Worker %s leaves the group: its task was ended by a user", self.plan.member.worker)
-            self._worker.leave("its task was ended by a user")
+        if self._holding is not None and not self._holding.done():
+            self._leaving = "its task was ended by a user"
+            log.info("Worker %s leaves the group: %s", self.plan.member.worker, self._leaving)
+            self._leave()
             await asyncio.gather(self._holding, return_exceptions=True)
+
+    def _leave(self) -> None:
+        """Leave if it was told to; told before it holds the membership, it does so as soon as it can."""
+        if self._worker is not None and self._leaving is not None:
+            self._worker.leave(self._leaving)
 
     async def _hold(self) -> TriggerEvent:
         settings = await SparkGroupHook(self.kafka_conn_id).aget_settings()
@@ -128,6 +135,7 @@ class WorkerTrigger(BaseTrigger):
             self._worker = standby_worker(plan, transport, logs, self.saved, pause_s=pause_left_s(self.deferred_at_ms))
             told = Epoch(self.story.last_epoch or 0)
             async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+                asyncio.get_running_loop().call_soon(self._leave)  # it may have been told so before
                 outcome = await self._worker.run()
             story = self.story.in_epochs(narrator.first_epoch, narrator.epoch)
             return await self._event_of(outcome, story, story.summary(plan, outcome.ending.value, logs.status))

@@ -359,6 +359,34 @@ class TestWorkerTrigger:
         assert triggerer.worker.outcome.result().ending is Ending.LEFT
         await trigger.cleanup()
 
+    async def test_a_user_who_ends_it_before_it_holds_the_membership_ends_it_too(
+        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Airflow may take ten seconds and more for a triggerer's first look-up of a connection."""
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
+            asked.set()
+            await answered.wait()
+            return SETTINGS
+
+        monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
+        trigger = worker_trigger()
+        trigger._task_instance = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
+        running = asyncio.ensure_future(events_of(trigger))
+        await asyncio.wait_for(asked.wait(), 10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        triggerer.task_state = "failed"
+        killing = asyncio.ensure_future(trigger.on_kill())
+        await asyncio.sleep(0)
+        assert not killing.done(), "cleanup would end the membership without leaving"
+        answered.set()
+        await asyncio.wait_for(killing, 10)
+        assert triggerer.worker
+        assert triggerer.worker.outcome.result().ending is Ending.LEFT
+        await trigger.cleanup()
+
     @pytest.mark.parametrize("state", ["deferred", "running", "scheduled", "queued", "up_for_retry", "restarting"])
     async def test_a_stale_copy_or_an_earlier_try_does_not_end_it(self, state: str, triggerer: Triggerer) -> None:
         trigger = worker_trigger()
