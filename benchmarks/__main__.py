@@ -1,23 +1,37 @@
-"""``python -m benchmarks``: all benchmarks, side by side with their peers; figures go to ``build/bench``."""
+"""``python -m benchmarks [NAME ...]``: side by side with the peers; ``build/bench/NAME.json`` gets the figures."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
-from benchmarks import cost
+from benchmarks import assignor, cost
+
+BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
+    "assignor": assignor.run,
+    "cost": cost.run,
+}
+"""Each measures, prints, and gives its figures; it has a folder for its files."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--output", type=Path, default=Path("build/bench"), metavar="DIR")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of what is quick (default: 3)")
     args = parser.parse_args()
+    unknown = set(args.names) - BENCHMARKS.keys()
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     output: Path = args.output.absolute()
-    output.mkdir(parents=True, exist_ok=True)
-    figures = cost.run(output / "cost", repeats=args.repeats)
-    (output / "cost.json").write_text(json.dumps(figures, indent=2) + "\n")
+    for name in args.names or BENCHMARKS:
+        folder = output / name
+        folder.mkdir(parents=True, exist_ok=True)
+        print(f"\n--- {name}", flush=True)
+        figures = BENCHMARKS[name](folder)
+        (output / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,15 +26,16 @@ from airflow_provider.kafka.shared import shared_logs
 _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent
 _COSPARK: Final = (sys.executable, "-m", "airflow_provider.cli.main")
+_REPEATS: Final = 3
 
 
-def run(folder: Path, *, repeats: int) -> dict[str, Any]:
+def run(folder: Path) -> dict[str, Any]:
     """Measure, print, and give the figures. Seconds of wall time; ratios of medians."""
     source = folder / "input"
     lay_out(source)
     plain, worker = [], []
     with LocalBroker() as broker:
-        for number in range(repeats):
+        for number in range(_REPEATS):
             plain.append(_timed([sys.executable, "-m", "benchmarks.plain", str(source), str(folder / "plain")]))
             print(f"plain PySpark script: {plain[-1]:.1f} s", flush=True)
             worker.append(_worker(broker, f"bench-{number}", source, folder / "worker"))

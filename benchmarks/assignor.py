@@ -1,0 +1,122 @@
+"""The assignor against that of Java Kafka Connect, and its cost up to a million tasks.
+
+Both sides do the same rounds on the same group, each in a fresh process: the first call, and the median of the later
+half, by when Java is compiled. A *full* round deals everything out, a *steady* one finds nothing to do, in a *join* a
+worker has come without anything. Jobs have a hundred tasks, workers about as many.
+
+Timed are the assignor alone, what is owned being decoded, and all of what a leader does, from the members' bytes to
+the answers' (ours makes the record of the round, too). Java's assignor lists what is configured by itself, in
+about a fifth of a full round; ours is given it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.connect import compiled
+
+_ROOT: Final = Path(__file__).parent.parent
+_OURS: Final = (sys.executable, "-m", "benchmarks.rounds")
+_KINDS: Final = ("full", "steady", "join")
+_TASKS_OF_JOB: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A group, and how often each side is called for it.
+
+    :param leads: how often our leader is called; Java's is in each call
+    """
+
+    workers: int
+    jobs: int
+    java: int
+    ours: int
+    leads: int
+
+    def __str__(self) -> str:
+        return f"{self.workers:,} workers x {self.jobs * _TASKS_OF_JOB:,} tasks"
+
+
+_SIZES: Final = (
+    Size(workers=100, jobs=100, java=300, ours=40, leads=20),
+    Size(workers=1_000, jobs=1_000, java=30, ours=6, leads=4),
+)
+_LARGEST: Final = Size(workers=10_000, jobs=10_000, java=0, ours=2, leads=0)
+
+
+def run(folder: Path) -> dict[str, Any]:
+    """Measure, print, and give the figures: milliseconds, and ratios of ours to Java's."""
+    java = compiled("Rounds", folder / "classes")
+    print(f"{'ms: Java, ours, ratio':>38}{'first call':>24}{'warm':>24}{'from bytes to bytes':>24}", flush=True)
+    cells = []
+    for size in _SIZES:
+        for kind in _KINDS:
+            cell = _compare(java, size, kind)
+            print(
+                f"{f'{size} {kind}':>38}" + "".join(_columns(cell, what) for what in ("first", "warm", "lead")),
+                flush=True,
+            )
+            cells.append(cell)
+    worst = max(cell["warm_ratio"] for cell in cells)
+    growth = {kind: _growth(kind) for kind in _KINDS}
+    print(f"\nours / warm Java, the worst of six: {worst:.2f} (goal: at most 1)")
+    print(f"a task of {_LARGEST} / one of {_SIZES[0]}: {', '.join(f'{kind} {x:.1f}' for kind, x in growth.items())}")
+    for cell in cells:
+        if cell["round"] == "full":
+            print(f"the record of {cell['group']}: {cell['record_ms']:.0f} ms, {cell['record_bytes'] / 1e6:.1f} MB")
+    return {"cells": cells, "worst_warm_ratio": worst, "cost_of_a_task_in_the_largest_group": growth}
+
+
+def _compare(java: Sequence[str], size: Size, kind: str) -> dict[str, Any]:
+    theirs = _measured(java, size, kind, size.java)
+    ours = _measured(_OURS, size, kind, size.ours, size.leads)
+    if (theirs["started"], theirs["stopped"]) != (ours["started"], ours["stopped"]):
+        raise RuntimeError(f"{size}, {kind}: Java and ours decide differently: {theirs}, {ours}")
+    cell = {
+        "group": str(size),
+        "round": kind,
+        "first_java": theirs["assign_ms"][0],
+        "first_ours": ours["assign_ms"][0],
+        "warm_java": _warm(theirs["assign_ms"]),
+        "warm_ours": _warm(ours["assign_ms"]),
+        "lead_java": _warm(theirs["lead_ms"]),
+        "lead_ours": _warm(ours["lead_ms"]),
+        "record_ms": _warm(ours["record_ms"]),
+        "record_bytes": ours["record_bytes"],
+    }
+    return cell | {f"{what}_ratio": cell[f"{what}_ours"] / cell[f"{what}_java"] for what in ("first", "warm", "lead")}
+
+
+def _growth(kind: str) -> float:
+    """What a task costs in the largest group over what it costs in the smallest."""
+    small, large = (
+        _warm(_measured(_OURS, size, kind, size.ours, 0)["assign_ms"]) / size.jobs for size in (_SIZES[0], _LARGEST)
+    )
+    return large / small
+
+
+def _measured(command: Sequence[str], size: Size, kind: str, *calls: int) -> dict[str, Any]:
+    arguments = (size.workers, size.jobs, _TASKS_OF_JOB, kind, *calls)
+    done = subprocess.run(
+        [*command, *map(str, arguments)], cwd=_ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[-1]} {arguments}: status {done.returncode}\n{done.stderr}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+def _warm(times: Sequence[float]) -> float:
+    return statistics.median(times[len(times) // 2 :])
+
+
+def _columns(cell: dict[str, Any], what: str) -> str:
+    return f"{cell[f'{what}_java']:>9.1f}{cell[f'{what}_ours']:>8.1f}{cell[f'{what}_ratio']:>7.2f}"
