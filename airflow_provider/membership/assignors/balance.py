@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nlargest
+from operator import itemgetter
 from typing import Final
 
 from airflow_provider.membership.assignors.shares import Shares
@@ -13,6 +14,7 @@ from airflow_provider.membership.assignors.spread import deal
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 NO_LIMIT: Final = sys.maxsize
+_job_of: Final = itemgetter(0)
 
 
 class Pool:
@@ -125,39 +127,26 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
 
     :param rank: what it costs to stop a task; 0, the default: nothing, as for one that has not started
     """
-    size = {job: len(members) for job, members in _by_job(tasks).items()}
+    size = Counter(map(_job_of, tasks))
     by_rank: defaultdict[int, list[TaskId]] = defaultdict(list)
     for task in tasks:
         by_rank[rank.get(task, 0)].append(task)
     chosen: list[TaskId] = []
     for _, equals in sorted(by_rank.items()):
-        chosen += _thin_out(equals, number - len(chosen), size)
+        thinned = _thin_out(equals, number - len(chosen), size)
+        size.subtract(map(_job_of, thinned))
+        chosen += thinned
     return chosen
 
 
-def _thin_out(tasks: Iterable[TaskId], number: int, size: dict[str, int]) -> list[TaskId]:
-    """At most ``number`` of the tasks, each from the job that has the most left by ``size``, which is kept up.
+def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
+    """At most ``number`` of the tasks, one after the other from the job that has the most left, of ``size`` before.
 
     Ties go to the last name and the highest index: what came first stays.
     """
-    stacks = sorted(_by_job(tasks).items(), reverse=True)
-    for _, stack in stacks:
-        stack.sort()
-    largest = [(-size[job], position) for position, (job, _) in enumerate(stacks)]
-    heapify(largest)
-    chosen: list[TaskId] = []
-    while largest and len(chosen) < number:
-        _, position = heappop(largest)
-        job, stack = stacks[position]
-        chosen.append(stack.pop())
-        size[job] -= 1
-        if stack:
-            heappush(largest, (-size[job], position))
-    return chosen
-
-
-def _by_job(tasks: Iterable[TaskId]) -> dict[str, list[TaskId]]:
-    groups: defaultdict[str, list[TaskId]] = defaultdict(list)
-    for task in tasks:
-        groups[task[0]].append(task)
-    return groups
+    left = dict(size)
+    order: list[tuple[int, TaskId]] = []
+    for task in sorted(tasks, reverse=True):
+        order.append((left[task[0]], task))
+        left[task[0]] -= 1
+    return [task for _, task in nlargest(number, order)]
