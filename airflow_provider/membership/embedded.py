@@ -22,7 +22,11 @@ text that isn't UTF-8 (Java: replacement characters, so another job's name), a t
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from typing import Final
 
 from airflow_provider.membership.model import (
@@ -42,6 +46,8 @@ _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
 _NULL: Final = -1
 _MAX_STRING: Final = 2**15 - 1
+_task: Final[Callable[[tuple[str, int]], TaskId]] = partial(tuple.__new__, TaskId)
+"""From a pair, in half the time of the class's own ``_make``: a leader reads a hundred thousand tasks a round."""
 _SMALLEST_JOB: Final = _I16.size + _I32.size
 """Bytes of a job with an empty name and no tasks: what each entry of an array of jobs takes at least."""
 
@@ -148,13 +154,14 @@ class _Writer:
         self._parts.append(encoded)
 
     def jobs(self, tasks: Tasks, field: str) -> None:
-        by_job: dict[str, list[int]] = {}
-        for job, index in sorted(tasks):
-            if index < PLANNER_INDEX:
-                raise LocalProtocolError(f"{field} has task {index} of {job!r}; the lowest is {PLANNER_INDEX}")
-            by_job.setdefault(job, []).append(index)
+        by_job: defaultdict[str, list[int]] = defaultdict(list)
+        for task in tasks:
+            by_job[task[0]].append(task[1])
         self.integer(_I32, len(by_job), field)
-        for job, indexes in by_job.items():
+        for job, indexes in sorted(by_job.items()):
+            indexes.sort()
+            if indexes[0] < PLANNER_INDEX:
+                raise LocalProtocolError(f"{field} has task {indexes[0]} of {job!r}; the lowest is {PLANNER_INDEX}")
             self.string(job, f"{field}: job")
             try:
                 self._parts.append(struct.pack(f">i{len(indexes)}i", len(indexes), *indexes))
@@ -204,11 +211,12 @@ class _Cursor:
         return self._end - self.at
 
     def integer(self, form: struct.Struct, field: str) -> int:
-        if form.size > self.remaining:
+        end = self.at + form.size
+        if end > self._end:
             raise self._malformed(field, f"needs {form.size} bytes, {self.remaining} remain")
-        (value,) = form.unpack_from(self._data, self.at)
-        self.at += form.size
-        return int(value)
+        value: int = form.unpack_from(self._data, self.at)[0]
+        self.at = end
+        return value
 
     def version(self) -> int:
         version = self.integer(_I16, "version")
@@ -220,12 +228,13 @@ class _Cursor:
     def string(self, field: str) -> str:
         start = self.at
         size = self.integer(_I16, field)
-        if not 0 <= size <= self.remaining:
+        end = self.at + size
+        if not self.at <= end <= self._end:
             self.at = start
             raise self._bad_length(field, size, remaining=self._end - start - _I16.size)
-        self.at += size
+        self.at = end
         try:
-            return str(self._data[start + _I16.size : self.at], "utf-8")
+            return str(self._data[start + _I16.size : end], "utf-8")
         except UnicodeDecodeError as wrong:
             self.at = start
             raise self._malformed(field, f"is not UTF-8: {wrong.reason}") from None
@@ -242,18 +251,22 @@ class _Cursor:
         return count
 
     def jobs(self, field: str, *, null_allowed: bool) -> Tasks:
+        of_job, of_tasks = f"{field}.connector", f"{field}.tasks"
         tasks: set[TaskId] = set()
         for _ in range(self.length(field, smallest_entry=_SMALLEST_JOB, null_allowed=null_allowed)):
-            job = self.string(f"{field}.connector")
-            start = self.at
-            count = self.length(f"{field}.tasks", smallest_entry=_I32.size)
-            indexes = struct.unpack_from(f">{count}i", self._data, self.at)
-            if indexes and min(indexes) < PLANNER_INDEX:
-                self.at = start
-                raise self._malformed(f"{field}.tasks", f"has task {min(indexes)}; the lowest is {PLANNER_INDEX}")
-            self.at += count * _I32.size
-            tasks.update(TaskId(job, index) for index in indexes)
+            job = self.string(of_job)
+            tasks.update(map(_task, zip(repeat(job), self._indexes(of_tasks))))
         return frozenset(tasks)
+
+    def _indexes(self, field: str) -> tuple[int, ...]:
+        start = self.at
+        count = self.length(field, smallest_entry=_I32.size)
+        indexes: tuple[int, ...] = struct.unpack_from(f">{count}i", self._data, self.at)
+        if indexes and min(indexes) < PLANNER_INDEX:
+            self.at = start
+            raise self._malformed(field, f"has task {min(indexes)}; the lowest is {PLANNER_INDEX}")
+        self.at += count * _I32.size
+        return indexes
 
     def _bad_length(self, field: str, length: int, *, remaining: int) -> MalformedEmbeddedError:
         what = f"length {length} is negative" if length < 0 else f"length {length} is too much for {remaining} bytes"
