@@ -1,13 +1,41 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from connect_workers import ConnectWorkers, connect_workers
+from java_classes import compile_java
+from mixed_group import MixedGroup
 from referee import Referee, running_referee
+
+from airflow_provider.kafka.local import LocalBroker
 
 
 @pytest.fixture(scope="session")
-def referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Referee]:
-    """Java Kafka Connect's own classes; without a JDK the tests that ask for it fail and say so."""
-    with running_referee(tmp_path_factory.mktemp("referee")) as referee:
+def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our own Java sources, compiled once for all tests."""
+    classes = tmp_path_factory.mktemp("java-classes")
+    compile_java(classes)
+    return classes
+
+
+@pytest.fixture(scope="session")
+def referee(java_classes: Path) -> Iterator[Referee]:
+    """Java Kafka Connect's own classes; without a Java the tests that ask for it fail and say so."""
+    with running_referee(java_classes) as referee:
         yield referee
+
+
+@pytest.fixture(scope="session")
+def java_workers(java_classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorkers]:
+    """A Java process for Connect workers: give them names and groups that no other test uses."""
+    with connect_workers(java_classes, tmp_path_factory.mktemp("connect-workers")) as workers:
+        yield workers
+
+
+@pytest.fixture
+async def group(java_workers: ConnectWorkers, broker: LocalBroker, group_id: str) -> AsyncIterator[MixedGroup]:
+    """A group without workers so far."""
+    async with MixedGroup(java_workers, broker.bootstrap_servers, group_id) as group:
+        yield group

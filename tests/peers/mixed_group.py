@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from connect_config import ConnectLogs
 from connect_workers import ConnectWorkers, Said
@@ -24,7 +24,7 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.worker import Outcome, Until, Worker, WorkerSettings
 
-HEARTBEAT_MS: Final = 500
+HEARTBEAT_MS: Final = 300
 SESSION_MS: Final = 10_000
 _NEVER_S: Final = 10.0**9
 
@@ -103,8 +103,8 @@ class MixedGroup:
         self._java = java
         self._java_names: set[str] = set()
         self._bootstrap_servers = bootstrap_servers
-        self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
-        self._transport = GroupTransport(self._settings)
+        self.settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
+        self._transport = GroupTransport(self.settings)
         self._begins = len(java.said)
 
     # ---- who is in it
@@ -127,13 +127,15 @@ class MixedGroup:
         await self._java.stopped(self._full(name))
         self._java_names.remove(name)
 
-    async def start_ours(self, name: str, protocol: ConnectProtocol, *, max_delay_ms: int = 0) -> OurWorker:
-        logs = ConnectLogs(self._settings, self.group_id, f"{self.group_id}.connect-config")
+    async def start_ours(
+        self, name: str, protocol: ConnectProtocol, *, max_delay_ms: int = 0, url: str = ""
+    ) -> OurWorker:
+        logs = ConnectLogs(self.settings, self.group_id, f"{self.group_id}.connect-config")
         await logs.start()
         member = MemberSettings(
             group_id=self.group_id,
             worker=WorkerId(name),
-            url="",
+            url=url,
             protocol=protocol,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
@@ -147,15 +149,48 @@ class MixedGroup:
     async def stop_ours(self, name: str) -> None:
         await self.ours.pop(name).leave()
 
-    def rest(self, name: str, path: str) -> object:
-        return self._java.rest(self._full(name), path)
+    async def start(self, name: str, protocol: ConnectProtocol) -> None:
+        """Start a worker, or start it anew: a Java one if its name begins so."""
+        if name.startswith("java"):
+            await self.start_java(name, protocol)
+        else:
+            await self.start_ours(name, protocol)
 
-    def configure(self, name: str, job: str, tasks: int, **config: object) -> None:
-        """Have a Java worker make a connector of so many tasks, or change it."""
-        self._java.configure(self._full(name), job, tasks_max=tasks, **config)
-        self.jobs[job] = tasks
+    async def stop(self, name: str) -> None:
+        if name.startswith("java"):
+            await self.stop_java(name)
+        else:
+            await self.stop_ours(name)
 
-    def configured_elsewhere(self, job: str, tasks: int) -> None:
+    async def configured_by_java(self, jobs: Mapping[str, int], protocol: ConnectProtocol) -> None:
+        """Have a Java worker make connectors of so many tasks each, run them, and go: then the group is empty."""
+        await self.start_java("java-0", protocol)
+        for job, tasks in jobs.items():
+            await self.configure("java-0", job, tasks)
+        await self.balanced()
+        await self.stop_java("java-0")
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        return (*self._java_names, *self.ours)
+
+    def address(self, name: str) -> str:
+        """By which Connect's REST interface names a Java worker."""
+        return self._java.url(self._full(name)).removeprefix("http://")
+
+    async def rest(self, name: str, path: str) -> Any:
+        """What a Java worker answers.
+
+        :raises urllib.error.HTTPError: it refuses
+        """
+        return await asyncio.to_thread(self._java.rest, self._full(name), path)
+
+    async def configure(self, name: str, job: str, tasks: int, **config: object) -> None:
+        """Have a Java worker make a connector of so many tasks, or change it.
+
+        :raises urllib.error.HTTPError: it refuses
+        """
+        await asyncio.to_thread(self._java.configure, self._full(name), job, tasks_max=tasks, **config)
         self.jobs[job] = tasks
 
     # ---- what runs in it
@@ -189,7 +224,7 @@ class MixedGroup:
 
     def balance(self) -> str | None:
         """What is not as it shall be; None if everything that is configured runs once, evenly spread."""
-        workers = [*self._java_names, *self.ours]
+        workers = self.workers
         copies = sum((self.copies(name) for name in workers), Counter[TaskId]())
         if copies != Counter(self.configured):
             more, less = copies - Counter(self.configured), Counter(self.configured) - copies
@@ -215,12 +250,18 @@ class MixedGroup:
         """How often each connector and task was stopped, after so many words."""
         return Counter(said.task for said in self.said[since:] if said.event == "stopped")
 
-    def overlaps(self) -> dict[TaskId, int]:
-        """Of which tasks two copies have ever run at once, and for how many milliseconds."""
+    def seen_to_stop(self, moved: Tasks, before: Mapping[str, Tasks]) -> Tasks:
+        """Of what moved away from where it was before, what says so: the planners of ours run for a moment only."""
+        return frozenset(
+            task for name, had in before.items() for task in had & moved if name not in self.ours or not task.is_planner
+        )
+
+    def overlaps(self, *, of: str | None = None) -> dict[TaskId, int]:
+        """Of which tasks two copies have ever run at once (in one worker, or anywhere), and for how many milliseconds."""
         running: Counter[TaskId] = Counter()
         doubled: dict[TaskId, int] = {}
         since: dict[TaskId, int] = {}
-        steps = [said for said in self.said if said.event in ("started", "stopped")]
+        steps = [said for said in self.said if said.event in ("started", "stopped") and of in (None, said.worker)]
         for said in sorted(steps, key=lambda said: (said.at_ms, said.event == "started")):
             running[said.task] += 1 if said.event == "started" else -1
             if said.event == "started" and running[said.task] == 2:

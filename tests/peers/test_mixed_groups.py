@@ -1,0 +1,178 @@
+"""Java Connect's workers and ours in one group on a real broker, led by either, with each protocol.
+
+What holds, whoever leads: work is dealt to both kinds by what they report, each of them runs what it was given, a
+newcomer costs the others only what moves to it, nothing ever runs twice.
+
+What does not work while one of ours leads, because our workers have no REST interface for others:
+
+- Connect's REST requests that change something (create, change, delete a connector) are refused with status 500 by
+  every Java worker: they forward them to the leader's URL. Those that only ask are answered.
+- A connector that runs on a Java worker and wants other tasks than are configured does not get them: the worker asks
+  the leader for it over REST, too. It goes on trying, and when a Java worker leads, the tasks are there. Connectors whose
+  tasks have been configured before are not affected.
+- A connector that is assigned to one of ours is not run, so nobody works out its tasks; those that it has are assigned.
+- Nobody makes session keys (``sessioned``, KIP-507). They sign nothing but those requests.
+
+And whoever leads: what ours hold shows in Connect's REST status as it was when a Java worker held it last (mostly
+``UNASSIGNED``), because ours do not write to Connect's status topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from mixed_group import MixedGroup
+from waiting import eventually
+
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.membership.model import ConnectProtocol, TaskId, Tasks
+
+# The time limit leaves room for fetching Connect's jars once.
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+
+EACH_PROTOCOL = pytest.mark.parametrize("protocol", ConnectProtocol)
+
+
+async def moved_by_a_newcomer(group: MixedGroup, name: str, protocol: ConnectProtocol) -> Tasks:
+    """What moves when a worker joins; checks that in a cooperative group nothing else stops, and nothing twice."""
+    before, words = {worker: group.running(worker) for worker in group.workers}, len(group.said)
+    await group.start(name, protocol)
+    await group.balanced()
+    moved = group.running(name)
+    stops = group.stops(since=words)
+    if protocol is not ConnectProtocol.EAGER:
+        assert stops == dict.fromkeys(group.seen_to_stop(moved, before), 1)
+        assert all(group.running(worker) == had - moved for worker, had in before.items())
+    return moved
+
+
+@EACH_PROTOCOL
+async def test_led_by_java(group: MixedGroup, protocol: ConnectProtocol) -> None:
+    await group.start_java("java-1", protocol)
+    for job in ("a", "b", "c"):
+        await group.configure("java-1", job, tasks=3)
+    await group.balanced()
+
+    ours = await group.start_ours("ours-1", protocol)
+    await group.balanced()
+    assert not ours.state.is_leader
+    assert ours.state.protocol is protocol.offered[0]
+    assert len(group.running("ours-1")) in (5, 6)
+
+    had = group.running("ours-1")
+    moved = await moved_by_a_newcomer(group, "java-2", protocol)
+    assert protocol is ConnectProtocol.EAGER or moved & had, "Java moves some of its own to us, and some of ours to it"
+
+    words = len(group.said)
+    job = next(task.job for task in group.running("java-1") if task.is_planner)
+    await group.configure("java-2", job, tasks=6)
+    await group.balanced()
+    if protocol is not ConnectProtocol.EAGER:
+        assert {task.job for task in group.stops(since=words)} <= {job}
+
+    await group.stop_java("java-2")
+    await group.balanced()
+    await group.stop_ours("ours-1")
+    await group.balanced()
+    assert not group.overlaps()
+
+
+@EACH_PROTOCOL
+async def test_led_by_us(group: MixedGroup, protocol: ConnectProtocol) -> None:
+    await group.configured_by_java({"a": 3, "b": 3, "c": 3}, protocol)
+    ours = await group.start_ours("ours-1", protocol)
+    await group.balanced()
+    assert ours.state.is_leader
+    assert ours.state.protocol is protocol.offered[0]
+
+    await moved_by_a_newcomer(group, "java-1", protocol)
+    await moved_by_a_newcomer(group, "java-2", protocol)
+    assert ours.state.is_leader
+    for java in ("java-1", "java-2"):
+        while not group.running(java) <= await reported_running(group, java):  # the test's time limit ends it
+            await asyncio.sleep(0.05)
+
+    await group.stop_java("java-2")
+    await group.balanced()
+    await moved_by_a_newcomer(group, "ours-2", protocol)
+    await group.stop_ours("ours-1")
+    await group.balanced()
+    assert not group.overlaps()
+
+
+async def reported_running(group: MixedGroup, java: str) -> Tasks:
+    """What runs in a Java worker as Connect's REST interface tells it."""
+    here, found = group.address(java), set()
+    for job in group.jobs:
+        status = await group.rest(java, f"/connectors/{job}/status")
+        for index, part in [(-1, status["connector"]), *((task["id"], task) for task in status["tasks"])]:
+            if (part["worker_id"], part["state"]) == (here, "RUNNING"):
+                found.add(TaskId(job, index))
+    return frozenset(found)
+
+
+async def test_connectors_that_we_assign_do_their_work(
+    group: MixedGroup, broker: LocalBroker, group_id: str, tmp_path: Path
+) -> None:
+    """Four connectors, each of which copies a topic to a file of its own: Java's do, ours (which run nothing) don't."""
+    sinks = {f"sink-{number}": tmp_path / f"sink-{number}" for number in range(4)}
+    await group.start_java("java-1", ConnectProtocol.SESSIONED)
+    for name, path in sinks.items():
+        await group.configure(
+            *("java-1", name, 1), connector_class="FileStreamSink", topics=f"{group_id}.lines", file=path
+        )
+    ours = await group.start_ours("ours-1", ConnectProtocol.SESSIONED)
+    await eventually(lambda: len(ours.state.running) == 4, within_s=60)
+    await group.stop_java("java-1")
+    await eventually(lambda: ours.state.is_leader and len(ours.state.running) == 8, within_s=60)
+
+    await group.start_java("java-2", ConnectProtocol.SESSIONED)
+    await eventually(lambda: len(ours.state.running - ours.state.stopping) == 4, within_s=60)
+    kept = {task.job for task in ours.state.running if not task.is_planner}
+    theirs = sinks.keys() - kept
+    assert len(theirs) == 2
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for line in ("one", "two"):
+        producer.produce(f"{group_id}.lines", value=line)
+    assert producer.flush(30) == 0
+    await eventually(lambda: all(sinks[name].read_text() == "one\ntwo\n" for name in theirs), within_s=60)
+    assert ours.state.is_leader
+    assert not any(sinks[name].read_text() for name in kept)
+
+    await group.stop_ours("ours-1")
+    await eventually(lambda: all(path.read_text() == "one\ntwo\n" for path in sinks.values()), within_s=60)
+
+
+async def test_what_only_a_leader_with_a_rest_interface_can_do_waits_for_one(
+    group: MixedGroup, broker: LocalBroker, group_id: str
+) -> None:
+    await group.configured_by_java({"a": 1}, ConnectProtocol.SESSIONED)
+    await group.start_ours("ours-1", ConnectProtocol.SESSIONED)
+    await group.start_java("java-1", ConnectProtocol.SESSIONED)
+    await group.balanced()
+
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        await group.configure("java-1", "b", tasks=1)
+    assert refused.value.code == 500
+    assert b"forward REST request" in refused.value.read()
+    assert await group.rest("java-1", "/connectors") == ["a"]
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for job in ("b", "c"):
+        config = {"name": job, "connector.class": "cospark.peer.IdleSource", "tasks.max": "2"}
+        producer.produce(f"{group_id}.connect-config", key=f"connector-{job}", value=json.dumps({"properties": config}))
+    assert producer.flush(30) == 0
+    await group.until(lambda: {"b", "c"} & {task.job for task in group.running("java-1")}, "a new connector runs")
+    (job, *_) = {"b", "c"} & {task.job for task in group.running("java-1")}
+    await asyncio.sleep(1)  # it asks the leader for its tasks by now
+    status = await group.rest("java-1", f"/connectors/{job}/status")
+    assert (status["connector"]["state"], status["tasks"]) == ("RUNNING", [])
+
+    group.jobs |= {"b": 2, "c": 2}
+    await group.stop_ours("ours-1")
+    await group.balanced()
