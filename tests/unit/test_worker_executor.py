@@ -4,105 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from stand_ins import HandRunner, MemoryLogs
+from executor_bench import A0, A1, A2, A3, AWAY, ME, PLANNER, Bench, bench
+from stand_ins import MemoryLogs
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.log_errors import BrokerAwayError, TopicRightsError
+from airflow_provider.kafka.log_errors import TopicRightsError
 from airflow_provider.kafka.progress import configured
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskEvent, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState, TaskStatus
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.spark.noop import NoopRunner
-from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.worker import executor as executor_module
 from airflow_provider.worker.executor import TaskExecutor
-
-ME = WorkerId("w1")
-A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
-PLANNER = planner_of("a")
-AWAY = BrokerAwayError("nowhere:9", "writing", "")
-
-
-class Bench:
-    """An executor, what it was given to work with, and what it said."""
-
-    def __init__(self, logs: MemoryLogs, *, slots: int, linger_s: float) -> None:
-        self.logs = logs
-        self.stopped: list[Tasks] = []
-        self.finished: list[Tasks] = []
-        self.runner: Any = None
-        self.executor = TaskExecutor(
-            worker=ME,
-            group_id="g",
-            logs=logs,
-            make_runner=self._make_runner,
-            slots=slots,
-            checkpoint_root="/checkpoints",
-            stopped=self.stopped.append,
-            finished=self.finished.append,
-            changed=lambda: None,
-            linger_s=linger_s,
-        )
-        logs.subscribe(self.executor.refresh)
-
-    def _make_runner(self, on_event: OnEvent) -> Runner:
-        self.runner = HandRunner(on_event)
-        return self.runner  # type: ignore[no-any-return]
-
-    async def submit(self, *, tasks: int = 2, config: Any = None, **definition: Any) -> JobDefinition:
-        """A job with its plan made, each task configured alike."""
-        job = JobDefinition(name="a", entry_point="m:f", config=config or {}, max_tasks=100, **definition)
-        await self.logs.submit(job)
-        await self.plan(job, [{"i": index, **job.config} for index in range(tasks)])
-        return job
-
-    async def plan(self, job: JobDefinition, configs: list[dict[str, Any]]) -> None:
-        await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
-
-    def take(self, *tasks: TaskId, epoch: int = 1) -> None:
-        self.executor.take(frozenset(tasks), Epoch(epoch))
-
-    def drop(self, *tasks: TaskId) -> None:
-        self.executor.drop(frozenset(tasks), "revoked")
-
-    def state(self, task: TaskId) -> TaskState | None:
-        status = self.logs.status.tasks.get(task)
-        return status.state if status else None
-
-    def told(self, task: TaskId) -> TaskStatus:
-        return self.logs.status.tasks[task]
-
-    async def runs(self, *tasks: TaskId) -> None:
-        """Wait until exactly these run and the topic says so."""
-        await eventually(
-            lambda: (
-                self.runner.running == frozenset(tasks) and all(self.state(task) is TaskState.RUNNING for task in tasks)
-            ),
-            f"{tasks} run, not {self.runner.running}",
-        )
-
-    async def becomes(self, task: TaskId, state: TaskState | None) -> None:
-        await eventually(lambda: self.state(task) is state, f"{task} {state}, not {self.state(task)}")
-
-    async def releases(self, *tasks: TaskId, into: list[Tasks]) -> None:
-        await eventually(lambda: frozenset().union(*into) >= frozenset(tasks), f"{tasks} are released")
-
-
-@asynccontextmanager
-async def bench(*, slots: int = 2, linger_s: float = 60) -> AsyncIterator[Bench]:
-    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s)
-    try:
-        yield made
-    finally:
-        made.runner.stubborn.clear()
-        await made.executor.close()
-    assert made.executor.fault is None
-
 
 # ---- slots
 
@@ -380,128 +296,6 @@ async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way(
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         assert worker.told(A0).attempt == 2
-
-
-# ---- jobs that change
-
-
-async def test_a_job_that_is_removed_stops_and_leaves_nothing_behind() -> None:
-    async with bench(slots=1) as worker:
-        await worker.submit(tasks=2)
-        worker.take(A0, A1)
-        await worker.runs(A0)
-        await worker.logs.remove("a")
-        await worker.releases(A0, A1, into=[*worker.stopped, *worker.finished])
-        await eventually(lambda: worker.executor.running == frozenset() and not worker.logs.status.tasks)
-        ends = [event.status.state for event in worker.logs.events if isinstance(event, TaskEvent)]
-        assert ends.count(TaskState.STOPPED) == 2, "the timeline tells it"
-
-
-async def test_a_plan_that_shrinks_stops_what_it_has_no_more_and_nothing_else() -> None:
-    async with bench(slots=9) as worker:
-        job = await worker.submit(tasks=3)
-        worker.take(A0, A1, A2)
-        await worker.runs(A0, A1, A2)
-        await worker.plan(job, [{"i": 0}, {"i": 1}])
-        await worker.releases(A2, into=worker.stopped)
-        await worker.runs(A0, A1)
-        assert len(worker.runner.orders) == 3
-
-
-async def test_a_task_whose_config_changed_starts_again_with_it_and_the_others_go_on() -> None:
-    async with bench() as worker:
-        job = await worker.submit(tasks=2)
-        worker.take(A0, A1)
-        await worker.runs(A0, A1)
-        await worker.plan(job, [{"i": 0}, {"i": 1, "new": True}])
-        await eventually(lambda: len(worker.runner.orders) == 3)
-        again = worker.runner.orders[-1]
-        assert (again.task, again.config, again.attempt) == (A1, {"i": 1, "new": True}, 1)
-        assert worker.stopped == [], "it was this worker's all the time"
-        assert worker.finished == []
-
-
-async def test_a_task_that_finishes_just_as_its_config_changes_runs_again_with_the_new_one() -> None:
-    async with bench() as worker:
-        job = await worker.submit(tasks=1)
-        worker.take(A0)
-        await worker.runs(A0)
-        worker.runner.stubborn.add(A0)
-        await worker.plan(job, [{"i": 0, "new": True}])
-        await eventually(lambda: (A0, "its configuration has changed") in worker.runner.told)
-        worker.runner.finish(A0)
-        await eventually(lambda: len(worker.runner.orders) == 2)
-        assert worker.runner.orders[-1].config == {"i": 0, "new": True}
-        assert worker.finished == []
-
-
-async def test_a_task_that_waits_waits_on_with_its_new_config() -> None:
-    async with bench(slots=1) as worker:
-        job = await worker.submit(tasks=2)
-        worker.take(A0, A1)
-        await worker.runs(A0)
-        await worker.plan(job, [{"i": 0}, {"i": 1, "new": True}])
-        worker.runner.finish(A0)
-        await worker.runs(A1)
-        assert worker.runner.order_of(A1).config == {"i": 1, "new": True}
-
-
-# ---- planners
-
-
-async def test_a_plan_is_written_before_its_planner_is_released() -> None:
-    async with bench() as worker:
-        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r"))
-        worker.take(PLANNER)
-        await worker.runs(PLANNER)
-        worker.runner.finish(PLANNER, [{"i": 0}, {"i": 1}])
-        await worker.releases(PLANNER, into=worker.finished)
-        plan = worker.logs.jobs.plan_of("a")
-        assert plan is not None
-        assert (len(plan.configs), plan.planned_by, plan.run_key) == (2, ME, "r")
-        assert worker.told(PLANNER).result == {"tasks": 2}
-
-
-async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
-    async with bench() as worker:
-        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=1, retries=3))
-        worker.take(PLANNER)
-        await worker.runs(PLANNER)
-        worker.runner.finish(PLANNER, [{}, {}])
-        await worker.becomes(PLANNER, TaskState.FAILED)
-        error = worker.told(PLANNER).error
-        assert error is not None
-        assert "returned 2 tasks, but max_tasks is 1" in error.message
-        assert worker.logs.jobs.plan_of("a") is None
-
-
-async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_changed() -> None:
-    async with bench() as worker:
-        job = JobDefinition(name="a", entry_point="m:f", max_tasks=3, retries=1, replan_interval_ms=20)
-        await worker.logs.submit(job)
-        worker.take(PLANNER)
-        for attempt, plan in ((1, [{"i": 0}]), (2, [{"i": 0}]), (3, [{"i": 0}, {"i": 1}])):
-            await eventually(lambda: PLANNER in worker.runner.running)
-            offset = worker.logs.jobs.offset
-            assert worker.runner.order_of(PLANNER).attempt == attempt
-            worker.runner.finish(PLANNER, plan)
-            await eventually(lambda: PLANNER not in worker.runner.running)
-            await eventually(lambda plan=plan: (p := worker.logs.jobs.plan_of("a")) and list(p.configs) == plan)
-            assert (worker.logs.jobs.offset > offset) == (attempt != 2)
-        assert worker.finished == []
-
-
-async def test_failures_of_a_watching_planner_count_from_the_last_plan_that_it_made() -> None:
-    async with bench() as worker:
-        job = JobDefinition(name="a", entry_point="m:f", retries=1, replan_interval_ms=5)
-        await worker.logs.submit(job)
-        worker.take(PLANNER)
-        for _ in range(3):
-            await eventually(lambda: PLANNER in worker.runner.running)
-            worker.runner.fail(PLANNER)
-            await eventually(lambda: PLANNER in worker.runner.running)
-            worker.runner.finish(PLANNER, [{}])
-        await eventually(lambda: PLANNER in worker.runner.running, "it goes on after its third failure")
 
 
 # ---- records

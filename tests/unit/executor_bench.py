@@ -1,0 +1,97 @@
+"""An executor with a runner that a test moves by hand, and topics in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from stand_ins import HandRunner, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka.log_errors import BrokerAwayError
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.spark.runner import OnEvent, Runner
+from airflow_provider.worker.executor import TaskExecutor
+
+ME = WorkerId("w1")
+A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
+PLANNER = planner_of("a")
+AWAY = BrokerAwayError("nowhere:9", "writing", "")
+
+
+class Bench:
+    """An executor, what it was given to work with, and what it said."""
+
+    def __init__(self, logs: MemoryLogs, *, slots: int, linger_s: float) -> None:
+        self.logs = logs
+        self.stopped: list[Tasks] = []
+        self.finished: list[Tasks] = []
+        self.runner: Any = None
+        self.executor = TaskExecutor(
+            worker=ME,
+            group_id="g",
+            logs=logs,
+            make_runner=self._make_runner,
+            slots=slots,
+            checkpoint_root="/checkpoints",
+            stopped=self.stopped.append,
+            finished=self.finished.append,
+            changed=lambda: None,
+            linger_s=linger_s,
+        )
+        logs.subscribe(self.executor.refresh)
+
+    def _make_runner(self, on_event: OnEvent) -> Runner:
+        self.runner = HandRunner(on_event)
+        return self.runner  # type: ignore[no-any-return]
+
+    async def submit(self, *, tasks: int = 2, config: Any = None, **definition: Any) -> JobDefinition:
+        """A job with its plan made, each task configured alike."""
+        job = JobDefinition(name="a", entry_point="m:f", config=config or {}, max_tasks=100, **definition)
+        await self.logs.submit(job)
+        await self.plan(job, [{"i": index, **job.config} for index in range(tasks)])
+        return job
+
+    async def plan(self, job: JobDefinition, configs: list[dict[str, Any]]) -> None:
+        await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
+
+    def take(self, *tasks: TaskId, epoch: int = 1) -> None:
+        self.executor.take(frozenset(tasks), Epoch(epoch))
+
+    def drop(self, *tasks: TaskId) -> None:
+        self.executor.drop(frozenset(tasks), "revoked")
+
+    def state(self, task: TaskId) -> TaskState | None:
+        status = self.logs.status.tasks.get(task)
+        return status.state if status else None
+
+    def told(self, task: TaskId) -> TaskStatus:
+        return self.logs.status.tasks[task]
+
+    async def runs(self, *tasks: TaskId) -> None:
+        """Wait until exactly these run and the topic says so."""
+        await eventually(
+            lambda: (
+                self.runner.running == frozenset(tasks) and all(self.state(task) is TaskState.RUNNING for task in tasks)
+            ),
+            f"{tasks} run, not {self.runner.running}",
+        )
+
+    async def becomes(self, task: TaskId, state: TaskState | None) -> None:
+        await eventually(lambda: self.state(task) is state, f"{task} {state}, not {self.state(task)}")
+
+    async def releases(self, *tasks: TaskId, into: list[Tasks]) -> None:
+        await eventually(lambda: frozenset().union(*into) >= frozenset(tasks), f"{tasks} are released")
+
+
+@asynccontextmanager
+async def bench(*, slots: int = 2, linger_s: float = 60) -> AsyncIterator[Bench]:
+    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s)
+    try:
+        yield made
+    finally:
+        made.runner.stubborn.clear()
+        await made.executor.close()
+    assert made.executor.fault is None

@@ -1,0 +1,129 @@
+"""What the executor does when a job changes under it, and with planners."""
+
+from __future__ import annotations
+
+from executor_bench import A0, A1, A2, ME, PLANNER, bench
+from waiting import eventually
+
+from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState
+
+# ---- jobs that change
+
+
+async def test_a_job_that_is_removed_stops_and_leaves_nothing_behind() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        await worker.logs.remove("a")
+        await worker.releases(A0, A1, into=[*worker.stopped, *worker.finished])
+        await eventually(lambda: worker.executor.running == frozenset() and not worker.logs.status.tasks)
+        ends = [event.status.state for event in worker.logs.events if isinstance(event, TaskEvent)]
+        assert ends.count(TaskState.STOPPED) == 2, "the timeline tells it"
+
+
+async def test_a_plan_that_shrinks_stops_what_it_has_no_more_and_nothing_else() -> None:
+    async with bench(slots=9) as worker:
+        job = await worker.submit(tasks=3)
+        worker.take(A0, A1, A2)
+        await worker.runs(A0, A1, A2)
+        await worker.plan(job, [{"i": 0}, {"i": 1}])
+        await worker.releases(A2, into=worker.stopped)
+        await worker.runs(A0, A1)
+        assert len(worker.runner.orders) == 3
+
+
+async def test_a_task_whose_config_changed_starts_again_with_it_and_the_others_go_on() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        await worker.plan(job, [{"i": 0}, {"i": 1, "new": True}])
+        await eventually(lambda: len(worker.runner.orders) == 3)
+        again = worker.runner.orders[-1]
+        assert (again.task, again.config, again.attempt) == (A1, {"i": 1, "new": True}, 1)
+        assert worker.stopped == [], "it was this worker's all the time"
+        assert worker.finished == []
+
+
+async def test_a_task_that_finishes_just_as_its_config_changes_runs_again_with_the_new_one() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        await worker.plan(job, [{"i": 0, "new": True}])
+        await eventually(lambda: (A0, "its configuration has changed") in worker.runner.told)
+        worker.runner.finish(A0)
+        await eventually(lambda: len(worker.runner.orders) == 2)
+        assert worker.runner.orders[-1].config == {"i": 0, "new": True}
+        assert worker.finished == []
+
+
+async def test_a_task_that_waits_waits_on_with_its_new_config() -> None:
+    async with bench(slots=1) as worker:
+        job = await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        await worker.plan(job, [{"i": 0}, {"i": 1, "new": True}])
+        worker.runner.finish(A0)
+        await worker.runs(A1)
+        assert worker.runner.order_of(A1).config == {"i": 1, "new": True}
+
+
+# ---- planners
+
+
+async def test_a_plan_is_written_before_its_planner_is_released() -> None:
+    async with bench() as worker:
+        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r"))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{"i": 0}, {"i": 1}])
+        await worker.releases(PLANNER, into=worker.finished)
+        plan = worker.logs.jobs.plan_of("a")
+        assert plan is not None
+        assert (len(plan.configs), plan.planned_by, plan.run_key) == (2, ME, "r")
+        assert worker.told(PLANNER).result == {"tasks": 2}
+
+
+async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
+    async with bench() as worker:
+        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=1, retries=3))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{}, {}])
+        await worker.becomes(PLANNER, TaskState.FAILED)
+        error = worker.told(PLANNER).error
+        assert error is not None
+        assert "returned 2 tasks, but max_tasks is 1" in error.message
+        assert worker.logs.jobs.plan_of("a") is None
+
+
+async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_changed() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", max_tasks=3, retries=1, replan_interval_ms=20)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        for attempt, plan in ((1, [{"i": 0}]), (2, [{"i": 0}]), (3, [{"i": 0}, {"i": 1}])):
+            await eventually(lambda: PLANNER in worker.runner.running)
+            offset = worker.logs.jobs.offset
+            assert worker.runner.order_of(PLANNER).attempt == attempt
+            worker.runner.finish(PLANNER, plan)
+            await eventually(lambda: PLANNER not in worker.runner.running)
+            await eventually(lambda plan=plan: (p := worker.logs.jobs.plan_of("a")) and list(p.configs) == plan)
+            assert (worker.logs.jobs.offset > offset) == (attempt != 2)
+        assert worker.finished == []
+
+
+async def test_failures_of_a_watching_planner_count_from_the_last_plan_that_it_made() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", retries=1, replan_interval_ms=5)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        for _ in range(3):
+            await eventually(lambda: PLANNER in worker.runner.running)
+            worker.runner.fail(PLANNER)
+            await eventually(lambda: PLANNER in worker.runner.running)
+            worker.runner.finish(PLANNER, [{}])
+        await eventually(lambda: PLANNER in worker.runner.running, "it goes on after its third failure")
