@@ -170,14 +170,14 @@ class TaskExecutor:
         if work is None or not needs_running(task, jobs, statuses):
             return False
         last = last_word(statuses.get(task), self._stops.pop(task, None))
-        run = self._runs[task] = first_run(work, epoch, last)
+        run = self._runs[task] = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
         self._note(run.status(TaskState.PENDING, self._worker))
         return True
 
     def _schedule(self) -> None:
         now = now_ms()
         for task in () if self._draining else startable(self._runs, slots=self._slots, now_ms=now):
-            self._set(task, state=RunState.STARTED)
+            self._runs[task] = self._runs[task].start()
             self._spawn(self._start(task))
         due = next_due_ms(self._runs, now_ms=now)
         if self._timer is not None:
@@ -285,7 +285,7 @@ class TaskExecutor:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
 
     def _wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
-        self._runs[run.task] = waiting = run.next_attempt(not_before_ms=now_ms() + delay_ms)
+        self._runs[run.task] = waiting = run.next_attempt(delay_ms, now_ms=now_ms(), wall_ms=wall_ms())
         self._note(waiting.status(TaskState.PENDING, self._worker))
         self._schedule()
 

@@ -32,6 +32,7 @@ class TaskRun:
 
     :param attempt: the number of the present or next start, from 1
     :param not_before_ms: start no sooner (monotonic milliseconds)
+    :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     """
 
@@ -42,6 +43,7 @@ class TaskRun:
     attempt: int = 1
     failures: int = 0
     not_before_ms: int = 0
+    retry_at_ms: int | None = None
     started_at_ms: int | None = None
     error: TaskFailure | None = None
 
@@ -62,14 +64,18 @@ class TaskRun:
     def failed(self, error: TaskFailure) -> TaskRun:
         return replace(self, failures=self.failures + 1, error=error)
 
-    def next_attempt(self, *, not_before_ms: int) -> TaskRun:
+    def next_attempt(self, delay_ms: int, *, now_ms: int, wall_ms: int) -> TaskRun:
         return replace(
             self,
             state=RunState.WAITING,
             attempt=self.attempt + 1,
             started_at_ms=None,
-            not_before_ms=not_before_ms,
+            not_before_ms=now_ms + delay_ms,
+            retry_at_ms=wall_ms + delay_ms if delay_ms else None,
         )
+
+    def start(self) -> TaskRun:
+        return replace(self, state=RunState.STARTED, retry_at_ms=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record that says so."""
@@ -84,6 +90,7 @@ class TaskRun:
             attempt=self.attempt,
             failures=self.failures,
             started_at_ms=self.started_at_ms,
+            retry_at_ms=self.retry_at_ms,
             error=self.error,
             **more,  # type: ignore[arg-type]
         )
@@ -98,18 +105,26 @@ def last_word(told: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | N
     return told if told.attempt > own.attempt else own
 
 
-def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None) -> TaskRun:
-    """A task as a worker takes it over: a start that some worker has made in this run of the job counts."""
+def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: int, wall_ms: int) -> TaskRun:
+    """A task as a worker takes it over: what others have done in this run of the job counts, and what they waited for.
+
+    :param now_ms: the monotonic clock
+    :param wall_ms: the wall clock; another host's may differ, so nobody waits longer than the job says
+    """
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
     if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None
+    longest_ms = max(work.definition.retry_delay_ms, work.definition.replan_interval_ms or 0)
+    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), longest_ms)
     return TaskRun(
         work=work,
         epoch=epoch,
         kind=run.kind,
         attempt=last.attempt + 1 if began else last.attempt,
         failures=last.failures,
+        not_before_ms=now_ms + waits_ms if waits_ms else 0,
+        retry_at_ms=wall_ms + waits_ms if waits_ms else None,
         error=last.error,
     )
 

@@ -84,7 +84,7 @@ def test_a_task_waits_out_the_delay_before_its_next_attempt() -> None:
 
 def test_a_next_attempt_counts_on_and_knows_why_the_last_one_failed() -> None:
     why = TaskFailure.of("boom")
-    waiting = run(state=RunState.STARTED, started_at_ms=5).failed(why).next_attempt(not_before_ms=9)
+    waiting = run(state=RunState.STARTED, started_at_ms=5).failed(why).next_attempt(4, now_ms=5, wall_ms=1_000)
     assert (waiting.state, waiting.attempt, waiting.failures) == (RunState.WAITING, 2, 1)
     assert (waiting.error, waiting.not_before_ms, waiting.started_at_ms) == (why, 9, None)
 
@@ -102,8 +102,8 @@ def status(state: TaskState, task: TaskId = A0, **more: Any) -> TaskStatus:
 
 def test_a_tasks_kind_is_its_jobs_a_planners_is_batch() -> None:
     streaming = replace(JOB, kind=TaskKind.STREAMING)
-    assert first_run(work(0, streaming), Epoch(1), None).kind is TaskKind.STREAMING
-    assert first_run(work(-1, streaming), Epoch(1), None).kind is TaskKind.BATCH
+    assert first_run(work(0, streaming), Epoch(1), None, now_ms=0, wall_ms=0).kind is TaskKind.STREAMING
+    assert first_run(work(-1, streaming), Epoch(1), None, now_ms=0, wall_ms=0).kind is TaskKind.BATCH
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,21 @@ def test_a_tasks_kind_is_its_jobs_a_planners_is_batch() -> None:
     ],
 )
 def test_an_attempt_that_somebody_began_counts(last: TaskStatus | None, attempt: int) -> None:
-    assert first_run(work(), Epoch(1), last).attempt == attempt
+    assert first_run(work(), Epoch(1), last, now_ms=0, wall_ms=0).attempt == attempt
+
+
+@pytest.mark.parametrize(
+    ("retry_at_ms", "waits_ms"),
+    [(None, 0), (900, 0), (1_400, 400), (99_000, 500)],
+    ids=["nothing", "over", "some more", "by a clock that is ahead"],
+)
+def test_who_takes_over_a_task_waits_what_is_left_of_the_delay(retry_at_ms: int | None, waits_ms: int) -> None:
+    waiting = replace(run(), retry_at_ms=retry_at_ms, failures=1).status(TaskState.STOPPED, ME)
+    patient = replace(JOB, retries=3, retry_delay_ms=500)
+    taken = first_run(work(0, patient), Epoch(2), waiting, now_ms=50, wall_ms=1_000)
+    assert taken.not_before_ms == (50 + waits_ms if waits_ms else 0)
+    assert taken.retry_at_ms == (1_000 + waits_ms if waits_ms else None), "the next one, too, may lose it"
+    assert taken.start().retry_at_ms is None
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ class TaskStatus:
     :param failures: how many of the attempts failed, which is what the job's retries are counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
     :param finished_at_ms: the same, when the attempt ended in whatever way
+    :param retry_at_ms: wall clock before which the next attempt shall not start, whoever makes it
     :param error: of the last attempt that failed
     :param result: what a finished task returned, any JSON value
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
@@ -94,6 +95,7 @@ class TaskStatus:
     failures: int = 0
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
+    retry_at_ms: int | None = None
     error: TaskFailure | None = None
     result: Any = None
     handle: Any = None
@@ -121,6 +123,7 @@ class TaskStatus:
             "failures": self.failures,
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
+            "retry_at_ms": self.retry_at_ms,
             "error": self.error.to_json() if self.error else None,
             "result": self.result,
             "handle": self.handle,
@@ -147,6 +150,7 @@ class TaskStatus:
             failures=want_or_none(data, "failures", int) or 0,
             started_at_ms=want_or_none(data, "started_at_ms", int),
             finished_at_ms=want_or_none(data, "finished_at_ms", int),
+            retry_at_ms=want_or_none(data, "retry_at_ms", int),
             error=TaskFailure.from_json(error) if error else None,
             result=data.get("result"),
             handle=data.get("handle"),
