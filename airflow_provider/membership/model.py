@@ -160,7 +160,7 @@ class MalformedEmbeddedError(RemoteProtocolError):
 
 def tasks_to_json(tasks: Iterable[TaskId]) -> list[list[str | int]]:
     """Tasks as sorted ``[job, index]`` pairs: the one form they have in every JSON document of this package."""
-    return [[job, index] for job, index in sorted(tasks)]
+    return list(map(list, sorted(tasks)))
 
 
 def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
@@ -172,7 +172,8 @@ def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
 
 
 def _task_from_json(pair: Iterable[str | int]) -> TaskId:
-    match pair:
-        case [str(job), int(index)] if index >= PLANNER_INDEX and not isinstance(index, bool):
+    if isinstance(pair, (list, tuple)) and len(pair) == 2:
+        job, index = pair
+        if isinstance(job, str) and type(index) is int and index >= PLANNER_INDEX:
             return TaskId(job, index)
     raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")

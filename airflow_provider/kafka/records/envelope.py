@@ -66,16 +66,19 @@ def _check_keys(data: Any) -> None:
     seen: set[int] = set()
     while pending:
         value = pending.pop()
-        if not isinstance(value, (Mapping, list, tuple)) or id(value) in seen:
+        if id(value) in seen or not isinstance(value, _CONTAINERS):
             continue
         seen.add(id(value))
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             for key in value:
                 if not isinstance(key, str):
                     raise TypeError(f"the key {key!r} is not a string")
-            pending.extend(value.values())
-        else:
-            pending.extend(value)
+        inner = value.values() if isinstance(value, dict) else value
+        pending.extend([each for each in inner if isinstance(each, _CONTAINERS)])
+
+
+_CONTAINERS: Final = (dict, list, tuple)
+"""What ``json`` goes into."""
 
 
 _NOTHING: Final = object()
