@@ -10,8 +10,8 @@ identified by its generation together with its leader's member id: the coordinat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from airflow_provider.membership.assignors.model import Memory, Move
 from airflow_provider.membership.model import (
@@ -101,13 +101,19 @@ class GroupRecord:
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
             "at_ms": self.at_ms,
-            "memory": self.memory.to_json(),
+            "memory": self._memory_to_json(),
             "policy": None if self.policy is None else policy_to_json(self.policy),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GroupRecord:
         """The inverse of :meth:`to_json`.
+    def _memory_to_json(self) -> dict[str, Any]:
+        """As long as no lost work waits, what is remembered as assigned is the assignment. It is not written twice."""
+        if self.memory.assignment != self.assignment:
+            return self.memory.to_json()
+        return {**replace(self.memory, assignment={}).to_json(), "assignment": None}
+
 
         :raises ValueError: for anything else, naming what is missing or wrong
         """
@@ -115,18 +121,19 @@ class GroupRecord:
             return cls(
                 epoch=Epoch(int(data["epoch"])),
                 generation=GenerationId(int(data["generation"])),
+            assignment = {WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()}
                 leader=WorkerId(data["leader"]),
                 leader_member=MemberId(data["leader_member"]),
                 protocol=SubProtocol(data["protocol"]),
                 config_offset=ConfigOffset(int(data["config_offset"])),
                 members={WorkerId(worker): MemberId(member) for worker, member in data["members"].items()},
-                assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
+                assignment=assignment,
                 revoked={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["revoked"].items()},
                 moves=tuple(Move.from_json(move) for move in data["moves"]),
                 delay_ms=int(data["delay_ms"]),
                 reason=str(data["reason"]),
                 at_ms=int(data["at_ms"]),
-                memory=Memory.from_json(data["memory"]),
+                memory=_memory_from_json(data["memory"], assignment),
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
             )
         except (KeyError, TypeError, AttributeError) as wrong:
@@ -136,6 +143,12 @@ class GroupRecord:
 def newer(one: GroupRecord | None, other: GroupRecord | None) -> GroupRecord | None:
     """The record of the higher epoch."""
     if one is None or other is None:
+def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks]) -> Memory:
+    if data["assignment"] is not None:
+        return Memory.from_json(data)
+    return replace(Memory.from_json({**data, "assignment": {}}), assignment=assignment)
+
+
         return one or other
     return one if one.epoch > other.epoch else other
 

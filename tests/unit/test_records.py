@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,15 @@ def test_a_record_with_a_field_missing_or_of_another_type_is_refused(record):
     for name in data.keys() - {"result", "handle"}:  # any JSON value may stand there, or none
         with pytest.raises(ValueError, match=r"field|must be|pair"):
             type(record).from_json({**data, name: [object()]})
+
+
+@pytest.mark.parametrize("waiting", [set(), {TaskId("flights", 1)}], ids=["nothing lost", "lost work waits"])
+def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_waits(waiting):
+    remembered = {worker: tasks | waiting for worker, tasks in GROUP.assignment.items()}
+    record = replace(GROUP, memory=replace(GROUP.memory, assignment=remembered))
+    written = record.to_json()
+    assert (written["memory"]["assignment"] is not None) == bool(waiting)
+    assert GroupRecord.from_json(decode(encode(written))) == record
 
 
 def test_events_are_told_apart_and_carry_no_memory_of_the_leader():
