@@ -67,7 +67,9 @@ async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     async with shared_transport(settings) as transport:
         (description,) = await transport.describe([args.group])
     if description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):
-        print(f"cospark groups describe: group {args.group!r}: {description.error.name}", file=sys.stderr)
+        print(
+            f"cospark groups describe: group {args.group!r}: {_in_words(description.error, settings)}", file=sys.stderr
+        )
         return 2
     jobs, status, has_topics = await _read_topics(settings, args.group)
     if not description.members and not has_topics:
@@ -76,6 +78,13 @@ async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     about = describe(description, jobs, status)
     print(json.dumps(about, indent=2) if args.json else as_text(about))
     return 0
+
+
+def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
+    if error is not KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return error.name
+    who = settings.principal or "the user of this connection"
+    return f"{error.name}: {who} has no right to DESCRIBE it: grant that to {settings.principal or 'that user'}"
 
 
 async def _read_topics(settings: KafkaSettings, group: str) -> tuple[JobsSnapshot, StatusSnapshot, bool]:

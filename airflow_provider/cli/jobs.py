@@ -102,8 +102,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     if args.wait and not definition.bounded:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
     await reach(settings)
-    async with shared_logs(settings, args.group) as logs:
-        await logs.require(SUBMITTER)
+    async with shared_logs(settings, args.group, SUBMITTER) as logs:
         submission = await logs.submit(definition)
         print(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
         return await _wait(args, logs) if args.wait else 0

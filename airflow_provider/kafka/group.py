@@ -40,6 +40,7 @@ from airflow_provider.membership.events import (
     RecordRead,
     Request,
     RequestFailed,
+    RequestRejected,
     SendHeartbeat,
     SendJoin,
     SendLeave,
@@ -122,6 +123,7 @@ class GroupMember:
         self._away_since: float | None = None
         self._topics_gone_since: float | None = None
         self._leaving_for: str | None = None
+        self._whom_to_allow = ""
         self._story = Story()
 
     # ---- what the worker says
@@ -229,8 +231,9 @@ class GroupMember:
             case Warn():
                 log.warning("group %s, worker %s: %s", self._group_id, self._worker, command.message)
             case Fail():
-                log.error("group %s, worker %s: %s", self._group_id, self._worker, command.error)
-                self._listener.ended(self.state.phase, command.error)
+                error = f"{command.error}{self._whom_to_allow}"
+                log.error("group %s, worker %s: %s", self._group_id, self._worker, error)
+                self._listener.ended(self.state.phase, error)
             case PublishGroup():
                 self._spawn(self._writes, self._publish_group(command.record))
             case PerformAssignment():
@@ -278,6 +281,10 @@ class GroupMember:
         else:
             if self._is_good(answer):
                 self._back()
+            elif isinstance(answer, (RequestRejected, HeartbeatAnswered)) and self._transport.principal:
+                # The machine tells what right is missing; it does not know who we are to the broker.
+                unauthorized = answer.error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
+                self._whom_to_allow = f"; grant it to {self._transport.principal}" if unauthorized else ""
         self.feed(answer)
 
     def _is_good(self, answer: Event) -> bool:

@@ -93,26 +93,33 @@ class GroupLogs:
         :raises LogError: if a topic can't be used
         """
         self._acquire()
-        self._open().warm_up()
         try:
-            await self.require(self._needs, timeout_s=timeout_s)
-            self._open().follow(self._followed())
+            await self._prepare(self._needs, timeout_s)
         except BaseException:
             await self.aclose()
             raise
 
-    async def require(self, needs: Needs, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """See that the user may do this, before anything is done: half of it would help nobody.
-
-        Once granted is granted: what is taken away later shows where it is needed.
+    async def start_for(self, needs: Needs, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """As :meth:`start`, for one more who uses these logs, and who needs this; if that fails, it fails alone.
 
         :raises LogError: see :meth:`start`
         """
+        self._acquire()
+        await self._prepare(needs, timeout_s)
+
+    async def _prepare(self, needs: Needs, timeout_s: float) -> None:
+        """See that the user may do this, before anything is done: half of it would help nobody.
+
+        Once granted is granted: what is taken away later shows where it is needed.
+        """
+        if needs.writes:
+            self._open().warm_up()
         feed = self._followed()
         async with feed.preparing():
             if needs not in feed.granted:
                 await self._open().admin.prepare(self.topics, needs, timeout_s=timeout_s)
                 feed.granted.add(needs)
+        self._open().follow(feed)
 
     async def aclose(self) -> None:
         """Stop reading, when what was written is stored. May be called again."""

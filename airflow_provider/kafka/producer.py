@@ -17,7 +17,9 @@ from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, TopicRi
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.settings import principal_of
 
-log: Final = logging.getLogger(__name__)
+# At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
+_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
+_silence.disabled = True
 
 _POLL_S: Final = 0.1
 _FLUSH_S: Final = 5.0
@@ -55,7 +57,7 @@ class LogWriter:
             "delivery.timeout.ms": delivery_timeout_ms,
             "reconnect.backoff.max.ms": 1_000,
             "log_level": 0,
-            "logger": log,
+            "logger": _silence,
             "error_cb": self._on_error,
         }
         self._lock = threading.Lock()

@@ -49,6 +49,10 @@ class Needs:
     status: frozenset[Operation] = _READ
     events: frozenset[Operation] = _DESCRIBE
 
+    @property
+    def writes(self) -> bool:
+        return Operation.WRITE in self.jobs | self.status | self.events
+
     def lacking(self, topics: Topics, allowed: Mapping[str, Set[Operation]]) -> Iterator[Right]:
         """The rights that are needed and not there.
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.rights import WORKER
+from airflow_provider.kafka.rights import WATCHER, WORKER, Needs
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 
@@ -86,18 +86,18 @@ async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransp
 
 
 @asynccontextmanager
-async def shared_logs(settings: KafkaSettings, group_id: str) -> AsyncIterator[GroupLogs]:
+async def shared_logs(settings: KafkaSettings, group_id: str, needs: Needs = WATCHER) -> AsyncIterator[GroupLogs]:
     """The topics of a group, read to their present ends.
 
+    :param needs: what the user must be allowed to do
     :raises LogError: see :meth:`GroupLogs.start`
     """
 
     async def make() -> GroupLogs:
-        logs = GroupLogs(settings, group_id)
-        await logs.start()
-        return logs
+        return GroupLogs(settings, group_id)
 
     async with _pools().logs.use((settings, group_id), make) as logs:
+        await logs.start_for(needs)
         await logs.catch_up()
         yield logs
 
@@ -109,8 +109,7 @@ async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[
     :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
     :raises LogError: see :meth:`GroupLogs.start`
     """
-    async with shared_transport(settings) as transport, shared_logs(settings, group_id) as logs:
-        await logs.require(WORKER)
+    async with shared_transport(settings) as transport, shared_logs(settings, group_id, WORKER) as logs:
         yield transport, logs
 
 

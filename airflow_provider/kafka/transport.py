@@ -43,6 +43,7 @@ class GroupTransport:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
+        self.principal = settings.principal
         self._connections = Connections(settings)
         self._request_timeout_ms = settings.request_timeout_ms
 

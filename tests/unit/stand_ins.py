@@ -24,7 +24,6 @@ from airflow_provider.kafka.messages import (
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Event, encode, event_from_json
-from airflow_provider.kafka.rights import Needs
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.runner import (
@@ -59,8 +58,6 @@ class MemoryLogs(GroupLogs):
     def attach(self) -> None: ...
 
     async def start(self, *, timeout_s: float = 30.0) -> None: ...
-
-    async def require(self, needs: Needs, *, timeout_s: float = 30.0) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -155,6 +152,8 @@ class HandRunner:
 
 class LonelyCoordinator:
     """A coordinator of a group with one member (a :class:`GroupTransport`): it answers at once, or as the test says."""
+
+    principal = "User:etl"
 
     def __init__(self) -> None:
         self.generation = 0

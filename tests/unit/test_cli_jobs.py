@@ -64,7 +64,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         made.reached += 1
 
     @asynccontextmanager
-    async def shared_logs(_settings: object, _group: str) -> AsyncIterator[MemoryLogs]:
+    async def shared_logs(_settings: object, _group: str, _needs: object) -> AsyncIterator[MemoryLogs]:
         yield made.logs
 
     monkeypatch.setattr(jobs_module, "reach", reach)

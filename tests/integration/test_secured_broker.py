@@ -1,0 +1,328 @@
+"""Exactly the rights of ``docs/security.md`` are enough, each is needed, and whoever lacks one is told which."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from certificates import Certificates
+from secured import ADMIN, PageRight, SecuredBroker, rights_on_the_page, secured_broker
+
+from airflow_provider.cli.main import main
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka import one_shot
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, RefusedError
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import JobState, converged, job_progress
+from airflow_provider.kafka.records import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    RebalanceEvent,
+    TaskEvent,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+)
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.shared import reach, shared_group
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.worker.attached import attached_hands
+from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.worker import Ending, Until, Worker, WorkerSettings
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+GROUP = "etl"
+LIFE = "life"
+RIGHTS = rights_on_the_page()
+WITHOUT = [(role, right) for role, rights in RIGHTS.items() if role != "creator" for right in rights]
+TASKS = 3
+
+
+def without(role: str, right: PageRight) -> str:
+    """Who has all rights of the role but one."""
+    return f"{role}-without-{right}"
+
+
+class Hook(SparkGroupHook):
+    """With these settings, whatever Airflow's connections are."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def get_settings(self) -> KafkaSettings:
+        return self._settings
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Certificates) -> Iterator[SecuredBroker]:
+    """A broker on which each role has exactly its rights; and for each of them somebody who has all but that one."""
+    roles = [
+        (role, right, group)
+        for role, rights in RIGHTS.items()
+        for right in rights
+        for group in ((GROUP, LIFE) if role != "creator" else ())
+    ]
+    cases = [
+        (without(role, missing), right, GROUP)
+        for role, missing in WITHOUT
+        for right in RIGHTS[role]
+        if right is not missing
+    ]
+    creators = [("creator", right, LIFE) for role in ("creator", "submitter") for right in RIGHTS[role]]
+    creators += [
+        (without("creator", missing), right, f"{GROUP}-{missing}")
+        for missing in RIGHTS["creator"]
+        for right in (*RIGHTS["creator"], *RIGHTS["submitter"])
+        if right is not missing
+    ]
+    granted = [*roles, *cases, *creators]
+    with secured_broker(certificates, sorted({user for user, _, _ in granted})) as broker:
+        broker.allow(granted)
+        yield broker
+
+
+# ---- what each role does
+
+
+async def work(settings: KafkaSettings, group: str, name: str, until: Until = Until.FOREVER) -> None:
+    """Join, run what there is to run, leave.
+
+    :raises AssertionError: with the error, if it ends otherwise
+    """
+    member = MemberSettings(group_id=group, worker=WorkerId(name), heartbeat_interval_ms=200)
+    values = WorkerSettings(member=member, until=until, slots=TASKS)
+    equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/nowhere", spark_master="")
+    async with shared_group(settings, group) as (transport, logs):
+        worker = Worker(values, transport=transport, logs=logs, make_hands=attached_hands(equipment, values, logs))
+        outcome = await worker.run()
+    if outcome.ending not in (Ending.DRAINED, Ending.LEFT):
+        raise AssertionError(outcome.error)
+
+
+async def submit(settings: KafkaSettings, group: str, name: str) -> None:
+    definition = JobDefinition(name=name, entry_point="noop:job", config={"seconds": 0.1}, max_tasks=TASKS)
+    await asyncio.to_thread(one_shot.submit_job, settings, group, definition)
+
+
+async def remove(settings: KafkaSettings, group: str, name: str) -> None:
+    await asyncio.to_thread(one_shot.remove_job, settings, group, "never-submitted")
+
+
+async def retry(settings: KafkaSettings, group: str, name: str) -> None:
+    await asyncio.to_thread(Hook(settings).retry_failed, group, "never-submitted")
+
+
+async def watch(settings: KafkaSettings, group: str, name: str) -> None:
+    await asyncio.to_thread(lambda: Hook(settings).wait_for(group, lambda _jobs, _status: True, timeout_s=20))
+
+
+async def view(settings: KafkaSettings, group: str, name: str) -> None:
+    await asyncio.to_thread(one_shot.read_group, settings, group)
+
+
+async def inspect(settings: KafkaSettings, group: str, name: str) -> None:
+    with io.StringIO() as told, contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
+        status = await cospark(settings, "groups", "describe", group)
+        if status:
+            raise AssertionError(told.getvalue())
+
+
+async def cospark(settings: KafkaSettings, *arguments: str) -> int:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(dict(settings.values), file)
+        file.flush()
+        return await asyncio.to_thread(main, [*arguments, "--kafka-config", file.name])
+
+
+ACTIONS: dict[str, Callable[[KafkaSettings, str, str], Awaitable[None]]] = {
+    "worker": work,
+    "submitter": submit,
+    "remover": remove,
+    "retrier": retry,
+    "watcher": watch,
+    "viewer": view,
+    "inspector": inspect,
+    "creator": submit,
+}
+
+
+async def test_every_role_of_the_page_is_tried() -> None:
+    assert RIGHTS.keys() == ACTIONS.keys()
+    assert sum(len(rights) for rights in RIGHTS.values()) > 20
+
+
+# ---- a group in which all is well, whoever tries what beside it
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def observer(secured: SecuredBroker) -> AsyncIterator[GroupLogs]:
+    """Sees a group with a worker, who has no more than its rights, and tasks that run for ever."""
+    async with GroupLogs(secured.settings(ADMIN), GROUP) as logs:
+        await logs.submit(
+            JobDefinition(name="forever", entry_point="noop:job", max_tasks=TASKS, kind=TaskKind.STREAMING)
+        )
+        worker = asyncio.ensure_future(work(secured.settings("worker"), GROUP, "worker"))
+        await logs.wait_for(
+            lambda _, status: converged(status.group, status.workers) and len(running(status)) == TASKS,
+            timeout_s=30,
+        )
+        yield logs
+        await logs.publish_control(ControlRecord(worker=WorkerId("worker"), action=ControlAction.STOP, at_ms=wall_ms()))
+        await asyncio.wait_for(worker, 30)
+
+
+def running(status: StatusSnapshot) -> list[TaskStatus]:
+    return [told for _, told in sorted(status.tasks.items()) if told.state is TaskState.RUNNING]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def undisturbed(observer: GroupLogs) -> AsyncIterator[None]:
+    """Nothing that the test does shows in the group."""
+    before = observer.status.group, running(observer.status), observer.jobs.offset
+    yield
+    await observer.catch_up()
+    assert (observer.status.group, running(observer.status), observer.jobs.offset) == before
+
+
+async def complaint(action: Awaitable[None]) -> str:
+    """What is told to whoever tries."""
+    with pytest.raises((LogError, AssertionError)) as caught:
+        await action
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("role", "missing"), WITHOUT, ids=[without(role, right) for role, right in WITHOUT])
+async def test_each_right_is_needed_and_named(
+    role: str, missing: PageRight, secured: SecuredBroker, undisturbed: None
+) -> None:
+    user = without(role, missing)
+    told = await complaint(ACTIONS[role](secured.settings(user), GROUP, user))
+    assert secured.passwords[user] not in told
+    if missing.resource == "topic":
+        name = missing.name(GROUP)
+        expected = f"User:{user} has no right to {missing.operation} on the topic '{name}': grant it to User:{user}"
+    elif role == "worker":
+        expected = f"in group '{GROUP}' was refused: .* the right READ on the group\\); grant it to User:{user}"
+    else:
+        expected = f"group '{GROUP}': .*User:{user} has no right to DESCRIBE it: grant that to User:{user}"
+    assert re.search(expected, told), told
+
+
+@pytest.mark.parametrize("missing", RIGHTS["creator"], ids=str)
+async def test_a_topic_that_may_not_be_made_is_named(missing: PageRight, secured: SecuredBroker) -> None:
+    user, group = without("creator", missing), f"{GROUP}-{missing}"
+    told = await complaint(submit(secured.settings(user), group, "job"))
+    assert f"User:{user} has no right to CREATE on the topic '{missing.name(group)}': grant it" in told
+
+
+async def test_all_that_a_worker_lacks_is_named_at_once(secured: SecuredBroker, undisturbed: None) -> None:
+    told = await complaint(work(secured.settings("watcher"), GROUP, "watcher"))
+    assert (
+        "User:watcher has no right to WRITE on the topic 'etl.jobs', WRITE on the topic 'etl.status',"
+        " WRITE on the topic 'etl.events': grant these to User:watcher"
+    ) in told
+
+
+# ---- with exactly these rights
+
+
+async def test_with_exactly_these_rights_everything_works(
+    secured: SecuredBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a group without topics to a job that is done, seen by everybody, retried and removed."""
+    await submit(secured.settings("creator"), LIFE, "first")
+    await submit(secured.settings("submitter"), LIFE, "second")
+    watching = asyncio.ensure_future(
+        asyncio.to_thread(Hook(secured.settings("watcher")).wait_for, LIFE, finished("first", "second"), timeout_s=60)
+    )
+    config = tmp_path / "connection.json"
+    config.write_text(json.dumps(secured.extra("worker")))
+    worker = await asyncio.to_thread(
+        subprocess.run,
+        [
+            *(sys.executable, "-m", "airflow_provider.cli.main", "worker", LIFE, "--instance-id", "w1"),
+            *("--runner", "noop", "--until", "drained", "--kafka-config", str(config)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (worker.returncode, "drained" in worker.stdout) == (0, True), worker.stderr
+    assert "right" not in worker.stderr
+    assert await watching
+    assert await cospark(secured.settings("viewer"), "jobs", "list", LIFE) == 0
+    assert "first: finished: 3 finished" in capsys.readouterr().out
+    assert await cospark(secured.settings("viewer"), "status", LIFE, "--once") == 0
+    assert await cospark(secured.settings("inspector"), "groups", "describe", LIFE) == 0
+
+    timeline = await asyncio.to_thread(one_shot.read_timeline, secured.settings(ADMIN), LIFE)
+    assert any(isinstance(event, RebalanceEvent) for event in timeline.events)
+    done = [e.status.task for e in timeline.events if isinstance(e, TaskEvent) and e.status.state is TaskState.FINISHED]
+    assert sorted(done) == [TaskId(job, index) for job in ("first", "second") for index in range(-1, TASKS)]
+
+    failed = TaskStatus(task=TaskId("first", 0), state=TaskState.FAILED, epoch=Epoch(99), worker=WorkerId("w1"))
+    async with GroupLogs(secured.settings(ADMIN), LIFE) as logs:
+        await logs.publish_task(failed)
+    retried = await asyncio.to_thread(Hook(secured.settings("retrier")).retry_failed, LIFE, "first")
+    assert retried == ["first:0"]
+    assert await asyncio.to_thread(one_shot.remove_job, secured.settings("remover"), LIFE, "first")
+    assert await cospark(secured.settings("remover"), "jobs", "remove", LIFE, "second") == 0
+
+
+def finished(*jobs: str) -> Callable[[JobsSnapshot, StatusSnapshot], bool | None]:
+    def read(known: JobsSnapshot, status: StatusSnapshot) -> bool | None:
+        reports = [job_progress(job, known, status.tasks) for job in jobs]
+        return True if all(report and report.state is JobState.FINISHED for report in reports) else None
+
+    return read
+
+
+# ---- who is not let in at all
+
+
+async def test_a_connection_that_is_refused_names_its_setting(secured: SecuredBroker) -> None:
+    """Both ways to the broker: the group protocol's and the topics'."""
+    bootstrap = secured.broker.bootstrap_servers.replace("127.0.0.1", "localhost")
+    cases = {
+        "sasl.password": {"sasl.password": "guessed-by-somebody"},
+        "sasl.username": {"sasl.username": "guessed-by-somebody"},
+        "sasl.mechanism": {"sasl.mechanism": "PLAIN"},
+        "ssl.ca.location": {"ssl.ca.location": str(secured.certificates.stranger)},
+        "bootstrap.servers": {"bootstrap.servers": bootstrap},
+        "security.protocol": {"security.protocol": "PLAINTEXT"},
+        "security.protocol ": {"security.protocol": "SASL_PLAINTEXT"},
+        "security.protocol  ": {"security.protocol": "SSL"},
+    }
+
+    async def check(setting: str, wrong: dict[str, str]) -> None:
+        settings = secured.settings("worker", **wrong)
+        with pytest.raises(TransportError, match=f"check .*{setting.strip()}") as by_group:
+            await reach(settings)
+        with pytest.raises((RefusedError, BrokerAwayError), match=f"check .*{setting.strip()}") as by_topics:
+            await asyncio.to_thread(one_shot.read_group, settings, GROUP, timeout_s=5)
+        for caught in (by_group, by_topics):
+            assert "guessed" not in str(caught.value)
+            assert secured.passwords["worker"] not in str(caught.value)
+        if not setting.startswith("security.protocol"):
+            assert by_group.value.fault is Fault.SECURITY
+            assert isinstance(by_topics.value, RefusedError)
+
+    await asyncio.gather(*(check(setting, wrong) for setting, wrong in cases.items()))

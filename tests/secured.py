@@ -1,0 +1,120 @@
+"""A broker with TLS, passwords and ACLs, and the table of rights in ``docs/security.md``, which is what is tested."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from certificates import Certificates
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from airflow_provider.kafka.local import BrokerSecurity, LocalBroker
+from airflow_provider.kafka.settings import KafkaSettings
+
+PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+ADMIN = "admin"
+_ROW = re.compile(r"\| ([A-Z]+) \| (group|topic) `etl([a-z.]*)` \| ([a-z, ]+) \|")
+_ANY_ACL = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
+_ARRIVES_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class PageRight:
+    """A right as the page has it; ``suffix`` comes after the group's name."""
+
+    operation: str
+    resource: str
+    suffix: str
+
+    def name(self, group: str) -> str:
+        return f"{group}{self.suffix}"
+
+    def __str__(self) -> str:
+        return f"{self.operation}-{self.resource}{self.suffix}"
+
+
+def rights_on_the_page() -> dict[str, tuple[PageRight, ...]]:
+    """What each role of the page needs."""
+    rights: dict[str, tuple[PageRight, ...]] = {}
+    for operation, resource, suffix, roles in _ROW.findall(PAGE.read_text()):
+        for role in roles.split(", "):
+            rights[role] = (*rights.get(role, ()), PageRight(operation, resource, suffix))
+    return rights
+
+
+class SecuredBroker:
+    """A running one.
+
+    :param users: who has a password
+    """
+
+    def __init__(self, broker: LocalBroker, certificates: Certificates, passwords: dict[str, str]) -> None:
+        self.broker = broker
+        self.certificates = certificates
+        self.passwords = passwords
+
+    def extra(self, user: str, **other: object) -> dict[str, object]:
+        """A connection's extra."""
+        return {
+            "bootstrap.servers": self.broker.bootstrap_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+            "ssl.ca.location": str(self.certificates.authority),
+            **other,
+        }
+
+    def settings(self, user: str, **other: object) -> KafkaSettings:
+        return KafkaSettings.from_extra(self.extra(user, **other), conn_id="secured")
+
+    def allow(self, rights: Iterable[tuple[str, PageRight, str]]) -> None:
+        """Grant users rights in groups; returns when the broker knows."""
+        admin = AdminClient(self.settings(ADMIN).librdkafka())
+        acls = [
+            AclBinding(
+                ResourceType[right.resource.upper()],
+                right.name(group),
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                AclOperation[right.operation],
+                AclPermissionType.ALLOW,
+            )
+            for user, right, group in rights
+        ]
+        for done in admin.create_acls(acls).values():
+            done.result(_ARRIVES_S)
+        deadline = time.monotonic() + _ARRIVES_S
+        while not set(acls) <= set(admin.describe_acls(_ANY_ACL).result(_ARRIVES_S)):
+            assert time.monotonic() < deadline, "the ACLs have not arrived"
+            time.sleep(0.05)
+
+
+@contextmanager
+def secured_broker(certificates: Certificates, users: Iterable[str]) -> Iterator[SecuredBroker]:
+    passwords = {user: secrets.token_urlsafe(24) for user in (ADMIN, *users)}
+    security = BrokerSecurity(
+        authority=certificates.authority,
+        certificate=certificates.broker,
+        key=certificates.broker_key,
+        users=passwords,
+        administrator=ADMIN,
+    )
+    with LocalBroker(security=security) as broker:
+        yield SecuredBroker(broker, certificates, passwords)
