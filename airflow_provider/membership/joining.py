@@ -66,7 +66,11 @@ def on_started(turn: Turn, event: Started) -> None:
 
 
 def on_resumed(turn: Turn, event: Resumed) -> None:
-    """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease."""
+    """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease.
+
+    Without a member id there is nobody to speak for yet: a coordinator that has taken in the JoinGroup by then would take
+    a heartbeat for that of another process under this worker's name.
+    """
     state = turn.state
     known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
     turn.set(
@@ -75,7 +79,8 @@ def on_resumed(turn: Turn, event: Resumed) -> None:
         held=state.owned,
         rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
     )
-    turn.heartbeat_fast()
+    if state.member_id != UNKNOWN_MEMBER_ID:
+        turn.heartbeat_fast()
     turn.find_coordinator()
     turn.start_held()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from member_script import NODE, Script
 from simulation.world import SETTINGS, World
 
-from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import NO_TASKS, TaskId, planner_of
+from airflow_provider.membership.events import CoordinatorFound, Predecessor, Resumed, SendHeartbeat, SendJoin
+from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, planner_of
+from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import Phase
 
 TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(5))]
@@ -151,3 +153,16 @@ def test_the_lease_of_an_unknown_predecessor_is_waited_out_after_a_hand_over_too
     assert frozenset(after.running) == NO_TASKS
     world.run(1_000)
     assert after.running
+
+
+def test_who_had_not_joined_yet_says_nothing_before_it_has() -> None:
+    """A heartbeat without a member id would look like another process's under the name that is just joining."""
+    newcomer = Script()
+    saved = save(newcomer.state, now_ms=0, wall_ms=0)
+    after = Script(state=resume(saved, newcomer.state.settings, now_ms=0, wall_ms=0))
+    after.feed(Resumed, config_offset=ConfigOffset(0))
+    (join,) = after.feed(CoordinatorFound, node=NODE)
+    assert isinstance(join, SendJoin)
+    assert after.alarms(until=30_000) == []
+    after.joined()
+    assert any(isinstance(command, SendHeartbeat) for _, command in after.alarms(until=31_000))
