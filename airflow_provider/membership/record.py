@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from airflow_provider.membership.assignors.model import Memory, Move
 from airflow_provider.membership.model import (
@@ -105,23 +105,23 @@ class GroupRecord:
             "policy": None if self.policy is None else policy_to_json(self.policy),
         }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GroupRecord:
-        """The inverse of :meth:`to_json`.
     def _memory_to_json(self) -> dict[str, Any]:
         """As long as no lost work waits, what is remembered as assigned is the assignment. It is not written twice."""
         if self.memory.assignment != self.assignment:
             return self.memory.to_json()
         return {**replace(self.memory, assignment={}).to_json(), "assignment": None}
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> GroupRecord:
+        """The inverse of :meth:`to_json`.
 
         :raises ValueError: for anything else, naming what is missing or wrong
         """
         try:
+            assignment = {WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()}
             return cls(
                 epoch=Epoch(int(data["epoch"])),
                 generation=GenerationId(int(data["generation"])),
-            assignment = {WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()}
                 leader=WorkerId(data["leader"]),
                 leader_member=MemberId(data["leader_member"]),
                 protocol=SubProtocol(data["protocol"]),
@@ -140,15 +140,15 @@ class GroupRecord:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
 
 
-def newer(one: GroupRecord | None, other: GroupRecord | None) -> GroupRecord | None:
-    """The record of the higher epoch."""
-    if one is None or other is None:
 def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks]) -> Memory:
     if data["assignment"] is not None:
         return Memory.from_json(data)
     return replace(Memory.from_json({**data, "assignment": {}}), assignment=assignment)
 
 
+def newer(one: GroupRecord | None, other: GroupRecord | None) -> GroupRecord | None:
+    """The record of the higher epoch."""
+    if one is None or other is None:
         return one or other
     return one if one.epoch > other.epoch else other
 
