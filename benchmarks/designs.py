@@ -1,0 +1,292 @@
+"""What eager rebalancing and each resolution policy cost, for the same histories of a simulated group.
+
+It stands with the benchmarks because what it makes are figures, and plays in the tests' simulation because only in
+virtual time the same history can happen to each of them.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from simulation.world import World
+
+from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
+from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
+
+STOP_MS: Final = (200, 2_000)
+"""How long a task takes to stop, from and to."""
+
+MAX_DELAY_MS: Final = 60_000
+INTERVAL_MS: Final = 10_000
+MAX_MOVES: Final = 6
+AWAY_MS: Final = 40_000
+"""How long a bounced worker is away: longer than its session of 10 s, so that the group notices."""
+
+QUICK_MS: Final = 5_000
+"""How long it is away when the group shall not notice."""
+
+_BEFORE_MS: Final = 10_000
+"""How long a settled group is watched before anything happens."""
+
+_AFTER_MS: Final = 15_000
+"""And how long once it is in balance again."""
+
+_LONGEST_MS: Final = 900_000
+_JOBS: Final = {"a": 12, "b": 12, "c": 12, "d": 12}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """One way to rebalance."""
+
+    name: str
+    protocol: ConnectProtocol
+    policy: Policy
+
+
+DESIGNS: Final = (
+    Design(name="eager", protocol=ConnectProtocol.EAGER, policy=Deferred()),
+    Design(name="I immediate", protocol=ConnectProtocol.SESSIONED, policy=IMMEDIATE),
+    Design(name="II deferred", protocol=ConnectProtocol.SESSIONED, policy=Deferred(max_delay_ms=MAX_DELAY_MS)),
+    Design(
+        name="III incremental",
+        protocol=ConnectProtocol.SESSIONED,
+        policy=Incremental(max_moves=MAX_MOVES, move_interval_ms=INTERVAL_MS, max_delay_ms=MAX_DELAY_MS),
+    ),
+)
+
+
+class Stage:
+    """A group in a world of its own, and what happens in it."""
+
+    def __init__(self, seed: int, design: Design, workers: int) -> None:
+        self.design = design
+        self.workers = [f"w{number}" for number in range(1, workers + 1)]
+        self.rng = random.Random(f"{seed}/history")
+        self.world = World(seed, policy=design.policy, stop_ms=STOP_MS)
+        self.jobs = dict(_JOBS)
+        self.configure()
+        for worker in self.workers:
+            self.start(worker)
+        self.last_action_ms = 0
+
+    def configure(self) -> None:
+        tasks = {TaskId(job, index) for job, number in self.jobs.items() for index in range(number)}
+        self.world.configure(tasks | {planner_of(job) for job in self.jobs})
+
+    def start(self, worker: str) -> None:
+        self.world.start(worker, protocol=self.design.protocol)
+
+    def at(self, ms: int, action: Callable[[], object]) -> None:
+        """Let something happen, so long after the group has settled."""
+        self.world.clock.after(ms, action)
+        self.last_action_ms = max(self.last_action_ms, self.world.clock.now + ms)
+
+    def join(self, *workers: str, apart_ms: int = 0) -> None:
+        for number, worker in enumerate(workers):
+            self.at(number * apart_ms, lambda worker=worker: self.start(worker))  # type: ignore[misc]
+
+    def leave(self, worker: str, after_ms: int = 0) -> None:
+        self.at(after_ms, lambda: self.world.leave(worker))
+
+    def kill(self, worker: str) -> None:
+        self.at(0, lambda: self.world.kill(worker))
+
+
+def one_by_one(stage: Stage) -> None:
+    stage.join(*[f"w{number}" for number in range(5, 9)], apart_ms=15_000)
+
+
+def many_at_once(stage: Stage) -> None:
+    stage.join(*[f"w{number}" for number in range(5, 13)])
+
+
+def bounce(stage: Stage) -> None:
+    worker = stage.rng.choice(stage.workers)
+    stage.kill(worker)
+    stage.at(AWAY_MS, lambda: stage.start(worker))
+
+
+def quick_bounce(stage: Stage) -> None:
+    worker = stage.rng.choice(stage.workers)
+    stage.kill(worker)
+    stage.at(QUICK_MS, lambda: stage.start(worker))
+
+
+def rolling_bounce(stage: Stage) -> None:
+    """As whoever upgrades does it: one after the other leaves in order, and comes back before the next one leaves."""
+    for number, worker in enumerate(stage.workers):
+        stage.leave(worker, 20_000 * number)
+        stage.at(20_000 * number + 10_000, lambda worker=worker: stage.start(worker))  # type: ignore[misc]
+
+
+def loss(stage: Stage) -> None:
+    stage.kill(stage.rng.choice(stage.workers))
+
+
+def scale_down(stage: Stage) -> None:
+    for number, worker in enumerate(stage.rng.sample(stage.workers, 2)):
+        stage.leave(worker, 1_000 * number)
+
+
+def new_job(stage: Stage) -> None:
+    stage.jobs["e"] = 12
+    stage.at(0, stage.configure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Something that happens to a group in balance.
+
+    :param workers: how many there are before
+    """
+
+    name: str
+    happens: Callable[[Stage], None]
+    workers: int = 4
+
+
+HISTORIES: Final = (
+    History(name="4 workers join, one by one", happens=one_by_one),
+    History(name="8 workers join at once", happens=many_at_once),
+    History(name="a worker is gone for 5 s", happens=quick_bounce),
+    History(name="a worker is gone for 40 s", happens=bounce),
+    History(name="all are restarted, one by one", happens=rolling_bounce),
+    History(name="a worker is lost for good", happens=loss),
+    History(name="2 of 6 workers leave", happens=scale_down, workers=6),
+    History(name="a job is added", happens=new_job),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cost:
+    """What one history cost under one design; of several seeds, the means.
+
+    :param rebalances: completed ones
+    :param stopped: how often a task was stopped by its worker while that lived
+    :param moved: how often a task went on at another worker than before
+    :param stopped_s: for how long tasks did not run, in seconds, added up over the tasks
+    :param most_standing: so many tasks stood still at the same time
+    :param balanced_s: from the last thing that happened to the group in balance, in seconds
+    :param most_revoked: by one round
+    :param running: how many tasks ran, from when on (ms after the history began)
+    """
+
+    rebalances: float = 0
+    stopped: float = 0
+    moved: float = 0
+    stopped_s: float = 0
+    most_standing: float = 0
+    balanced_s: float = 0
+    most_revoked: int = 0
+    running: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Observer:
+    """Looks at a world after each of its steps, and keeps the account. Planners are left out: they do no work."""
+
+    def __init__(self, world: World) -> None:
+        self.cost = Cost()
+        self._world = world
+        self._began = self._at = world.clock.now
+        self._rounds = len(world.coordinator.rounds)
+        self._records = len(world.records)
+        self._running = self._look()
+        self._owner = dict(self._running)
+        self._standing = self._missing()
+        self.cost.running.append((0, len(self._running)))
+
+    def see(self) -> None:
+        world, now = self._world, self._world.clock.now
+        self.cost.stopped_s += self._standing * (now - self._at) / 1000
+        self._at = now
+        running = self._look()
+        if running != self._running:
+            self._count(running)
+            self._running = running
+            self.cost.running.append((now - self._began, len(running)))
+        self._standing = self._missing()
+        self.cost.most_standing = max(self.cost.most_standing, self._standing)
+        self.cost.rebalances = len(world.coordinator.rounds) - self._rounds
+
+    def end(self) -> Cost:
+        records = self._world.records[self._records :]
+        self.cost.most_revoked = max(
+            (sum(len(tasks) for tasks in record.revoked.values()) for record in records), default=0
+        )
+        return self.cost
+
+    def _look(self) -> dict[TaskId, str]:
+        return {
+            task: process.worker for process in self._world.everybody for task in process.running if task.index >= 0
+        }
+
+    def _missing(self) -> int:
+        return sum(task.index >= 0 for task in self._world.configured) - len(self._running)
+
+    def _count(self, running: Mapping[TaskId, str]) -> None:
+        alive = {process.worker for process in self._world.everybody if process.alive}
+        self.cost.stopped += sum(task not in running and worker in alive for task, worker in self._running.items())
+        for task, worker in running.items():
+            self.cost.moved += self._owner.get(task, worker) != worker
+            self._owner[task] = worker
+
+
+def play(history: History, design: Design, seed: int) -> Cost:
+    """One history, from a group in balance to the group in balance again."""
+    stage = Stage(seed, design, history.workers)
+    world = stage.world
+    world.run_until(lambda: world.settled and max(world.spread()) <= 1, within_ms=_LONGEST_MS)
+    world.run(2 * MAX_DELAY_MS)  # whatever the beginning made the policies remember is over
+    observer = Observer(world)
+    began = world.clock.now
+    stage.at(_BEFORE_MS, lambda: history.happens(stage))
+
+    def is_over(at: int) -> bool:
+        observer.see()
+        return world.clock.now >= at
+
+    world.run_until(lambda: is_over(began + _BEFORE_MS + 1), within_ms=_LONGEST_MS)
+    world.run_until(lambda: is_over(stage.last_action_ms + 1), within_ms=_LONGEST_MS)
+
+    def is_balanced() -> bool:
+        observer.see()
+        return world.settled and max(world.spread()) <= 1 and not _is_missed(world)
+
+    world.run_until(is_balanced, within_ms=_LONGEST_MS)
+    observer.cost.balanced_s = (world.clock.now - stage.last_action_ms) / 1000
+    end = world.clock.now + _AFTER_MS
+    world.run_until(lambda: is_over(end), within_ms=_LONGEST_MS)
+    return observer.end()
+
+
+def _is_missed(world: World) -> bool:
+    """Whether a worker is gone whose session is not over, so that the group does not know."""
+    return len(world.coordinator.members) != len({process.worker for process in world.members})
+
+
+def compare(seeds: int, histories: tuple[History, ...] = HISTORIES) -> dict[tuple[str, str], Cost]:
+    """The mean costs by the names of history and design; ``running`` is that of the first seed."""
+    means = {}
+    for history in histories:
+        for design in DESIGNS:
+            costs = [play(history, design, seed) for seed in range(seeds)]
+            means[history.name, design.name] = Cost(
+                rebalances=mean(cost.rebalances for cost in costs),
+                stopped=mean(cost.stopped for cost in costs),
+                moved=mean(cost.moved for cost in costs),
+                stopped_s=mean(cost.stopped_s for cost in costs),
+                most_standing=mean(cost.most_standing for cost in costs),
+                balanced_s=mean(cost.balanced_s for cost in costs),
+                most_revoked=max(cost.most_revoked for cost in costs),
+                running=costs[0].running,
+            )
+    return means

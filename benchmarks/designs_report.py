@@ -1,0 +1,122 @@
+"""The comparison of the designs for people: a table, and a picture of how many tasks run while it happens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from xml.sax.saxutils import escape
+
+from benchmarks.designs import DESIGNS, HISTORIES, Cost
+
+Costs = Mapping[tuple[str, str], Cost]
+"""By the names of history and design."""
+
+BEGIN: Final = "<!-- the comparison: written by make compare-designs -->"
+END: Final = "<!-- end of the comparison -->"
+
+_COLUMNS: Final = ("rebalances", "tasks moved", "stops", "task-seconds lost", "most at once", "s to balance")
+
+_LEFT: Final = 190
+_TOP: Final = 60
+_PANEL: Final = 190
+_HEIGHT: Final = 64
+_GAP: Final = 22
+_FONT: Final = 'font-family="sans-serif" font-size="12"'
+_COLOURS: Final = ("#8d8d8d", "#c8553d", "#7ea3cc", "#4c9f70")
+
+
+def figures(cost: Cost) -> tuple[str, ...]:
+    """What a table says of a cost, in the order of its columns."""
+    values = (cost.rebalances, cost.moved, cost.stopped, cost.stopped_s, cost.most_standing, cost.balanced_s)
+    return tuple(f"{value:.0f}" for value in values)
+
+
+def as_text(costs: Costs) -> str:
+    head = f"{'':34}{'':16}" + "".join(f"{column:>19}" for column in _COLUMNS)
+    lines = [head, "-" * len(head)]
+    for history in _histories(costs):
+        for number, design in enumerate(DESIGNS):
+            name = "" if number else history
+            row = "".join(f"{figure:>19}" for figure in figures(costs[history, design.name]))
+            lines.append(f"{name:34}{design.name:16}{row}")
+    return "\n".join(lines)
+
+
+def as_markdown(costs: Costs) -> str:
+    lines = [f"| | | {' | '.join(_COLUMNS)} |", f"|---|---|{'---:|' * len(_COLUMNS)}"]
+    for history in _histories(costs):
+        for number, design in enumerate(DESIGNS):
+            name = "" if number else history
+            lines.append(f"| {name} | {design.name} | {' | '.join(figures(costs[history, design.name]))} |")
+    return "\n".join(lines)
+
+
+def written_into(page: str, costs: Costs) -> str:
+    """The page with this table in place of the one it has.
+
+    :raises ValueError: if it has no place for one
+    """
+    before, after = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return f"{page[:before]}\n{as_markdown(costs)}\n{page[after:]}"
+
+
+def read_from(page: str) -> dict[tuple[str, str], tuple[float, ...]]:
+    """The figures that the page's table has, by the names of history and design."""
+    rows = page[page.index(BEGIN) + len(BEGIN) : page.index(END)].strip().splitlines()[2:]
+    told: dict[tuple[str, str], tuple[float, ...]] = {}
+    history = ""
+    for row in rows:
+        name, design, *values = (cell.strip() for cell in row.strip("|").split("|"))
+        history = name or history
+        told[history, design] = tuple(float(value) for value in values)
+    return told
+
+
+def draw(costs: Costs) -> str:
+    """An SVG: a row a history, a column a design, in each how many tasks run as time passes."""
+    histories = _histories(costs)
+    width = _LEFT + len(DESIGNS) * (_PANEL + _GAP)
+    height = _TOP + len(histories) * (_HEIGHT + _GAP) + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {_FONT}>',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{_LEFT}" y="20" font-size="15" font-weight="bold">Running tasks while it happens</text>',
+    ]
+    for column, design in enumerate(DESIGNS):
+        x = _LEFT + column * (_PANEL + _GAP)
+        parts.append(f'<text x="{x}" y="{_TOP - 16}" font-weight="bold">{escape(design.name)}</text>')
+    for row, history in enumerate(histories):
+        y = _TOP + row * (_HEIGHT + _GAP)
+        parts.append(f'<text x="{_LEFT - 14}" y="{y + _HEIGHT / 2:g}" text-anchor="end">{escape(history)}</text>')
+        shown = [costs[history, design.name] for design in DESIGNS]
+        most = max(number for cost in shown for _, number in cost.running)
+        end_ms = max(cost.running[-1][0] for cost in shown) * 1.1 + 5_000
+        for column, cost in enumerate(shown):
+            x = _LEFT + column * (_PANEL + _GAP)
+            parts += _panel(cost, x, y, most=most, end_ms=end_ms, colour=_COLOURS[column])
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(cost: Cost, x: int, y: int, *, most: int, end_ms: float, colour: str) -> Iterator[str]:
+    floor = y + _HEIGHT
+    line = "".join(_steps(cost.running, x, floor, most=most, end_ms=end_ms))
+    lost = f"{cost.stopped_s:.0f} task-seconds lost, at most {cost.most_standing:.0f} at once, {cost.moved:.0f} moved"
+    small, end = 'font-size="9"', f"{end_ms / 1000:.0f} s"
+    yield f'<rect x="{x}" y="{y}" width="{_PANEL}" height="{_HEIGHT}" fill="#f6f6f6"/>'
+    yield f'<path d="M{x} {floor}{line}V{floor}Z" fill="{colour}"/>'
+    yield f'<text x="{x}" y="{floor + 12}" {small} fill="#555">{lost}</text>'
+    yield f'<text x="{x + _PANEL - 3}" y="{floor - 4}" {small} fill="white" text-anchor="end">{end}</text>'
+
+
+def _steps(running: Sequence[tuple[int, int]], x: int, floor: int, *, most: int, end_ms: float) -> Iterator[str]:
+    """The upper edge of a panel's area; of what falls on one tenth of a pixel, the last."""
+    points: dict[float, float] = {}
+    for at_ms, number in running:
+        points[round(x + at_ms / end_ms * _PANEL, 1)] = round(floor - number / most * _HEIGHT, 1)
+    for at, level in points.items():
+        yield f"H{at:g}V{level:g}"
+    yield f"H{x + _PANEL}"
+
+
+def _histories(costs: Costs) -> list[str]:
+    return [history.name for history in HISTORIES if (history.name, DESIGNS[0].name) in costs]
