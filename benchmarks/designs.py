@@ -244,7 +244,7 @@ def play(history: History, design: Design, seed: int) -> Cost:
     """One history, from a group in balance to the group in balance again."""
     stage = Stage(seed, design, history.workers)
     world = stage.world
-    world.run_until(lambda: world.settled and max(world.spread()) <= 1, within_ms=_LONGEST_MS)
+    world.run_until(lambda: in_balance(world), within_ms=_LONGEST_MS)
     world.run(2 * MAX_DELAY_MS)  # whatever the beginning made the policies remember is over
     observer = Observer(world)
     began = world.clock.now
@@ -259,7 +259,7 @@ def play(history: History, design: Design, seed: int) -> Cost:
 
     def is_balanced() -> bool:
         observer.see()
-        return world.settled and max(world.spread()) <= 1 and not _is_missed(world)
+        return in_balance(world)
 
     world.run_until(is_balanced, within_ms=_LONGEST_MS)
     observer.cost.balanced_s = (world.clock.now - stage.last_action_ms) / 1000
@@ -268,9 +268,10 @@ def play(history: History, design: Design, seed: int) -> Cost:
     return observer.end()
 
 
-def _is_missed(world: World) -> bool:
-    """Whether a worker is gone whose session is not over, so that the group does not know."""
-    return len(world.coordinator.members) != len({process.worker for process in world.members})
+def in_balance(world: World) -> bool:
+    """Whether everything runs, evenly spread over the members, and the coordinator knows of no others."""
+    loads = [sum(task.index >= 0 for task in process.running) for process in world.members]
+    return world.settled and max(loads) - min(loads) <= 1 and len(world.coordinator.members) == len(loads)
 
 
 def compare(seeds: int, histories: tuple[History, ...] = HISTORIES) -> dict[tuple[str, str], Cost]:

@@ -11,6 +11,7 @@ from airflow_provider.membership.assignors.model import MoveReason
 from airflow_provider.membership.model import TaskId
 from airflow_provider.membership.policy import Incremental
 from airflow_provider.membership.record import GroupRecord
+from benchmarks.designs import in_balance
 
 MAX_MOVES, INTERVAL_MS, MAX_DELAY_MS = 2, 4_000, 20_000
 IN_TWOS = Incremental(max_moves=MAX_MOVES, move_interval_ms=INTERVAL_MS, max_delay_ms=MAX_DELAY_MS)
@@ -54,7 +55,7 @@ def test_steps_are_kept_and_it_comes_to_rest(first_seed: int) -> None:
         world = play(seed)
         world.run(40_000)
         world.run_until(lambda world=world: world.settled, within_ms=3 * MAX_DELAY_MS + 40 * INTERVAL_MS)  # type: ignore[misc]
-        assert max(world.spread()) <= 1, world.story()
+        assert in_balance(world), world.story()
         given_at = float("-inf")
         for before, record in zip(world.records, world.records[1:], strict=False):
             taken = balancing_stops(record)
@@ -76,7 +77,7 @@ def test_a_crowd_is_taken_in_step_by_step() -> None:
     rounds = len(world.records)
     for worker in WORKERS[1:4]:
         world.start(worker)
-    world.run_until(lambda: world.settled and max(world.spread()) == 0, within_ms=120_000)
+    world.run_until(lambda: in_balance(world), within_ms=120_000)
     taken = [balancing_stops(record) for record in world.records[rounds:]]
     assert [stops for stops in taken if stops] == [2, 2, 2, 2, 1]
 
@@ -93,6 +94,6 @@ def test_the_interval_outlives_the_leader() -> None:
     world.leave("w1")
     world.start("w3")
     world.start("w4")
-    world.run_until(lambda: world.settled and max(world.spread()) == 0, within_ms=120_000)
+    world.run_until(lambda: in_balance(world), within_ms=120_000)
     after = [record for record in world.records if record.leader != "w1" and balancing_stops(record)]
     assert all(record.at_ms >= over_ms for record in after)
