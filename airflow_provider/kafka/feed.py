@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.changes import Changes
 from airflow_provider.kafka.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.rights import Needs
@@ -40,6 +40,10 @@ class TopicFeed(Generic[S]):
     @property
     def offset(self) -> int:
         return self._view.offset
+
+    @property
+    def renewals(self) -> int:
+        return self._view.renewals
 
     def snapshot(self) -> S:
         with self._lock:
@@ -88,6 +92,17 @@ class GroupFeed:
     def problem(self) -> LogError | None:
         """Why one of the topics can't be read at present."""
         return self.jobs.problem or self.status.problem
+
+    @property
+    def missing(self) -> str | None:
+        """The name of a topic that does not exist."""
+        problem = self.problem
+        return problem.topic if isinstance(problem, NoTopicError) else None
+
+    @property
+    def renewals(self) -> Mapping[str, int]:
+        """How often each topic was found to have been deleted and made anew."""
+        return {self.topics.jobs: self.jobs.renewals, self.topics.status: self.status.renewals}
 
     def _on_unreadable_job(self, record: Unreadable) -> None:
         log.warning("%s: %s", self.topics.jobs, record)

@@ -21,6 +21,7 @@ from airflow_provider.kafka.leading import LeaderWatch, gather_call
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.story import Story
+from airflow_provider.kafka.topics_watch import TopicsWatch
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -121,7 +122,7 @@ class GroupMember:
         )
         self._record_read: GroupRecord | None = None
         self._away_since: float | None = None
-        self._topics_gone_since: float | None = None
+        self._topics = TopicsWatch(logs, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone)
         self._leaving_for: str | None = None
         self._whom_to_allow = ""
         self._story = Story()
@@ -130,6 +131,7 @@ class GroupMember:
 
     def begin(self, event: Event) -> None:
         """Start with a ``Started`` or ``Resumed`` event."""
+        self._topics.begin()
         self._unsubscribe = self._logs.subscribe(self._on_logs)
         self.feed(event)
         self._on_logs()
@@ -297,9 +299,8 @@ class GroupMember:
         try:
             await self._logs.catch_up()
         except (NoTopicError, TopicRenewedError) as gone:
-            self._topics_gone(gone)
+            self._topics.missed(gone.topic)
             raise
-        self._topics_gone_since = None
         self._on_logs()
         call = gather_call(command, self._logs, policy=self._policy, wall_ms=wall_ms())
         verdict = await asyncio.to_thread(lead, call) if len(call.configured) >= _THREAD_FROM_TASKS else lead(call)
@@ -313,17 +314,9 @@ class GroupMember:
 
     # ---- endings that are not the machine's
 
-    def _topics_gone(self, gone: NoTopicError | TopicRenewedError) -> None:
-        """A broker that has just started may not know its topics yet; one that came back without its data never will.
-
-        There is nothing to assign then, and nothing that waiting could bring back.
-        """
-        now = time.monotonic()
-        self._topics_gone_since = self._topics_gone_since or now
-        if now - self._topics_gone_since < self.state.settings.session_timeout_ms / 1000 or self._leaving_for:
-            return
+    def _topics_gone(self, topic: str) -> None:
         self._leaving_for = (
-            f"the topic {gone.topic!r} of group {self._group_id!r} is gone; was the broker started again without its"
+            f"the topic {topic!r} of group {self._group_id!r} is gone; was the broker started again without its"
             " data? A worker that starts makes the topics anew if they are missing; jobs have to be submitted again"
         )
         log.error("group %s, worker %s: %s", self._group_id, self._worker, self._leaving_for)
@@ -353,7 +346,8 @@ class GroupMember:
     # ---- the topics
 
     def _on_logs(self) -> None:
-        """The jobs or the status topic has something new."""
+        """The jobs or the status topic has something new, or is gone."""
+        self._topics.look()
         jobs, record = self._logs.jobs, self._logs.status.group
         if jobs.offset > self.state.config_offset:
             self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=jobs.offset))

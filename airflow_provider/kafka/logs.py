@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
@@ -139,6 +139,16 @@ class GroupLogs:
     def status(self) -> StatusSnapshot:
         """The status topic, as far as it has been read."""
         return self._followed().status.snapshot()
+
+    @property
+    def missing(self) -> str | None:
+        """The name of a topic that does not exist, if that has been so for some seconds."""
+        return self._followed().missing
+
+    @property
+    def renewals(self) -> Mapping[str, int]:
+        """How often each topic was found to have been deleted and made anew, since this process began to read it."""
+        return self._followed().renewals
 
     async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Wait until everything has been read that was in the jobs and status topics when this was called.

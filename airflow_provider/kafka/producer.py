@@ -25,6 +25,7 @@ _POLL_S: Final = 0.1
 _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
+_PROPAGATION_MS: Final = 5_000
 # The group record of a large group is some MB of JSON; what brokers limit is its compressed size, a tenth of that.
 _LARGEST_RECORD: Final = 32 * 1024 * 1024
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
@@ -56,6 +57,8 @@ class LogWriter:
             "message.max.bytes": _LARGEST_RECORD,
             "delivery.timeout.ms": delivery_timeout_ms,
             "reconnect.backoff.max.ms": 1_000,
+            # After that no record waits for a topic that does not exist; the topics were there when this began.
+            "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
             "log_level": 0,
             "logger": _silence,
             "error_cb": self._on_error,

@@ -11,10 +11,11 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
 from airflow_provider.kafka.client_errors import tell
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRightsError
@@ -28,12 +29,18 @@ _POLL_S: Final = 0.05
 _BATCH: Final = 1_000
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_S: Final = 0.5
+# A broker that has just started, or one that has not heard of a new topic yet, may not know it for a moment.
+_MISSING_S: Final = 2.0
+_PROPAGATION_MS: Final = 5_000
 _FROM_THE_START: Final = 0
 _TROUBLE: Final = frozenset(
     {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION}  # noqa: SLF001
 )
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
+_UNKNOWN: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+)
 
 
 class Record(NamedTuple):
@@ -70,6 +77,10 @@ class LogReader:
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._sinks: dict[str, Sink] = {}
         self._failing: set[tuple[str, int]] = set()
+        self._read: dict[str, int] = {}
+        self._cluster: str | None = None
+        self._down: str | None = None
+        self._doubtful: dict[str, float] = {}
         self._probe_at = 0.0
         self._closing = threading.Event()
         self._consumer = Consumer(
@@ -88,6 +99,8 @@ class LogReader:
                 # A topic that has just been made, or a leader that has just changed, is tried again soon.
                 "fetch.error.backoff.ms": 50,
                 "topic.metadata.refresh.fast.interval.ms": 50,
+                # After that a topic that a broker does not know is told of.
+                "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
                 "log_level": 0,
                 "logger": log,
                 "error_cb": self._on_error,
@@ -102,7 +115,7 @@ class LogReader:
         def order() -> None:
             self._sinks.update(sinks)
             self._look_up(sinks)
-            self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START) for topic in sinks])
+            self._begin(sinks)
 
         self._orders.put(order)
 
@@ -110,8 +123,7 @@ class LogReader:
         """Read these topics no more."""
 
         def order() -> None:
-            followed = [topic for topic in topics if self._sinks.pop(topic, None) is not None]
-            self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in followed])
+            self._end([topic for topic in topics if self._sinks.pop(topic, None) is not None])
 
         self._orders.put(order)
 
@@ -139,7 +151,22 @@ class LogReader:
         """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later."""
         with contextlib.suppress(KafkaException):
             for topic in topics:
-                self._consumer.list_topics(topic, timeout=_ANSWER_S)
+                self._cluster = self._consumer.list_topics(topic, timeout=_ANSWER_S).cluster_id
+
+    def _begin(self, topics: Iterable[str]) -> None:
+        self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START) for topic in topics])
+
+    def _end(self, topics: Iterable[str]) -> None:
+        self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in topics])
+        for topic in topics:
+            self._read.pop(topic, None)
+
+    def _begin_anew(self, topics: Collection[str]) -> None:
+        """Librdkafka goes on where it was, or at the end of a topic that is shorter by now: it takes one that was made
+        anew for one that was truncated.
+        """
+        self._end(topics)
+        self._begin(topics)
 
     def _obey(self) -> None:
         while not self._orders.empty():
@@ -152,8 +179,13 @@ class LogReader:
             topic, error, offset = message.topic(), message.error(), message.offset()
             if error is None and topic is not None and offset is not None:
                 records.setdefault(topic, []).append(Record(_bytes(message.key()), _bytes(message.value()), offset))
+                ends.pop(topic, None)  # it went on
+                self._read[topic] = offset + 1
             elif error is not None and error.code() == _END and topic is not None and offset is not None:
-                ends[topic] = offset
+                if offset < self._read.get(topic, 0) and topic in self._sinks:
+                    self._begin_anew((topic,))
+                else:
+                    ends[topic] = offset
             elif error is not None:
                 self._on_topic_error(topic, error)
         for topic in {*records, *ends} & self._sinks.keys():
@@ -172,33 +204,72 @@ class LogReader:
         match error.code():
             case KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 failure: LogError = TopicRightsError(topic, "READ", self._principal)
-            case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC | KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
-                failure = NoTopicError(topic)
+            case code if code in _UNKNOWN:
+                self._doubt((topic,))
+                return
             case _:
                 failure = LogError(f"the topic {topic!r} can't be read: {error.str()}")
-        if (topic, error.code()) not in self._failing:
-            self._failing.add((topic, error.code()))
+        self._fail(topic, failure, error.code())
+
+    def _fail(self, topic: str, failure: LogError, code: int) -> None:
+        if (topic, code) not in self._failing:
+            self._failing.add((topic, code))
             log.warning("%s", failure)
-        sink.fail(failure)
+        self._sinks[topic].fail(failure)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Librdkafka goes on trying by itself, whatever it is."""
+        """Librdkafka goes on trying by itself, whatever it is.
+
+        That all brokers are down may be old news when it comes here, and which topic is unknown is only in its text,
+        so both are looked into.
+        """
         if error.code() in _TROUBLE:
             tell(self._outage, error)
         elif error.code() == _DOWN:
-            self._outage.went_away(error.str())
+            self._down = error.str()
+        elif error.code() in _UNKNOWN:
+            self._doubt([topic for topic in self._sinks if error.str().startswith(f"{topic} [")])
+
+    def _doubt(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._doubtful.setdefault(topic, time.monotonic())
 
     def _probe(self) -> None:
-        """When a broker is back and nobody writes, nothing would tell."""
+        """Ask whether brokers are there and know the topics.
+
+        When they are back and nobody writes, nothing would tell.
+        """
         now = time.monotonic()
-        if not self._outage.away or now < self._probe_at:
+        if not (self._outage.away or self._down or self._doubtful) or now < self._probe_at:
             return
         self._probe_at = now + _PROBE_INTERVAL_S
         try:
-            self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_ANSWER_S)
+            if self._down:
+                self._compare(self._consumer.list_topics(timeout=_ANSWER_S))
+            else:
+                self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_ANSWER_S)
+            unknown = [topic for topic in self._doubtful if topic in self._sinks and self._is_unknown(topic)]
         except KafkaException:
+            if self._down:
+                self._outage.went_away(self._down)
             return
+        self._down = None
         self._outage.is_back()
+        self._doubtful = {topic: self._doubtful[topic] for topic in unknown}
+        for topic, since in self._doubtful.items():
+            if now - since >= _MISSING_S:
+                self._fail(topic, NoTopicError(topic), KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def _compare(self, found: ClusterMetadata) -> None:
+        """Whether the brokers came back with their data."""
+        self._doubt(self._sinks.keys() - found.topics.keys())
+        if found.cluster_id != self._cluster:
+            self._cluster = found.cluster_id
+            self._begin_anew(self._sinks.keys())
+
+    def _is_unknown(self, topic: str) -> bool:
+        error = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].error
+        return error is not None and error.code() in _UNKNOWN
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

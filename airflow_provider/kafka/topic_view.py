@@ -43,12 +43,18 @@ class TopicView(ABC, Generic[S]):
         self._on_unreadable = on_unreadable
         self._unreadable = 0
         self._offset = 0
+        self._renewals = 0
         self._snapshot: S | None = None
 
     @property
     def offset(self) -> int:
         """The offset after the last record read."""
         return self._offset
+
+    @property
+    def renewals(self) -> int:
+        """How often the topic was found to have been deleted and made anew."""
+        return self._renewals
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> int:
         """Take in one record; ``value`` None deletes what the key names.
@@ -58,8 +64,7 @@ class TopicView(ABC, Generic[S]):
         :returns: the offset to read next
         """
         if offset < self._offset:
-            self._clear()
-            self._unreadable = self._offset = 0
+            self._begin_anew()
         try:
             self._put(parse_key(key), value)
         except GARBAGE as wrong:
@@ -71,8 +76,12 @@ class TopicView(ABC, Generic[S]):
     def advance(self, offset: int) -> int:
         """The topic has been read up to ``offset``, though maybe no record stands right before it: compaction took it.
 
+        A topic that ends before what was read from it was deleted and made anew, too.
+
         :returns: the offset to read next
         """
+        if offset < self._offset:
+            self._begin_anew()
         if offset > self._offset:
             self._offset = offset
             self._snapshot = None
@@ -83,6 +92,12 @@ class TopicView(ABC, Generic[S]):
         if self._snapshot is None:
             self._snapshot = self._take_snapshot()
         return self._snapshot
+
+    def _begin_anew(self) -> None:
+        self._clear()
+        self._unreadable = self._offset = 0
+        self._renewals += 1
+        self._snapshot = None
 
     @abstractmethod
     def _put(self, key: Key, value: bytes | None) -> None:

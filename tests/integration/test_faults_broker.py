@@ -1,0 +1,122 @@
+"""A broker that is killed under its workers and comes back: with its data, or with nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fleet import Fleet
+from waiting import eventually
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import TaskKind, TaskState
+
+SESSION_S = 6.0  # as in fleet.TIMING
+LONG_SESSION = ("--session-timeout-ms", "20000")
+WORKERS = ("w1", "w2", "w3")
+NOOP = ("--runner", "noop", "--slots", "20")
+
+
+class MortalBroker:
+    """A broker that may be killed and started again at the same address."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self.broker = LocalBroker(data=data)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self.broker.kill)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.broker.start)
+
+    async def lose_everything(self) -> None:
+        await self.kill()
+        shutil.rmtree(self._data / "data")
+        await self.start()
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[MortalBroker]:
+    made = MortalBroker(tmp_path / "broker")
+    with made.broker:
+        yield made
+
+
+async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end_of_a_task(
+    mortal: MortalBroker, group_id: str, tmp_path: Path
+) -> None:
+    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *NOOP, *LONG_SESSION) as group:
+        await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        await group.submit("short", tasks=4, seconds=1.5)
+        await group.wait_for(
+            lambda _jobs, status: (
+                sum(told.state is TaskState.RUNNING and told.task.job == "short" for told in status.tasks.values()) == 4
+            ),
+            "the short tasks run",
+        )
+        before, stops = group.record, await group.stops()
+
+        await mortal.kill()
+        killed_ms = wall_ms()
+        await asyncio.sleep(2)  # the short tasks come to their end
+        await mortal.start()
+        await group.wait_for(
+            lambda _jobs, status: all(
+                told.state is TaskState.FINISHED for told in status.tasks.values() if told.task.job == "short"
+            ),
+            "the ends of the short tasks are known",
+        )
+        for worker in ("w1", "w2"):
+            await eventually(lambda worker=worker: "back in the group" in group.log_of(worker), f"{worker} is back")
+        assert group.record == before, group.story()
+        assert await group.stops() == stops
+        for task, starts in (await group.starts()).items():
+            assert task.job == "forever" or len(starts) == 1, f"{task} ran twice"
+            assert starts[-1].from_ms < killed_ms
+
+        group.start("w3")
+        await group.balanced("w1", "w2", "w3")
+        assert group.epoch == before.epoch + 2, "epochs go on, a round to revoke and one to assign"
+        for worker in ("w1", "w2"):
+            log = group.log_of(worker)
+            for line in ("no broker of", "is back after", "trying again until it is", "back in the group after"):
+                assert log.count(line) == 1, f"{line}:\n{log}"
+
+
+async def test_a_broker_that_comes_back_without_its_data_ends_all_its_workers_with_a_clear_error(
+    mortal: MortalBroker, group_id: str, tmp_path: Path
+) -> None:
+    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *NOOP) as group:
+        await start_workers(group)
+
+        await mortal.lose_everything()
+        back_at = time.monotonic()
+
+        assert await group.ended(*WORKERS) == [1, 1, 1]
+        assert time.monotonic() - back_at < 2.5 * SESSION_S, "at the same time, not one after the other"
+        for worker in WORKERS:
+            assert_told_that_topics_are_gone(group, worker)
+
+
+async def start_workers(group: Fleet) -> None:
+    await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+    for worker in WORKERS:
+        group.start(worker)
+    await group.balanced(*WORKERS)
+
+
+def assert_told_that_topics_are_gone(group: Fleet, worker: str) -> None:
+    log = group.log_of(worker)
+    assert f"of group '{group.group_id}' is gone; was the broker started again without its data?" in log, log
+    assert "jobs have to be submitted again" in log
+    assert "Traceback" not in log
+    assert log.count("no broker of") <= 1, log
