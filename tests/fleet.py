@@ -97,6 +97,9 @@ class Fleet:
     def send(self, name: str, number: signal.Signals) -> None:
         self._processes[name].send_signal(number)
 
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
     def pause(self, name: str) -> None:
         """SIGSTOP, also for Spark's JVM."""
         for process in self._tree(name):

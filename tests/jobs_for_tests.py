@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
+from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, spark_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,3 +46,40 @@ def no_job() -> None:
 @spark_job(plan=lambda job: time.sleep(600) or [])
 def stubborn(spark: SparkSession, task: TaskContext) -> None:
     """Plans for ever, and looks neither left nor right."""
+
+
+class Scribe(SparkJob):
+    """Writes a line every tenth of a second as long as its fence lets it, and does not look at ``task.stopping``."""
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return [dict(job.config) for _ in range(job.max_tasks)]
+
+    def run(self, spark: SparkSession, task: TaskContext) -> None:
+        folder = Path(task.config["folder"])
+        while True:
+            try:
+                task.fence()
+            except FencedError as fenced:
+                with (folder / f"{task.index}.fenced").open("a") as log:
+                    log.write(f"{os.getpid()} {task.attempt} {fenced}\n")
+                raise
+            with (folder / f"{task.index}.lines").open("a") as out:
+                out.write(f"{os.getpid()} {task.attempt} {time.time()}\n")
+            time.sleep(0.1)
+
+
+class Numbers(SparkJob):
+    """Writes the numbers below ``rows``, a range a task, and takes ``seconds`` for it."""
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        rows, parts = job.config["rows"], job.max_tasks
+        return [
+            {**job.config, "start": rows * part // parts, "end": rows * (part + 1) // parts} for part in range(parts)
+        ]
+
+    def run(self, spark: SparkSession, task: TaskContext) -> dict[str, int]:
+        numbers = spark.range(task.config["start"], task.config["end"], numPartitions=2)
+        task.wait(task.config["seconds"])
+        task.fence()
+        numbers.write.mode("overwrite").json(f"{task.config['output']}/part={task.index}")
+        return {"rows": task.config["end"] - task.config["start"]}

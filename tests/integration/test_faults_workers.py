@@ -1,0 +1,113 @@
+"""Workers that sleep through their session, and a leader that dies while tasks wait for a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fleet import Fleet
+from waiting import eventually
+
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import TaskKind, TaskStatus
+from airflow_provider.membership.model import TaskId
+
+MakeFleet = Callable[..., Fleet]
+SPARK = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--spark-conf", "spark.driver.memory=512m")
+
+
+@pytest.fixture
+def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
+    def make(*options: str) -> Fleet:
+        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
+
+    return make
+
+
+async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: MakeFleet) -> None:
+    timing = ("--session-timeout-ms", "4000", "--heartbeat-interval-ms", "500", "--max-delay-ms", "9000")
+    async with fleet("--runner", "noop", "--slots", "20", *timing) as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        group.start("w1")
+        await group.balanced("w1")
+        for worker in ("w2", "w3"):
+            group.start(worker)
+        await group.balanced("w1", "w2", "w3")
+        leader = group.record.leader
+        other, lost = (worker for worker in ("w1", "w2", "w3") if worker != leader)
+        waiting = group.owned(lost)
+
+        group.kill(lost)
+        await group.wait_for(lambda _jobs, status: status.group is not None and status.group.delay_ms > 0, "a delay")
+        assert group.record.leader == leader
+        deadline_ms = group.record.deadline_ms
+        group.kill(leader)
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and status.group.leader == other, "a leader"
+        )
+        assert group.record.deadline_ms == deadline_ms, group.story()
+        await group.balanced(other)
+
+        for task, starts in (await group.starts()).items():
+            if task in waiting:
+                assert starts[-1].worker == other
+                assert deadline_ms <= starts[-1].from_ms < deadline_ms + 4_000
+
+
+async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_it_wakes(
+    fleet: MakeFleet, tmp_path: Path
+) -> None:
+    """With real Spark: neither what its tasks produce, nor a word that wins in the status topic."""
+    async with fleet(*SPARK, "--max-delay-ms", "0") as group:
+        seen: list[TaskStatus] = []
+        group.logs.subscribe(lambda: seen.extend(group.logs.status.tasks.values()))
+        job = {"entry_point": "jobs_for_tests:Scribe", "config": {"folder": str(tmp_path)}}
+        await group.submit("scribe", tasks=2, kind=TaskKind.STREAMING, **job)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        (moving,) = group.owned("w2")
+        old = group.logs.status.tasks[moving]
+        author = f"{group.pid('w2')} {old.attempt} "
+        lines, fenced = tmp_path / f"{moving.index}.lines", tmp_path / f"{moving.index}.fenced"
+        await eventually(lambda: author in lines.read_text(), "w2 writes")
+
+        group.pause("w2")
+        paused_at = time.time()
+        await group.balanced("w1")
+        await eventually(lambda: f"{group.pid('w1')} {old.attempt + 1} " in lines.read_text(), "w1 writes instead")
+        moved = group.logs.status.tasks[moving]
+        group.wake("w2")
+        await eventually(fenced.exists, "its fence has told")
+        await group.balanced("w1", "w2")
+
+        assert fenced.read_text().startswith(author)
+        late = [line for line in lines.read_text().splitlines() if line.startswith(author)]
+        assert float(late[-1].split()[-1]) < paused_at + 0.05, "it wrote nothing after it woke"
+        steps = [step for step in await group.steps() if step.task == moving]
+        (word,) = (
+            step for step in steps if step.worker == "w2" and step.finished_at_ms and step.attempt == old.attempt
+        )
+        assert word.epoch < moved.epoch, "what it said when it woke was of an epoch that was over"
+        assert steps.index(word) > steps.index(moved), "and came later than what w1 had said"
+        for task in (TaskId("scribe", 0), TaskId("scribe", 1)):
+            epochs = [status.epoch for status in seen if status.task == task]
+            assert epochs == sorted(epochs), "it never won"
+        shown = json.loads(await cospark(group, "groups", "describe", group.group_id, "--json"))["tasks"]
+        assert {shown[f"scribe:{index}"]["worker"] for index in (0, 1)} == {"w1", "w2"}
+
+
+async def cospark(group: Fleet, *arguments: str) -> str:
+    """In a process of its own, which reads the topics from their beginning."""
+    command = (sys.executable, "-m", "airflow_provider.cli.main", *arguments)
+    process = await asyncio.create_subprocess_exec(
+        *command, "--bootstrap-servers", group.settings.bootstrap_servers, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
