@@ -99,8 +99,19 @@ def _import(entry_point: str, module_name: str) -> object:
 
 
 def _attribute_of(entry_point: str, module: object, attribute: str) -> object:
+    """What the module, or a class in it, has under this name; not what can be reached from there by further steps.
+
+    A module holds what it has imported, too: through ``jobs:library.Job`` any module could be reached that some allowed
+    one has use for.
+    """
     target = module
     for name in attribute.split("."):
+        if target is not module and not isinstance(target, type):
+            raise EntryPointError(
+                entry_point, f"{attribute} leads through a {type(target).__qualname__}; only classes may contain jobs"
+            )
+        if name.startswith("__"):
+            raise EntryPointError(entry_point, f"{name} is Python's own name, and none of a job")
         if not hasattr(target, name):
             owner = getattr(target, "__qualname__", None) or getattr(target, "__name__", "?")
             raise EntryPointError(

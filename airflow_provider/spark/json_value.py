@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
@@ -37,18 +38,33 @@ def to_small_json_value(value: object, max_bytes: int) -> Any:
 def _check(value: object, path: str, depth: int) -> None:
     if depth == 0:
         raise NotJsonError(f"{path[:40]}... is more than {MAX_DEPTH} levels deep, or contains itself")
-    if value is None or isinstance(value, (str, bool, int)):
-        return
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise NotJsonError(f"{path} is {value}, which JSON does not have")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise NotJsonError(f"{path} has the key {key!r}; keys must be strings")
-            _check(item, f"{path}.{key}", depth - 1)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", depth - 1)
+    if isinstance(value, (dict, list, tuple)):
+        for where, item in _parts(value, path):
+            _check(item, where, depth - 1)
     else:
+        _check_plain(value, path)
+
+
+def _parts(value: dict[Any, Any] | list[Any] | tuple[Any, ...], path: str) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, dict):
+        yield from ((f"{path}[{index}]", item) for index, item in enumerate(value))
+        return
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise NotJsonError(f"{path} has the key {key!r}; keys must be strings")
+        _check_plain(key, f"a key of {path}")
+        yield f"{path}.{key}", item
+
+
+def _check_plain(value: object, path: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotJsonError(f"{path} is {value}, which JSON does not have")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as wrong:
+            raise NotJsonError(
+                f"{path} has {value[wrong.start]!r}, half a character, which UTF-8 does not have"
+            ) from None
+    elif value is not None and not isinstance(value, (bool, int, float)):
         raise NotJsonError(f"{path} is a {type(value).__module__}.{type(value).__qualname__}, which JSON does not have")

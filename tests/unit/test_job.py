@@ -134,6 +134,13 @@ def test_a_value_that_contains_itself_is_no_json():
         to_json_value(loop)
 
 
+@pytest.mark.parametrize("value", ["half \ud83d", {"half \ud83d": 1}, [{"a": "\udcff"}]])
+def test_half_a_character_is_no_json(value):
+    """As in the name of a file that is no UTF-8: nobody could write the record."""
+    with pytest.raises(NotJsonError, match="half a character"):
+        to_json_value(value)
+
+
 # --- the context of a task
 
 

@@ -35,6 +35,26 @@ SOURCES = {
 
         number = 3
     """,
+    "cosparkjobs/imports.py": """
+        import os
+        import cosparklibrary
+        from airflow_provider.spark.job import SparkJob
+        from cosparklibrary import Reexported
+
+        class Job(SparkJob):
+            library = cosparklibrary
+
+        job = Job()
+    """,
+    "cosparklibrary.py": """
+        from airflow_provider.spark.job import SparkJob
+
+        class Elsewhere(SparkJob):
+            pass
+
+        class Reexported(SparkJob):
+            pass
+    """,
     "cosparkjobs/broken.py": "1 / 0",
     "cosparkjobs/syntax.py": "def",
     "cosparkjobs/needy.py": "import no_such_library",
@@ -71,6 +91,29 @@ def test_a_module_outside_the_prefixes_is_not_even_imported(allowed):
     with pytest.raises(EntryPointNotAllowedError, match="module cosparkjobsevil is not allowed here"):
         load_job("cosparkjobsevil:Job", allowed)
     assert "cosparkjobsevil" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("attribute", "problem"),
+    [
+        ("os.system", "leads through a module"),
+        ("cosparklibrary.Elsewhere", "leads through a module"),
+        ("Job.library.Elsewhere", "leads through a module"),
+        ("job.library", "leads through a Job"),
+        ("Job.run.__globals__", "leads through a function"),
+        ("Job.__base__", "__base__ is Python's own name"),
+        ("Job.__init__.__globals__", "__init__ is Python's own name"),
+        ("__builtins__.eval", "__builtins__ is Python's own name"),
+        ("__loader__", "__loader__ is Python's own name"),
+    ],
+)
+def test_no_way_leads_through_an_allowed_module_to_another(attribute, problem):
+    with pytest.raises(EntryPointError, match=problem):
+        load_job(f"cosparkjobs.imports:{attribute}", ["cosparkjobs"])
+
+
+def test_what_a_module_has_imported_by_name_is_its_own():
+    assert isinstance(load_job("cosparkjobs.imports:Reexported", ["cosparkjobs"]), SparkJob)
 
 
 def test_the_refusal_names_what_is_allowed():

@@ -222,6 +222,29 @@ def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field, value, 
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("run_key", "half \ud83d"),
+        ("submitted_by", "\udcff"),
+        ("retry_delay_ms", 10**400),
+        ("max_tasks", 2**63),
+        ("submitted_at_ms", -(10**30)),
+        ("replan_interval_ms", 10**20),
+    ],
+)
+def test_what_nobody_can_go_on_with_is_refused_where_it_is_read(field, value):
+    """It could neither be written into a status record, nor be waited for: a worker that took it would end."""
+    record = {**JobDefinition(name="flights", entry_point="m:f").to_json(), field: value}
+    with pytest.raises(ValueError, match=f"{field}.*(must fit into 64 bits|can be written as UTF-8)"):
+        JobDefinition.from_json(record)
+
+
+def test_a_failure_can_be_written_whatever_is_in_its_text():
+    failure = TaskFailure.of("no file caf\udce9", "in caf\udce9")
+    assert failure == TaskFailure(message="no file caf\\udce9", traceback="in caf\\udce9")
+
+
 def test_a_config_that_contains_itself_is_refused():
     config: dict = {}
     config["self"] = config

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 SCHEMA_VERSION: Final = 1
+_LARGEST: Final = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -94,7 +95,22 @@ def want(data: Mapping[str, Any], name: str, kind: type[T]) -> T:
         raise ValueError(f"the field {name!r} is missing")
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"the field {name!r} must be {_NAMES.get(kind, kind.__name__)}, not {value!r}")
+    try:
+        check_plain(value)
+    except ValueError as wrong:
+        raise ValueError(f"the field {name!r} {wrong}") from None
     return value
+
+
+def check_plain(value: object) -> None:
+    """Refuse what Python reads from JSON, and what nobody can go on with.
+
+    :raises ValueError: for half a surrogate pair, which can't be written again, and for numbers that no clock has
+    """
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ValueError("must be text that can be written as UTF-8")
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        raise ValueError("must fit into 64 bits")
 
 
 def want_or_none(data: Mapping[str, Any], name: str, kind: type[T]) -> T | None:

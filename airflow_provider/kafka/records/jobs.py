@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.kafka.records.checks import JobError, check_job_name, is_entry_point, json_object
-from airflow_provider.kafka.records.envelope import dump, want, want_or_none
+from airflow_provider.kafka.records.envelope import check_plain, dump, want, want_or_none
 from airflow_provider.membership.model import TaskId, WorkerId
 
 
@@ -69,6 +69,8 @@ class JobDefinition:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1)
         if not isinstance(self.run_key, str):
             raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
+        for name in ("run_key", "submitted_by", "max_tasks", "retries", "retry_delay_ms", "replan_interval_ms"):
+            self._check_plain(name, getattr(self, name))
         object.__setattr__(
             self, "fingerprint", _hash([self.name, self.entry_point, self.config, self.max_tasks, self.kind.value])
         )
@@ -76,6 +78,12 @@ class JobDefinition:
     def _check_number(self, name: str, value: object, least: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise JobError(self.name, name, f"{value!r} must be a whole number, at least {least}")
+
+    def _check_plain(self, name: str, value: object) -> None:
+        try:
+            check_plain(value)
+        except ValueError as wrong:
+            raise JobError(self.name, name, str(wrong)) from None
 
     @property
     def bounded(self) -> bool:

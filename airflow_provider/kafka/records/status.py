@@ -51,7 +51,10 @@ class TaskFailure:
 
     @classmethod
     def of(cls, message: str, traceback: str = "") -> TaskFailure:
-        """Shortened to what a status record may carry: 500 characters and the last 4,000 of the traceback."""
+        """What a status record may carry: 500 characters and the last 4,000 of the traceback, all of which can be
+        written as UTF-8. What a file name in an error can't, is shown by its number.
+        """
+        message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
         short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
         return cls(message=short, traceback=traceback[-_TRACEBACK_TAIL:])
 
