@@ -100,7 +100,7 @@ def draw(costs: Costs) -> str:
 def _panel(cost: Cost, x: int, y: int, *, most: int, end_ms: float, colour: str) -> Iterator[str]:
     floor = y + _HEIGHT
     line = "".join(_steps(cost.running, x, floor, most=most, end_ms=end_ms))
-    lost = f"{cost.stopped_s:.0f} task-seconds lost, at most {cost.most_standing:.0f} at once, {cost.moved:.0f} moved"
+    lost = f"{cost.stopped_s:.0f} task-s lost, {cost.most_standing:.0f} at once, {cost.moved:.0f} moved"
     small, end = 'font-size="9"', f"{end_ms / 1000:.0f} s"
     yield f'<rect x="{x}" y="{y}" width="{_PANEL}" height="{_HEIGHT}" fill="#f6f6f6"/>'
     yield f'<path d="M{x} {floor}{line}V{floor}Z" fill="{colour}"/>'
