@@ -69,7 +69,7 @@ format: install  ## Let ruff mend what it can
 bench: install  ## Benchmarks, as ratios against a peer in the same run
 	$(BIN)/python -m benchmarks
 
-compare-designs: install  ## What eager and each resolution policy cost, in a simulated group (SEEDS=10)
+compare-designs: install  ## What eager and each resolution policy cost, in a simulated group (SEEDS=5)
 	$(BIN)/python -m benchmarks.compare_designs $(if $(SEEDS),--seeds $(SEEDS))
 
 clean:  ## Remove the environment and the results, but not what was downloaded

@@ -19,7 +19,7 @@ _PICTURE: Final = _DOCS / "diagrams" / "designs.svg"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare_designs", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="histories of each kind (default: 10)")
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="histories of each kind (default: 5)")
     parser.add_argument("--output", type=Path, default=Path("build/designs"), metavar="DIR")
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/, too")
     args = parser.parse_args()
