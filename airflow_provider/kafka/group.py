@@ -20,6 +20,7 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.leading import LeaderWatch, gather_call
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.story import Story
 from airflow_provider.kafka.topics_watch import TopicsWatch
 from airflow_provider.kafka.transport import GroupTransport
@@ -66,9 +67,6 @@ from airflow_provider.membership.state import MemberState, Phase
 log = logging.getLogger(__name__)
 
 _WRITE_WITHIN_S: Final = 2.0
-
-_THREAD_FROM_TASKS: Final = 2_000
-"""A leader with so many tasks to assign does it in a thread, so that the loop's other memberships go on."""
 
 
 class MembershipListener(Protocol):
@@ -302,8 +300,10 @@ class GroupMember:
             self._topics.missed(gone.topic)
             raise
         self._on_logs()
-        call = gather_call(command, self._logs, policy=self._policy, wall_ms=wall_ms())
-        verdict = await asyncio.to_thread(lead, call) if len(call.configured) >= _THREAD_FROM_TASKS else lead(call)
+        jobs, status, now = self._logs.jobs, self._logs.status, wall_ms()
+        verdict = await off_loop(
+            lambda: lead(gather_call(command, jobs, status, policy=self._policy, wall_ms=now)), tasks=jobs.planned
+        )
         for worker in verdict.unreadable:
             log.warning(
                 "group %s: what worker %s says of itself cannot be read; it gets nothing", self._group_id, worker

@@ -38,6 +38,11 @@ class JobsSnapshot:
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     unreadable: int = 0
 
+    @property
+    def planned(self) -> int:
+        """How many tasks all plans have together, with those that have finished."""
+        return sum(len(plan.configs) for plan in self.plans.values())
+
     def plan_of(self, job: str) -> PlanRecord | None:
         """The plan of the job's present definition and run, if it has been made."""
         definition, plan = self.jobs.get(job), self.plans.get(job)

@@ -29,9 +29,10 @@ _BETWEEN_HELPS_S: Final = 2.0
 """The least time between two rebalances for the sake of a worker that has run dry."""
 
 
-def gather_call(command: PerformAssignment, logs: GroupLogs, *, policy: Policy, wall_ms: int) -> Call:
-    """The round as the topics stand now; read them to their ends before."""
-    jobs, status = logs.jobs, logs.status
+def gather_call(
+    command: PerformAssignment, jobs: JobsSnapshot, status: StatusSnapshot, *, policy: Policy, wall_ms: int
+) -> Call:
+    """The round as the topics stand; read them to their ends before."""
     wanted = configured(jobs, status.tasks)
     return Call(
         generation=command.generation,

@@ -13,6 +13,7 @@ from airflow_provider.kafka import clients
 from airflow_provider.kafka.feed import GroupFeed
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
+from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     ControlRecord,
@@ -245,7 +246,14 @@ class GroupLogs:
 
     async def publish_group(self, record: GroupRecord) -> None:
         """Write a completed rebalance, to the status topic and to the timeline. By its leader."""
-        await self._put_with_event(GROUP_KEY, record.to_json(), RebalanceEvent.of(record))
+
+        def values() -> tuple[bytes, bytes]:
+            return encode(record.to_json()), encode(RebalanceEvent.of(record).to_json())
+
+        status, event = await off_loop(values, tasks=sum(map(len, record.assignment.values())))
+        await asyncio.gather(
+            self._write(self.topics.status, GROUP_KEY, status), self._write(self.topics.events, GROUP_KEY, event)
+        )
 
     async def reassert(self) -> int:
         """Write the records again that stale ones were written over, which compaction would keep. By the leader.
@@ -264,7 +272,10 @@ class GroupLogs:
         )
 
     async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
-        await self._open().writer.write(topic, key, None if data is None else encode(data))
+        await self._write(topic, key, None if data is None else encode(data))
+
+    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
+        await self._open().writer.write(topic, key, value)
 
     async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
         feed, outage = self._followed(), self._open().outage

@@ -23,7 +23,7 @@ from airflow_provider.kafka.messages import (
 )
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import Record
-from airflow_provider.kafka.records import Event, encode, event_from_json
+from airflow_provider.kafka.records import Event, decode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.runner import (
@@ -65,16 +65,16 @@ class MemoryLogs(GroupLogs):
         if self.failing is not None:
             raise self.failing
 
-    async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
+    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
         await asyncio.sleep(self.takes_s)
         if self.failing is not None:
             raise self.failing
         if topic == self.topics.events:
-            assert data is not None
-            self.events.append(event_from_json(data))
+            assert value is not None
+            self.events.append(event_from_json(decode(value)))
             return
         feed = self._memory.jobs if topic == self.topics.jobs else self._memory.status
-        feed.take([Record(key.encode(), None if data is None else encode(data), feed.offset)])
+        feed.take([Record(key.encode(), value, feed.offset)])
 
     @contextmanager
     def out_of_order(self, error: LogError) -> Iterator[None]:

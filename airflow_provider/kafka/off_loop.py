@@ -1,0 +1,20 @@
+"""What takes long for many tasks is done beside the event loop, so that the loop's other memberships go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+_THREAD_FROM_TASKS: Final = 2_000
+"""From about so many on it takes the loop longer than a thread's start and the hand-over are worth: some 10 ms."""
+
+T = TypeVar("T")
+
+
+async def off_loop(work: Callable[[], T], *, tasks: int) -> T:
+    """Do work that looks at so many tasks: at once, or in a thread.
+
+    :param work: must not touch what belongs to the loop
+    """
+    return await asyncio.to_thread(work) if tasks >= _THREAD_FROM_TASKS else work()
