@@ -1,17 +1,26 @@
-"""Draw the diagrams of the docs from the code: ``python docs/make_diagrams.py`` writes ``docs/diagrams/*.mmd``.
+"""Draw the diagrams of the docs from the code: ``python docs/make_diagrams.py`` writes them into their pages.
 
 They are Mermaid text, which GitHub and most documentation tools render, and which can be read in a diff.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from pathlib import Path
 
 from airflow_provider.membership.member import TRANSITIONS
 from airflow_provider.membership.state import Phase
 
-DIAGRAMS = Path(__file__).parent / "diagrams"
+PAGE = Path(__file__).parent / "protocol.md"
+_PLACE = re.compile(
+    r"(<!-- made by docs/make_diagrams.py from membership/member.py -->\n).*?(<!-- end -->\n)", re.DOTALL
+)
+
+
+def drawn(page: str) -> str:
+    """``page`` with the diagram as it has to be."""
+    return _PLACE.sub(lambda place: f"{place[1]}```mermaid\n{member_states()}```\n{place[2]}", page)
 
 
 def member_states() -> str:
@@ -23,7 +32,6 @@ def member_states() -> str:
                 edges[phase, after].append(event.__name__)
     order = list(Phase)
     lines = [
-        "%% Made from membership/member.py by docs/make_diagrams.py; do not edit.",
         "stateDiagram-v2",
         *(f"    {_id(phase)}: {phase.value}" for phase in order),
         f"    [*] --> {_id(Phase.INITIAL)}",
@@ -39,8 +47,7 @@ def _id(phase: Phase) -> str:
 
 
 def main() -> None:
-    DIAGRAMS.mkdir(exist_ok=True)
-    (DIAGRAMS / "member-states.mmd").write_text(member_states(), encoding="utf-8")
+    PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -63,6 +63,13 @@ def test_examples_are_those_of_the_example_dags(page: Path) -> None:
     assert page.read_text() == synced(page.read_text()), "run python docs/sync_examples.py and commit what it writes"
 
 
+@pages
+def test_tests_that_are_named_exist(page: Path) -> None:
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text()):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
+        assert not name or f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}"
+
+
 def test_the_commands_table_has_every_command() -> None:
     table = (ROOT / "README.md").read_text()
     assert not [command for command in cli.COMMANDS if f"`cospark {command}" not in table]
