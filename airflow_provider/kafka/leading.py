@@ -48,6 +48,7 @@ def gather_call(
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
         ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
+        spoken_epoch=max((worker.epoch for worker in status.workers.values()), default=Epoch(0)),
     )
 
 

@@ -22,10 +22,12 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.model import (
+    NO_TASKS,
     UNKNOWN_MEMBER_ID,
     Assignment,
     AssignmentError,
     MalformedEmbeddedError,
+    SubProtocol,
 )
 from airflow_provider.membership.record import epoch_of
 from airflow_provider.membership.state import Phase
@@ -68,15 +70,19 @@ def on_started(turn: Turn, event: Started) -> None:
 def on_resumed(turn: Turn, event: Resumed) -> None:
     """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease.
 
-    Without a member id there is nobody to speak for yet: a coordinator that has taken in the JoinGroup by then would take
-    a heartbeat for that of another process under this worker's name.
+    Without a member id there is nobody to speak for yet: a coordinator that has taken in the JoinGroup by then would
+    take a heartbeat for that of another process under this worker's name. And who is about to join an eager rebalance
+    owns nothing: what the process before had not started, others are given in it.
     """
     state = turn.state
     known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
+    joins = state.rejoin_reason is not None or not known
+    owned = NO_TASKS if joins and state.protocol is SubProtocol.DEFAULT else state.owned
     turn.set(
         phase=Phase.STABLE if known and state.generation >= 0 else Phase.UNJOINED,
         config_offset=event.config_offset,
-        held=state.owned,
+        owned=owned,
+        held=owned,
         rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
     )
     if state.member_id != UNKNOWN_MEMBER_ID:
@@ -177,7 +183,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     """
     if event.seq != turn.state.awaiting:
         return
-    deadline = turn.state.join_sent_at + turn.state.settings.rebalance_timeout_ms
+    deadline = turn.state.join_sent_at + turn.state.settings.rebalance_lease_ms
     if event.generation == turn.state.generation and turn.state.rebalance_deadline is not None:
         deadline = min(deadline, turn.state.rebalance_deadline)
     turn.set(

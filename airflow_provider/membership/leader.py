@@ -15,6 +15,7 @@ from airflow_provider.membership.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,
+    Epoch,
     GenerationId,
     MalformedEmbeddedError,
     MemberId,
@@ -39,6 +40,7 @@ class Call:
     :param revocation_rank: what to revoke first when something must be, the lowest rank first
     :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
         it lets go of them by itself, and need not be told in a round of its own
+    :param spoken_epoch: the highest epoch in any worker's own record; 0: none has one
     :param now_ms: wall clock, milliseconds since 1970
     """
 
@@ -55,6 +57,7 @@ class Call:
     reason: str
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
     ended: Tasks = NO_TASKS
+    spoken_epoch: Epoch = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ def lead(call: Call) -> Verdict:
         for name, member_id in names.items()
     }
     record = GroupRecord(
-        epoch=epoch_of(call.generation, call.leader, call.last_record),
+        epoch=_epoch(call),
         generation=call.generation,
         leader=leader,
         leader_member=call.leader,
@@ -121,6 +124,17 @@ def lead(call: Call) -> Verdict:
         policy=call.policy if call.protocol.cooperative else None,
     )
     return Verdict(assignments=assignments, record=record, unreadable=unreadable)
+
+
+def _epoch(call: Call) -> Epoch:
+    """Above every epoch in which somebody has spoken: the record of a round is lost with a leader that dies before it
+    has written it, and with it, once the group is forgotten, the count.
+    """
+    last = call.last_record
+    epoch = epoch_of(call.generation, call.leader, last)
+    if last is not None and last.is_round(call.generation, call.leader):
+        return epoch
+    return max(epoch, Epoch(call.spoken_epoch + 1))
 
 
 def _name(member: JoinedMember) -> WorkerId:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
+
+_CLOCK_TOLERANCE: Final = 100
+"""The part of a period by which two clocks may come to differ in it: one hundredth."""
+
+
+def _by_a_slower_clock(ms: int) -> int:
+    return ms - ms // _CLOCK_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +45,18 @@ class MemberSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
 
+    @property
+    def session_lease_ms(self) -> int:
+        """How long a member may take its session for: less than the coordinator does by as much as their clocks may
+        differ in speed.
+        """
+        return _by_a_slower_clock(self.session_timeout_ms)
+
+    @property
+    def rebalance_lease_ms(self) -> int:
+        """The same of the time in which it has to join a rebalance."""
+        return _by_a_slower_clock(self.rebalance_timeout_ms)
+
     def __post_init__(self) -> None:
         if not self.group_id:
             raise ValueError("group_id is empty: name the group that the worker shall join")
@@ -47,7 +67,7 @@ class MemberSettings:
                 f"fast_heartbeat_ms={self.fast_heartbeat_ms} must be positive and at most"
                 f" heartbeat_interval_ms={self.heartbeat_interval_ms}"
             )
-        if self.heartbeat_interval_ms + self.lease_margin_ms >= self.session_timeout_ms:
+        if self.heartbeat_interval_ms + self.lease_margin_ms >= self.session_lease_ms:
             raise ValueError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} plus lease_margin_ms={self.lease_margin_ms} must"
                 f" be less than session_timeout_ms={self.session_timeout_ms}: otherwise every heartbeat comes too late"

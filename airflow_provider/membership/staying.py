@@ -69,7 +69,7 @@ def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
     """
     state = turn.state
     if state.rebalance_deadline is None:
-        turn.set(rebalance_deadline=state.heard_at + state.settings.rebalance_timeout_ms)
+        turn.set(rebalance_deadline=state.heard_at + state.settings.rebalance_lease_ms)
     turn.renew_lease(event.sent_at_ms)
     if state.phase is Phase.STABLE:
         turn.want_join("the group rebalances")

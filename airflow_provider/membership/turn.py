@@ -239,6 +239,9 @@ class Turn:
     def start_held(self) -> None:
         """Start what is held back, if the jobs topic is read far enough, this member surely is one, and whoever had
         its name before can run nothing any more.
+
+        A join that took most of a session leaves a lease that is nearly over: what started under it would have to stop
+        before a heartbeat could be answered, so it is started when one has been.
         """
         state = self.state
         startable = state.held - state.stopping
@@ -246,7 +249,8 @@ class Turn:
             return
         if self.predecessor_may_run:
             return
-        if state.lease_until is None or self.now >= state.lease_until - state.settings.lease_margin_ms:
+        spare_ms = state.settings.lease_margin_ms + state.settings.heartbeat_interval_ms // 2
+        if state.lease_until is None or self.now >= state.lease_until - spare_ms:
             return
         self.set(held=state.held - startable)
         self.do(StartTasks(tasks=startable, epoch=state.epoch))
@@ -270,7 +274,7 @@ class Turn:
         for a member that does not join a rebalance no longer than until the rebalance's deadline.
         """
         state = self.state
-        until = sent_at_ms + state.settings.session_timeout_ms
+        until = sent_at_ms + state.settings.session_lease_ms
         if state.lease_until is not None:
             until = max(until, state.lease_until)
         if state.rebalance_deadline is not None:

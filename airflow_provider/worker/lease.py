@@ -8,15 +8,21 @@ from collections.abc import Callable
 from airflow_provider.spark.job import FencedError
 
 
+def _monotonic_ms() -> float:
+    return time.monotonic() * 1000
+
+
 class WorkerLease:
     """Valid as long as no other worker can have been given this one's tasks.
 
     :param until_ms: gives the end of the lease in monotonic milliseconds, None where there is none. It is asked at
         every check and counts by the clock: a process that was paused finds its lease over before it can write.
+    :param now_ms: that clock
     """
 
-    def __init__(self, until_ms: Callable[[], int | None]) -> None:
+    def __init__(self, until_ms: Callable[[], int | None], now_ms: Callable[[], float] = _monotonic_ms) -> None:
         self._until_ms = until_ms
+        self._now_ms = now_ms
         self._grant = 0
 
     @property
@@ -31,5 +37,5 @@ class WorkerLease:
         if grant != self._grant:
             raise FencedError("the worker's lease ended while this attempt ran; another worker may own the task by now")
         until = self._until_ms()
-        if until is None or time.monotonic() * 1000 >= until:
+        if until is None or self._now_ms() >= until:
             raise FencedError("the worker's lease is over: no heartbeat was answered for a whole session")

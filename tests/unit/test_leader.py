@@ -18,6 +18,7 @@ from airflow_provider.membership.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,
+    Epoch,
     GenerationId,
     MemberId,
     SubProtocol,
@@ -155,6 +156,25 @@ def test_a_memory_that_rounds_lie_between_is_not_trusted() -> None:
     assert sent(verdict)["w2-1"].assigned == tasks("a0 a1 a2")
 
 
+def test_a_delay_that_runs_is_gone_on_with_over_rounds_that_failed() -> None:
+    """A leader was lost between its JoinGroup and its SyncGroup, in the delay for another one."""
+    waiting = record_of(lead(call(member("w1", "a0 a1 a2"), generation=5, last=two_workers(4))))
+    assert waiting.deadline_ms == NOW + D
+    late = call(
+        member("w3"),
+        member("w1", "a0 a1 a2"),
+        generation=7,
+        last=waiting,
+        last_completed=GenerationId(-1),
+        now_ms=NOW + 100_000,
+    )
+    verdict = lead(late)
+    assert {assignment.delay_ms for assignment in sent(verdict).values()} == {D - 100_000}
+    assert not any(assignment.assigned for assignment in sent(verdict).values())
+    over = lead(replace(late, now_ms=NOW + D))
+    assert {assignment.delay_ms for assignment in sent(over).values()} == {0}
+
+
 def test_a_leader_that_completed_the_recorded_round_itself_trusts_it_over_a_failed_one() -> None:
     """Between, a rebalance failed: its generation was counted, but it assigned nothing."""
     verdict = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(4)))
@@ -169,6 +189,20 @@ def test_epochs_go_on_also_when_the_coordinator_counts_from_the_start_again(gene
     last = two_workers(4)
     assert last.epoch == 4
     assert record_of(lead(call(member("w9"), generation=generation, last=last))).epoch == epoch
+
+
+def test_a_new_count_begins_above_the_epochs_of_rounds_whose_record_was_never_written() -> None:
+    """Its leader died before it wrote it, then the group was forgotten. Workers have spoken in that epoch already."""
+    written = two_workers(4)
+    unwritten = record_of(lead(call(member("w1"), generation=5, last=written)))
+    first = lead(call(member("w9"), generation=1, last=written, spoken_epoch=unwritten.epoch))
+    assert record_of(first).epoch == unwritten.epoch + 1
+
+
+def test_a_round_that_is_computed_again_keeps_its_epoch() -> None:
+    known = two_workers(4)
+    again = call(member("w1"), generation=4, last=known, leader=known.leader_member, spoken_epoch=Epoch(known.epoch))
+    assert record_of(lead(again)).epoch == known.epoch
 
 
 def test_the_newer_of_two_records_is_that_of_the_higher_epoch() -> None:

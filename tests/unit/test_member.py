@@ -43,6 +43,7 @@ from airflow_provider.membership.model import ConfigOffset, SubProtocol, WorkerI
 from airflow_provider.membership.state import Phase
 
 SESSION_MS = SETTINGS.session_timeout_ms
+LEASE_MS = SETTINGS.session_lease_ms
 MARGIN_MS = SETTINGS.lease_margin_ms
 CONFIG_MISMATCH = 1
 
@@ -224,7 +225,7 @@ def test_tasks_stop_before_the_session_ends_if_no_heartbeat_is_answered(script: 
     heard_at = script.now
     script.heartbeat()
     stops = [(at, command) for at, command in script.alarms(until=heard_at + SESSION_MS) if _is_stop(command)]
-    assert stops == [(heard_at + SESSION_MS - MARGIN_MS, StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEASE_OVER))]
+    assert stops == [(heard_at + LEASE_MS - MARGIN_MS, StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEASE_OVER))]
 
 
 def _is_stop(command: object) -> bool:
@@ -234,7 +235,27 @@ def _is_stop(command: object) -> bool:
 def test_answered_heartbeats_prolong_the_lease_from_when_they_were_sent(script: Script) -> None:
     script.stable("a0")
     script.at(script.now + 3_000).heartbeat(sent_at_ms=script.now - 1_000)
-    assert script.state.lease_until == script.now - 1_000 + SESSION_MS
+    assert script.state.lease_until == script.now - 1_000 + LEASE_MS
+
+
+@pytest.mark.parametrize(("drift", "coordinators_ms"), [(0.995, 1.005), (0.99, 1.0)])
+def test_a_lease_ends_before_the_session_by_a_clock_that_is_one_per_cent_slower(
+    drift: float, coordinators_ms: float
+) -> None:
+    assert LEASE_MS / drift <= SESSION_MS / coordinators_ms
+
+
+def test_what_was_assigned_under_a_lease_that_is_nearly_over_is_started_when_a_heartbeat_was_answered(
+    script: Script,
+) -> None:
+    """The coordinator answered the JoinGroup of a new member only when most of a session had passed."""
+    script.joining()
+    script.at(script.now + LEASE_MS - MARGIN_MS - 100).joined(1, protocol=SubProtocol.DEFAULT)
+    synced = script.synced("a0 a1", protocol=SubProtocol.DEFAULT)
+    answered = script.heartbeat()
+    started = StartTasks(tasks=tasks("a0 a1"), epoch=script.state.epoch)
+    assert started not in synced
+    assert started in answered
 
 
 def test_after_the_lease_was_over_the_worker_starts_again_what_is_still_its_own(script: Script) -> None:
@@ -255,7 +276,7 @@ def test_the_lease_ends_at_the_deadline_of_a_rebalance_that_is_not_joined(script
     heard_at = script.now
     script.heartbeat()
     script.at(heard_at + 2_500).heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    deadline = heard_at + SETTINGS.rebalance_timeout_ms
+    deadline = heard_at + SETTINGS.rebalance_lease_ms
     for now in range(script.now + 1_000, deadline - MARGIN_MS, 1_000):
         script.at(now)
         commands = script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
@@ -489,10 +510,10 @@ def test_the_lease_ends_too_when_the_coordinator_stops_waiting_for_the_sync(scri
     joined_at = script.now
     script.joined(3)
     script.at(joined_at + SETTINGS.rebalance_timeout_ms - 3_000).heartbeat()
-    assert script.state.lease_until == joined_at + SETTINGS.rebalance_timeout_ms
+    assert script.state.lease_until == joined_at + SETTINGS.rebalance_lease_ms
     script.synced()
     script.heartbeat()
-    assert script.state.lease_until == script.now + SESSION_MS
+    assert script.state.lease_until == script.now + LEASE_MS
 
 
 def test_joining_the_same_generation_again_moves_no_deadline(script: Script) -> None:

@@ -18,8 +18,9 @@ from airflow_provider.membership.events import (
     SendJoin,
     StartTasks,
     StopTasks,
+    TasksStopped,
 )
-from airflow_provider.membership.model import ConfigOffset, LocalProtocolError
+from airflow_provider.membership.model import ConfigOffset, LocalProtocolError, SubProtocol
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
 
@@ -85,6 +86,20 @@ def test_a_rebalance_that_is_heard_of_first_stops_nothing() -> None:
     (join,) = after.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     assert isinstance(join, SendJoin)
     assert [command for _, command in after.alarms(until=77_001_000) if isinstance(command, StopTasks)] == []
+
+
+def test_before_an_eager_rebalance_nothing_is_started_any_more() -> None:
+    """Others are given it in that rebalance; in the process before it was not started."""
+    script = Script().stable("a0", protocol=SubProtocol.DEFAULT)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.feed(TasksStopped, tasks=tasks("a0"))
+    script.joined(3, protocol=SubProtocol.DEFAULT)
+    script.synced("a0 a1", config_offset=5, protocol=SubProtocol.DEFAULT)
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    after = resumed(saved(script), now_ms=1_000, later_ms=10)
+    commands = after.feed(Resumed, config_offset=ConfigOffset(5))
+    assert not any(isinstance(command, StartTasks) for command in commands)
+    assert not after.state.owned
 
 
 def test_between_join_and_assignment_it_joins_again_as_the_same_member() -> None:
