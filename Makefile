@@ -44,8 +44,8 @@ test: install  ## Everything that CI runs
 unit: install  ## Fast tests: values in, values out
 	$(PYTEST) tests/unit
 
-simulate: install  ## Many members in virtual time, with faults
-	$(PYTEST) tests/simulation
+simulate: install  ## Many members in virtual time, with faults: SEEDS=n of each plan, or PLAN=name SEED=n again
+	@PYTHONPATH=tests $(BIN)/python -m simulation.run $(if $(PLAN),--plan $(PLAN)) $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
 peers: install  ## Against Java Kafka Connect's own classes
 	$(PYTEST) tests/peers

@@ -15,6 +15,10 @@ class Timer:
     def __init__(self, action: Callable[[], None]) -> None:
         self._action: Callable[[], None] | None = action
 
+    @property
+    def cancelled(self) -> bool:
+        return self._action is None
+
     def cancel(self) -> None:
         self._action = None
 
@@ -39,10 +43,35 @@ class Clock:
 
     def step(self, *, until: int) -> bool:
         """Let the next thing happen, if it is due by then."""
-        if not self._due or self._due[0][0] > until:
-            self.now = max(self.now, until)
-            return False
-        at, _, timer = heapq.heappop(self._due)
-        self.now = at
-        timer.fire()
-        return True
+        while self._due and self._due[0][0] <= until:
+            at, _, timer = heapq.heappop(self._due)
+            if timer.cancelled:
+                continue
+            self.now = at
+            timer.fire()
+            return True
+        self.now = max(self.now, until)
+        return False
+
+
+class LocalClock:
+    """A process's monotonic clock: it starts anywhere, and goes a little faster or slower than the world's.
+
+    :param drift_ppm: how many millionths faster than the coordinator's; 5,000 is half a per cent
+    :param offset: what it shows when the world begins
+    """
+
+    __slots__ = ("_offset", "_rate", "_world")
+
+    def __init__(self, world: Clock, *, drift_ppm: int, offset: int) -> None:
+        self._world = world
+        self._rate = 1_000_000 + drift_ppm
+        self._offset = offset
+
+    @property
+    def now(self) -> int:
+        return self._world.now * self._rate // 1_000_000 + self._offset
+
+    def until(self, at: int) -> int:
+        """How many of the world's milliseconds it takes until this clock shows ``at``; negative if it did already."""
+        return -((at - self._offset) * -1_000_000 // self._rate) - self._world.now

@@ -66,6 +66,10 @@ class Coordinator:
     def members(self) -> frozenset[str]:
         return frozenset(member.name for member in self._group.members.values())
 
+    def is_current(self, member_id: MemberId, generation: GenerationId) -> bool:
+        """Whether it is one of the members of the group's present generation."""
+        return generation == self._group.generation and member_id in self._group.members
+
     # ---- what happens to a coordinator
 
     def forget(self) -> None:
@@ -369,6 +373,7 @@ class Coordinator:
                 generation=group.generation,
                 protocol=SubProtocol(group.protocol),
                 leader=group.members[group.leader].name,
+                leader_member=group.leader,
                 joined=self._joined,
                 sent={member.name: member.assignment for member in group.members.values()},
                 at_ms=self._clock.now,

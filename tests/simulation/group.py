@@ -87,6 +87,7 @@ class RoundSeen:
     generation: GenerationId
     protocol: SubProtocol
     leader: str
+    leader_member: MemberId
     joined: Mapping[str, bytes]
     sent: Mapping[str, bytes]
     at_ms: int

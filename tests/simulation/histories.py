@@ -1,175 +1,271 @@
-"""Random histories of a group: faults for a while, then peace, in which everything must come right."""
+"""Random histories of a group: actions and faults for a while, then peace, in which everything must come right.
+
+What is counted as a step: an action of module ``actions`` that took effect (a worker started, killed, bounced, ...; the
+leader waylaid; the weather of the network changed; a job changed). Not counted: actions that found nothing to do, and
+what follows by itself: messages lost, late, doubled or reordered by the weather, timers, everything that members do.
+A history goes on until it has as many steps as its plan says.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from simulation.world import World
+from simulation import actions as do
+from simulation import invariants
+from simulation.actions import Action, Loss, Moment
+from simulation.invariants import BrokenError
+from simulation.world import HistoryError, World
 
-from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
-from airflow_provider.membership.policy import Deferred, Policy
-from airflow_provider.membership.state import Phase
+from airflow_provider.membership.model import ConnectProtocol, TaskId
+from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 
 JOBS = "ABCD"
-WORKERS = ("w1", "w2", "w3", "w4", "w5")
+WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")
+DRIFT_PPM = 5_000
+SKEW_MS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What may happen in a history.
 
+    :param steps: actions that take effect
     :param namesakes: a second process may take a worker's name. Not in eager groups: there a worker can't say in its
         metadata what the first one still runs.
+    :param troubles: workers may be paused or cut off, their records late
+    :param converges_within: so many rounds after the faults stop the group is at rest
+    :param moves: the coordinator may move, be away, or forget the group
     """
 
-    actions: int = 12
-    between_ms: int = 6_000
+    steps: int = 62
     policy: Policy = Deferred(max_delay_ms=20_000)  # noqa: RUF009  # frozen
+    converges_within: int = 12
     lossy: bool = True
-    pauses: bool = True
+    troubles: bool = True
     moves: bool = True
     namesakes: bool = True
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
 
-
-class History:
-    """One history of a group, made from a seed."""
-
-    def __init__(self, seed: int, plan: Plan) -> None:
-        self.world = World(seed, policy=plan.policy, stop_ms=(1, 1_200))
-        self.rng = self.world.rng
-        self.plan = plan
-        self._saved: dict[str, dict[str, object]] = {}
-
-    def run(self) -> World:
-        world, rng = self.world, self.rng
-        if self.plan.lossy:
-            faults = world.network.faults
-            faults.lose_request, faults.lose_reply = rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.02, 0.1])
-            faults.double_reply, faults.late_reply = rng.choice([0, 0.1]), rng.choice([0, 0.05])
-            faults.latency_ms = rng.choice([(0, 3), (1, 40), (0, 400)])
-        self._configure()
-        world.start("w1")
-        for _ in range(self.plan.actions):
-            world.run(rng.randint(0, self.plan.between_ms))
-            self._act()
-        self._peace()
-        return world
-
-    def _act(self) -> None:
-        actions = [self._start, self._start, self._kill, self._bounce, self._leave, self._configure, self._finish]
-        actions += [self._hand_over]
-        if self.plan.pauses:
-            actions += [self._sleep, self._cut_off]
-        if self.plan.namesakes:
-            actions += [self._replace]
-        if self.plan.moves:
-            actions += [self._move, self._away, self._forget]
-        self.rng.choice(actions)()
-
-    def _someone(self) -> str | None:
-        live = sorted(self.world.live)
-        return self.rng.choice(live) if live else None
-
-    def _absent(self) -> str | None:
-        gone = sorted(set(WORKERS) - self.world.live.keys() - self._saved.keys())
-        return self.rng.choice(gone) if gone else None
-
-    def _configure(self) -> None:
-        tasks: set[TaskId] = set()
-        for job in self.rng.sample(JOBS, self.rng.randint(1, len(JOBS))):
-            tasks |= {planner_of(job)} | {TaskId(job, index) for index in range(self.rng.randint(0, 5))}
-        self.world.configure(tasks)
-
-    def _finish(self) -> None:
-        running = sorted(task for process in self.world.live.values() for task in process.running)
-        if running:
-            self.world.finish(self.rng.choice(running))
-
-    def _start(self) -> None:
-        worker = self._absent()
-        if worker is not None:
-            self.world.start(worker, protocol=self.rng.choice(self.plan.protocols))
-
-    def _kill(self) -> None:
-        worker = self._someone()
-        if worker is not None:
-            self.world.kill(worker)
-
-    def _bounce(self) -> None:
-        """Killed and back within its session."""
-        worker = self._someone()
-        if worker is not None:
-            self.world.kill(worker)
-            self.world.run(self.rng.randint(10, 9_000))
-            self.world.start(worker, protocol=self.rng.choice(self.plan.protocols))
-
-    def _leave(self) -> None:
-        worker = self._someone()
-        if worker is not None:
-            self.world.leave(worker)
-
-    def _hand_over(self) -> None:
-        worker = self._someone()
-        if worker is not None and self.world.live[worker].can_hand_over:
-            saved = self.world.hand_over(worker)
-            self._saved[worker] = saved
-            self.world.run(self.rng.choice([100, 2_500, 15_000]))
-            del self._saved[worker]
-            self.world.go_on(worker, saved)
-
-    def _sleep(self) -> None:
-        worker = self._someone()
-        if worker is not None:
-            self.world.processes[worker].sleep(self.rng.choice([500, 5_000, 30_000]))
-
-    def _cut_off(self) -> None:
-        worker = self._someone()
-        if worker is not None:
-            process = self.world.processes[worker]
-            process.cut_off = True
-            self.world.note(f"{process.name:8} ---- is cut off")
-            self.world.clock.after(self.rng.choice([2_000, 9_000, 30_000]), process.reconnect)
-
-    def _replace(self) -> None:
-        """A second process takes the worker's name while the first still runs, cut off or not.
-
-        Not while the first looks for its way into the group: then the older may be the last to take the name.
+    @property
+    def settle_ms(self) -> int:
+        """From the end of the faults until a group must have come to rest: sessions and rebalances that began before
+        have ended, then a delay may run, and one of backoff.
         """
-        worker = self._someone()
-        if worker is not None and self.world.live[worker].state.phase is Phase.STABLE:
-            self.world.processes[worker].cut_off = self.rng.random() < 0.5
-            self.world.start(worker, predecessor=Predecessor.UNKNOWN)
+        return 3 * self.policy.max_delay_ms + 150_000
 
-    def _move(self) -> None:
-        self.world.note("broker   ---- the coordinator moves")
-        self.world.coordinator.move()
 
-    def _away(self) -> None:
-        self.world.note("broker   ---- the coordinator is away")
-        self.world.coordinator_away = True
-        self.world.clock.after(self.rng.choice([1_000, 12_000]), self.world.coordinator_back)
+PLANS = {
+    "calm": Plan(lossy=False, troubles=False, moves=False, namesakes=False),
+    "lossy": Plan(troubles=False, moves=False, namesakes=False),
+    "troubled": Plan(lossy=False, moves=False),
+    "wild": Plan(),
+    "undelayed": Plan(policy=IMMEDIATE),
+    "paced": Plan(policy=Incremental(max_moves=2, move_interval_ms=1_000, max_delay_ms=20_000), converges_within=40),
+    "eager": Plan(protocols=(ConnectProtocol.EAGER,), namesakes=False),
+    "mixed": Plan(protocols=(ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE), namesakes=False),
+}
+"""By the name under which ``make simulate PLAN=`` knows them."""
 
-    def _forget(self) -> None:
-        """Kafka deletes a group only when it is empty."""
-        for worker in list(self.world.live):
-            self.world.kill(worker)
-        for process in self.world.members:
-            process.kill()
-        self.world.run_until(lambda: not self.world.coordinator.members, within_ms=600_000)
-        self.world.note("broker   ---- the group is deleted")
-        self.world.coordinator.forget()
 
-    def _peace(self) -> None:
-        """The faults stop; what is running comes to rest."""
-        world = self.world
-        world.network.faults.stop()
-        world.coordinator_back()
-        for process in world.everybody:
-            process.reconnect()
-        world.run(60_000)
-        if not world.members:
-            world.start("w1")
-        world.configure(world.configured | {TaskId("last", 0)})
-        world.run_until(lambda: world.settled, within_ms=3 * self.plan.policy.max_delay_ms + 120_000)
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What came of a history.
+
+    :param actions: all that were tried
+    :param steps: how many of them took effect
+    :param rounds_of_peace: rebalances from the end of the faults until the group was at rest
+    """
+
+    world: World
+    actions: list[Action] = field(default_factory=list)
+    steps: int = 0
+    rounds_of_peace: int = 0
+    failure: HistoryError | None = None
+
+    @property
+    def kind(self) -> str:
+        """What kind of failure: the invariant that was broken, else the exception."""
+        if self.failure is None:
+            return ""
+        cause = self.failure.failure
+        return cause.invariant if isinstance(cause, BrokenError) else type(cause).__name__
+
+
+def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told:
+    """Play one history.
+
+    :param actions: play these; None: have them made up from the seed
+    """
+    world = World(
+        seed,
+        policy=plan.policy,
+        stop_ms=(1, 1_200),
+        clock_drift_ppm=DRIFT_PPM,
+        wall_skew_ms=SKEW_MS,
+    )
+    told = Told(world=world)
+    author = Author(seed, plan, world)
+    script = iter(actions) if actions is not None else iter(author.next, None)
+    try:
+        for action in script:
+            told.actions.append(action)
+            world.run(action.after_ms)
+            told.steps += action.apply(world)
+            if actions is None and told.steps >= plan.steps:
+                break
+        _peace(world, plan, told)
+    except HistoryError as failure:
+        told.failure = failure
+    except Exception as failure:  # noqa: BLE001  # whatever an action ran into is told like what a step did
+        told.failure = HistoryError(failure, world)
+        told.failure.__cause__ = failure
+    return told
+
+
+def _peace(world: World, plan: Plan, told: Told) -> None:
+    """The faults stop; what is running comes to rest."""
+    world.make_peace()
+    world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
+    if not world.members:
+        world.start("w1", protocol=plan.protocols[0])
+    _settle(world, plan, told)
+    world.configure(world.configured | {TaskId("last", 0)})
+    _settle(world, plan, told)
+    world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
+    world.check_at_rest()
+
+
+def _settle(world: World, plan: Plan, told: Told) -> None:
+    rounds = world.coordinator.rounds
+    bound = len(rounds) + plan.converges_within
+    settled = world.comes_to(lambda: world.settled or len(rounds) > bound, within_ms=plan.settle_ms)
+    told.rounds_of_peace = max(told.rounds_of_peace, len(rounds) - bound + plan.converges_within)
+    invariants.everything_converges(settled=settled and len(rounds) <= bound, within=plan.converges_within)
+
+
+class Author:
+    """Makes up a history: looks at the group, so that what it writes down mostly takes effect.
+
+    Its random numbers are its own; what it writes down plays the same without it.
+    """
+
+    def __init__(self, seed: int, plan: Plan, world: World) -> None:
+        self._rng = random.Random(f"{seed}/author")
+        self._plan = plan
+        self._world = world
+        self._wanted = self._rng.randint(3, 5)
+        self._first = [self._start, self._set_job, self._set_job]
+        ideas: list[tuple[int, Callable[[int], Action | None]]] = [
+            (4, self._kill), (7, self._bounce), (5, self._leave), (5, self._hand_over), (6, self._lose_leader),
+            (4, self._set_job), (2, self._remove_job), (2, self._replan), (3, self._finish), (2, self._fall_behind),
+        ]  # fmt: skip
+        if plan.lossy:
+            ideas += [(5, self._weather)]
+        if plan.troubles:
+            ideas += [(5, self._pause), (5, self._cut_off), (4, self._hush)]
+        if plan.namesakes:
+            ideas += [(3, self._replace)]
+        if plan.moves:
+            ideas += [(4, self._move), (2, self._away), (0.3, self._forget)]
+        self._ideas = [idea for _, idea in ideas]
+        self._weights = [weight for weight, _ in ideas]
+
+    def next(self) -> Action:
+        """The next action."""
+        rng = self._rng
+        after_ms = rng.randint(*rng.choice(((0, 20), (0, 500), (0, 500), (300, 3_000), (2_000, 8_000))))
+        while True:
+            action = self._idea()(after_ms)
+            if action is not None:
+                return action
+
+    def _idea(self) -> Callable[[int], Action | None]:
+        if self._first:
+            return self._first.pop(0)
+        present = len(self._world.live) + len(self._world.expected)
+        if self._rng.random() < 0.3 * (self._wanted - present):
+            return self._start
+        return self._rng.choices(self._ideas, self._weights)[0]
+
+    def _someone(self) -> str:
+        return self._rng.choice(sorted(self._world.live) or WORKERS)
+
+    def _protocol(self) -> ConnectProtocol:
+        return self._rng.choice(self._plan.protocols)
+
+    def _start(self, after_ms: int) -> Action | None:
+        gone = sorted(set(WORKERS) - self._world.live.keys() - self._world.expected)
+        return do.Start(after_ms=after_ms, worker=self._rng.choice(gone), protocol=self._protocol()) if gone else None
+
+    def _kill(self, after_ms: int) -> Action:
+        return do.Kill(after_ms=after_ms, worker=self._someone())
+
+    def _bounce(self, after_ms: int) -> Action:
+        back_ms = self._rng.randint(*self._rng.choice(((10, 2_000), (10, 9_000), (9_000, 30_000))))
+        return do.Bounce(after_ms=after_ms, worker=self._someone(), back_ms=back_ms, protocol=self._protocol())
+
+    def _leave(self, after_ms: int) -> Action:
+        return do.Leave(after_ms=after_ms, worker=self._someone())
+
+    def _hand_over(self, after_ms: int) -> Action:
+        return do.HandOver(after_ms=after_ms, worker=self._someone(), gap_ms=self._rng.choice([0, 100, 2_500, 15_000]))
+
+    def _replace(self, after_ms: int) -> Action:
+        return do.Replace(after_ms=after_ms, worker=self._someone(), cut_off=self._rng.random() < 0.5)
+
+    def _pause(self, after_ms: int) -> Action:
+        return do.Pause(after_ms=after_ms, worker=self._someone(), ms=self._rng.choice([500, 5_000, 9_500, 30_000]))
+
+    def _cut_off(self, after_ms: int) -> Action:
+        return do.CutOff(after_ms=after_ms, worker=self._someone(), ms=self._rng.choice([2_000, 9_000, 30_000]))
+
+    def _hush(self, after_ms: int) -> Action:
+        return do.Hush(after_ms=after_ms, worker=self._someone(), ms=self._rng.choice([500, 5_000, 20_000]))
+
+    def _fall_behind(self, after_ms: int) -> Action:
+        return do.FallBehind(after_ms=after_ms, worker=self._someone(), ms=self._rng.choice([500, 5_000]))
+
+    def _lose_leader(self, after_ms: int) -> Action:
+        losses = list(Loss) if self._plan.troubles else [Loss.KILLED]
+        return do.LoseLeader(
+            after_ms=after_ms,
+            moment=self._rng.choice(list(Moment)),
+            loss=self._rng.choice(losses),
+            away_ms=self._rng.choice([3_000, 9_000, 25_000]),
+        )
+
+    def _weather(self, after_ms: int) -> Action:
+        rng = self._rng
+        return do.Weather(
+            after_ms=after_ms,
+            lose_request=rng.choice([0, 0.02, 0.1]),
+            lose_reply=rng.choice([0, 0.02, 0.1]),
+            double_reply=rng.choice([0, 0.1]),
+            late_reply=rng.choice([0, 0.05]),
+            reorder=rng.choice([0, 0.05, 0.2]),
+            latency_ms=rng.choice([(0, 3), (1, 40), (0, 400)]),
+        )
+
+    def _move(self, after_ms: int) -> Action:
+        return do.MoveCoordinator(after_ms=after_ms)
+
+    def _away(self, after_ms: int) -> Action:
+        return do.BrokerAway(after_ms=after_ms, ms=self._rng.choice([1_000, 4_000, 12_000]))
+
+    def _forget(self, after_ms: int) -> Action:
+        return do.ForgetGroup(after_ms=after_ms)
+
+    def _set_job(self, after_ms: int) -> Action:
+        return do.SetJob(after_ms=after_ms, job=self._rng.choice(JOBS), tasks=self._rng.randint(0, 7))
+
+    def _remove_job(self, after_ms: int) -> Action:
+        return do.RemoveJob(after_ms=after_ms, job=self._rng.choice(JOBS))
+
+    def _replan(self, after_ms: int) -> Action:
+        return do.Replan(after_ms=after_ms, job=self._rng.choice(JOBS))
+
+    def _finish(self, after_ms: int) -> Action | None:
+        running = sorted(task for process in self._world.live.values() for task in process.running)
+        return do.Finish(after_ms=after_ms, task=self._rng.choice(running)) if running else None

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from simulation import invariants
+from simulation.attached import Attached
+from simulation.clock import LocalClock
+from simulation.leading import lead_round
 from simulation.wire import Wire
 
 from airflow_provider.membership.errors import KafkaErrorCode
@@ -28,14 +34,11 @@ from airflow_provider.membership.events import (
     Started,
     StartTasks,
     StopTasks,
-    TasksFinished,
-    TasksStopped,
     TimerFired,
     Warn,
 )
-from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
+from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord, newer
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
@@ -56,17 +59,25 @@ class Process:
         self.name = name
         self.settings = settings
         self.forgetful = forgetful
+        self.rng = random.Random(f"{world.seed}/{name}")
         self.state = MemberState(settings=settings)
         self.alive = True
         self.cut_off = False
         self.overslept = False
+        self.touched = False
         self.reads_jobs = True
-        self.running: dict[TaskId, int] = {}
+        self.tasks = Attached(self)
         self.config_offset = ConfigOffset(0)
-        self._clock_offset = world.rng.randint(0, 10_000_000)
+        drift, skew = world.clock_drift_ppm, world.wall_skew_ms
+        self.clock = LocalClock(
+            world.clock, drift_ppm=self.rng.randint(-drift, drift), offset=self.rng.randint(0, 10_000_000)
+        )
+        self._wall_skew = self.rng.randint(-skew, skew)
         self._read: GroupRecord | None = None
         self._led: GroupRecord | None = None
         self._asleep_until = 0
+        self._hushed_until = 0
+        self._said_at = 0
         self._timer_at: int | None = None
         self._looks = False
         self._wire = Wire(self)
@@ -79,20 +90,29 @@ class Process:
 
     @property
     def now(self) -> int:
-        return self.world.clock.now + self._clock_offset
+        return self.clock.now
+
+    @property
+    def wall(self) -> int:
+        return self.world.wall + self._wall_skew
 
     @property
     def asleep(self) -> bool:
         return self.world.clock.now < self._asleep_until
 
     @property
-    def may_write(self) -> Tasks:
-        """The tasks that run here and whose fence would let them write."""
-        if not self.alive or self.asleep:
-            return frozenset()
-        if self.overslept and (self.state.lease_until is None or self.now >= self.state.lease_until):
-            return frozenset()
-        return frozenset(self.running)
+    def in_group(self) -> bool:
+        """Takes part in the group or wants to."""
+        return self.alive and not self.state.phase.ended
+
+    @property
+    def lease_over(self) -> bool:
+        return self.state.lease_until is None or self.now >= self.state.lease_until
+
+    @property
+    def running(self) -> Mapping[TaskId, int]:
+        """The tasks that run here, and since when in the world's time."""
+        return self.tasks.since
 
     # ---- its life
 
@@ -104,32 +124,45 @@ class Process:
     def go_on(self, saved: dict[str, Any]) -> None:
         """Take over the membership that another process of this worker saved."""
         self.config_offset = self.world.jobs_offset
-        self.state = resume(saved, self.settings, now_ms=self.now, wall_ms=self.world.wall)
+        self.state = resume(saved, self.settings, now_ms=self.now, wall_ms=self.wall)
+        self.world.owns(self, NO_TASKS, self.state.owned)
         self.feed(Resumed(now_ms=self.now, config_offset=self.config_offset))
         self.read_status()
 
     def hand_over(self) -> dict[str, Any]:
         """End, after saving the membership for another process. Attached tasks end with this one."""
-        saved: dict[str, Any] = json.loads(json.dumps(save(self.state, now_ms=self.now, wall_ms=self.world.wall)))
+        saved: dict[str, Any] = json.loads(json.dumps(save(self.state, now_ms=self.now, wall_ms=self.wall)))
         self.kill()
         return saved
 
     @property
     def can_hand_over(self) -> bool:
         """A process that is leaving sees it through itself."""
-        return self.alive and not self.asleep and not self.state.phase.ended and self.state.phase is not Phase.LEAVING
+        return self.in_group and not self.asleep and self.state.phase is not Phase.LEAVING
 
     def reconnect(self) -> None:
         self.cut_off = False
 
+    def cut(self) -> None:
+        self.cut_off = self.touched = True
+
     def kill(self) -> None:
         self.alive = False
-        self.running.clear()
+        self.tasks.end_with_process()
+        self.world.owns(self, self.state.owned, NO_TASKS)
 
     def sleep(self, ms: int) -> None:
         """The process stands still (SIGSTOP, swapping, a suspended host); its tasks with it."""
         self._asleep_until = max(self._asleep_until, self.world.clock.now + ms)
-        self.overslept = True
+        self.overslept = self.touched = True
+
+    def hush(self, ms: int) -> None:
+        """What it writes to the status topic gets stuck on the way for so long, and arrives then."""
+        self._hushed_until = max(self._hushed_until, self.world.clock.now + ms)
+
+    @property
+    def hushed(self) -> bool:
+        return self.world.clock.now < self._hushed_until
 
     def leave(self, reason: str = "told to") -> None:
         self.feed(LeaveRequested(now_ms=self.now, reason=reason))
@@ -139,35 +172,66 @@ class Process:
     def feed(self, event: Event) -> None:
         if not self.alive:
             return
-        before = self.state.phase
-        self.state, commands = handle(self.state, event)
-        self.state.validate()
+        before = self.state
+        after, commands = handle(before, event)
+        after.validate()
+        self.state = after
+        if after.owned is not before.owned:
+            self.world.owns(self, before.owned, after.owned)
+        if after.epoch != before.epoch:
+            invariants.epochs_only_grow(self.name, before.epoch, after.epoch)
+        if self.overslept and not self.asleep:
+            self._recover()
         worth_telling = [command for command in commands if not isinstance(command, (ArmTimer, SendHeartbeat))]
         if worth_telling or not _humdrum(event):
-            self.world.note(f"{self.name:8} {before.value}: {_short(event)} -> {self.state.phase.value}")
-        for command in worth_telling:
-            self.world.note(f"{self.name:8}     {_short(command)}")
+            self.world.note(_Turn(self.name, before.phase, event, after.phase, worth_telling))
         for command in commands:
             self._execute(command)
         self._look_later()
 
-    def deliver(self, make: Any) -> None:
+    def _recover(self) -> None:
+        """A process that slept is as any other again when it has a lease that it will not overrun."""
+        until = self.state.lease_until
+        safe = until is not None and self.now < until - self.settings.lease_margin_ms
+        self.overslept = bool(self.running) and not safe
+
+    def deliver(self, make: Callable[[], Event]) -> None:
         """Feed what ``make()`` gives, now or when the process wakes."""
+        self.when_awake(lambda: self.feed(make()))
+
+    def when_awake(self, action: Callable[[], None]) -> None:
         if self.asleep:
-            self.world.clock.after(self._asleep_until - self.world.clock.now, lambda: self.deliver(make))
+            self.world.clock.after(self._asleep_until - self.world.clock.now, lambda: self.when_awake(action))
         elif self.alive:
-            self.feed(make())
+            action()
+
+    def say(self, arrive: Callable[[], None]) -> None:
+        """Write to the status topic: one record after the other. What is stuck when its writer ends is lost."""
+        clock, latency = self.world.clock, self.world.network.latency(self.rng)
+        at = max(clock.now + latency, self._hushed_until, self._said_at)
+        stuck = at > clock.now + latency
+        self._said_at = at
+        clock.after(at - clock.now, lambda: arrive() if self.alive or not stuck else None)
+
+    @property
+    def has_been_heard(self) -> bool:
+        """Whether all that it wrote to the status topic has arrived."""
+        return self.world.clock.now > self._said_at
 
     def read_jobs(self, offset: ConfigOffset) -> None:
         if self.reads_jobs and offset > self.config_offset:
             self.config_offset = offset
             self.deliver(lambda: ConfigAdvanced(now_ms=self.now, config_offset=offset))
 
+    def read_jobs_again(self) -> None:
+        self.reads_jobs = True
+        self.read_jobs(self.world.jobs_offset)
+
     def read_status(self) -> None:
         record = self.world.record
         if self.alive and record is not None and record is not self._read:
             self._read = record
-            self.deliver(lambda: RecordRead(now_ms=self.now, record=record, age_ms=self.world.wall - record.at_ms))
+            self.deliver(lambda: RecordRead(now_ms=self.now, record=record, age_ms=self.wall - record.at_ms))
 
     # ---- commands out
 
@@ -176,15 +240,19 @@ class Process:
             case ArmTimer():
                 self._arm(command.at_ms)
             case StartTasks():
-                self._start(command.tasks)
+                self.tasks.start(command.tasks, command.epoch)
             case StopTasks():
-                self._stop(command.tasks)
+                invariants.untouched_members_stop_only_what_is_revoked(self, command, self.world.rounds)
+                self.tasks.stop(command.tasks, command.reason)
             case PerformAssignment():
                 self._assign(command)
             case PublishGroup():
                 self._led = command.record
-                self.world.publish(command.record)
-            case Fail() | Warn() | PublishAssignment():
+                self.say(lambda: self.world.group_written(command.record))
+            case PublishAssignment():
+                self.tasks.advance(command.epoch)
+                self.say(lambda: self.world.status.put_worker(command.epoch))
+            case Fail() | Warn():
                 pass
             case _:
                 self._wire.send(command)
@@ -193,72 +261,29 @@ class Process:
         self._timer_at = at_ms
 
         def fire() -> None:
-            if self.asleep:
-                self.world.clock.after(self._asleep_until - self.world.clock.now, fire)
-            elif self.alive and self._timer_at == at_ms:
+            if self._timer_at == at_ms:
+                self.when_awake(due)
+
+        def due() -> None:
+            if self._timer_at == at_ms:
                 self._timer_at = None
                 self.feed(TimerFired(now_ms=self.now))
 
-        self.world.clock.after(at_ms - self.now, fire)
-
-    def _start(self, tasks: Tasks) -> None:
-        done = tasks & self.world.finished
-        for task in tasks - done:
-            assert task not in self.running, f"{self.name} starts {task}, which it already runs"
-            self.running[task] = self.world.clock.now
-        self.world.check()
-        if done:
-            self.world.clock.after(0, lambda: self.deliver(lambda: TasksFinished(now_ms=self.now, tasks=done)))
-
-    def _stop(self, tasks: Tasks) -> None:
-        def stopped() -> None:
-            if self.asleep:
-                self.world.clock.after(self._asleep_until - self.world.clock.now, stopped)
-            elif self.alive:
-                for task in tasks:
-                    self.running.pop(task, None)
-                self.feed(TasksStopped(now_ms=self.now, tasks=tasks))
-
-        ran = any(task in self.running for task in tasks)
-        self.world.clock.after(self.world.stop_ms() if ran else 0, stopped)
-
-    def finish(self, task: TaskId) -> None:
-        """The task comes to its own end."""
-        self.running.pop(task, None)
-        self.deliver(lambda: TasksFinished(now_ms=self.now, tasks=frozenset({task})))
+        self.world.clock.after(self.clock.until(at_ms), fire)
 
     def _assign(self, command: PerformAssignment) -> None:
         def compute() -> None:
-            if not self.alive:
-                return
-            if self.asleep:
-                self.world.clock.after(self._asleep_until - self.world.clock.now, compute)
-                return
             self.read_jobs(self.world.jobs_offset)
             self.read_status()
             last = self._led if self.forgetful else newer(command.last_record, self.world.record)
-            verdict = lead(
-                Call(
-                    generation=command.generation,
-                    protocol=command.protocol,
-                    leader=command.leader,
-                    last_completed=command.last_completed,
-                    members=command.members,
-                    configured=self.world.configured_at(self.config_offset),
-                    config_offset=self.config_offset,
-                    last_record=last,
-                    policy=self.world.policy,
-                    now_ms=self.world.wall,
-                    reason=command.reason,
-                )
-            )
+            computed = lead_round(self, command, last)
             self.feed(
                 AssignmentComputed(
-                    now_ms=self.now, seq=command.seq, assignments=verdict.assignments, record=verdict.record
+                    now_ms=self.now, seq=command.seq, assignments=computed.assignments, record=computed.record
                 )
             )
 
-        self.world.clock.after(self.world.network.latency(), compute)
+        self.world.clock.after(self.world.network.latency(self.rng), lambda: self.when_awake(compute))
 
     # ---- what a leader watches
 
@@ -284,9 +309,23 @@ def _humdrum(event: Event) -> bool:
     )
 
 
+class _Turn(NamedTuple):
+    """What an event did, as the story tells it."""
+
+    name: str
+    before: Phase
+    event: Event
+    after: Phase
+    commands: list[Command]
+
+    def __str__(self) -> str:
+        told = f"{self.name:8} {self.before.value}: {_short(self.event)} -> {self.after.value}"
+        return "\n".join([told, *(f"         {self.name:8}     {_short(command)}" for command in self.commands)])
+
+
 def _short(thing: Event | Command) -> str:
     """An event or command in a line of the story."""
-    hidden = {"now_ms", "metadata", "protocols", "assignments", "members", "record", "assignment"}
+    hidden = {"now_ms", "last_record", "metadata", "protocols", "assignments", "members", "record", "assignment"}
     fields = {name: getattr(thing, name) for name in thing.__dataclass_fields__ if name not in hidden}
     shown = ", ".join(f"{name}={_value(value)}" for name, value in fields.items())
     return f"{type(thing).__name__}({shown})"

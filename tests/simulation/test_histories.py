@@ -1,32 +1,38 @@
-"""Seeded random histories: whatever happens, no task runs twice at a time; and in peace everything comes right.
+"""Seeded random histories of groups: whatever happens, every rule of module ``invariants`` holds at every step; and in
+peace everything comes right.
 
-A failing seed replays exactly: ``History(seed, plan).run()``; the assertion carries the story.
+Many more: ``make simulate SEEDS=n``. What is counted as a step: see module ``histories``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from simulation.histories import History, Plan
+from simulation.histories import PLANS
+from simulation.run import Crew, Tally, report
 
-from airflow_provider.membership.model import ConnectProtocol
-from airflow_provider.membership.policy import IMMEDIATE
-
-PLANS = {
-    "bounces, joins, leaves, job changes": Plan(lossy=False, pauses=False, moves=False, namesakes=False),
-    "and lost, late, doubled responses": Plan(pauses=False, moves=False, namesakes=False),
-    "and pauses, partitions, namesakes, a coordinator that moves": Plan(),
-    "no scheduled delay": Plan(policy=IMMEDIATE),
-    "eager": Plan(protocols=(ConnectProtocol.EAGER,), namesakes=False),
-    "eager and cooperative workers": Plan(
-        protocols=(ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE), namesakes=False
-    ),
-}
+SEEDS = 260
+LEAST_STEPS = 60
 
 
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("first_seed", range(0, 60, 20))
-def test_history(name: str, first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 20):
-        world = History(seed, PLANS[name]).run()
-        world.check_records()
-        assert max(world.spread()) <= 1, f"{name}: {world.spread()}\n{world.story()}"
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    crew = Crew(processes=2)
+    yield crew
+    crew.close()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_history(plan: str, crew: Crew, capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally()
+    for tally in crew.play(plan, SEEDS):
+        assert not tally.failed, report(plan, tally.failed[0])
+    assert tally.histories == SEEDS
+    assert tally.least_steps >= LEAST_STEPS
+    with capsys.disabled():
+        print(f"\n{plan}: {tally}")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert SEEDS * len(PLANS) >= 2_000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from simulation.group import JoinReply, JoinRequest, SyncReply
-from simulation.network import Answer
+from simulation.network import Answer, Line
 
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -40,6 +40,10 @@ class Wire:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._world = process.world
+        self._line = Line(process.world.network, process.rng, self._connected)
+
+    def _connected(self) -> bool:
+        return self._process.alive and not self._process.cut_off and not self._world.coordinator_away
 
     def send(self, command: Command) -> None:
         match command:
@@ -59,10 +63,9 @@ class Wire:
     def _send(
         self, ask: Callable[[Answer], None], request: Request, seq: int, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> None:
-        process, world = self._process, self._world
-        world.network.send(
+        process = self._process
+        self._line.send(
             ask,
-            connected=lambda: process.alive and not process.cut_off and not world.coordinator_away,
             failed=lambda cause: process.deliver(
                 lambda: RequestFailed(now_ms=process.now, seq=seq, request=request, cause=cause)
             ),

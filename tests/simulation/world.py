@@ -6,26 +6,48 @@ Everything random comes from one seed, so a failing history replays exactly. An 
 from __future__ import annotations
 
 import random
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from simulation import invariants
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.group import GroupState
 from simulation.network import Network
 from simulation.process import Process
+from simulation.rounds import Computed, Round, read_round
+from simulation.status import StatusTopic, TaskWord
 
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import NO_TASKS, ConfigOffset, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    TaskId,
+    Tasks,
+    WorkerId,
+)
 from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 
 WALL_AT_START = 1_700_000_000_000
+SLACK_MS = 1
+"""Between a leader's look at the clock and the coordinator's."""
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("template"))
+
+
+class HistoryError(AssertionError):
+    """Something in a history is not as it must be. Carries the story."""
+
+    def __init__(self, failure: Exception, world: World) -> None:
+        super().__init__(f"{type(failure).__name__}: {failure}\n{world.story()}")
+        self.failure = failure
 
 
 class World:
@@ -33,6 +55,9 @@ class World:
 
     :param policy: of whichever worker leads
     :param stop_ms: from and to how long a task takes to stop; keep it below the lease's margin
+    :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the coordinator's; two of
+        them differ by up to twice that
+    :param wall_skew_ms: how far a process's wall clock may be off
     """
 
     def __init__(
@@ -43,23 +68,43 @@ class World:
         policy: Policy = Deferred(),  # noqa: B008  # frozen
         stop_ms: tuple[int, int] = (5, 50),
         initial_delay_ms: int = 0,
+        clock_drift_ppm: int = 0,
+        wall_skew_ms: int = 0,
     ) -> None:
         self.seed = seed
-        self.rng = random.Random(seed)
         self.clock = Clock()
-        self.network = Network(self.clock, self.rng)
-        self.coordinator = Coordinator(self.clock, self.rng, initial_delay_ms=initial_delay_ms)
-        self.coordinator_away = False
+        self.network = Network(self.clock)
+        self.coordinator = Coordinator(
+            self.clock, random.Random(f"{seed}/coordinator"), initial_delay_ms=initial_delay_ms
+        )
+        self._coordinator_away = False
         self.settings = settings
         self.policy = policy
+        self.stop_ms = stop_ms
+        self.clock_drift_ppm = clock_drift_ppm
+        self.wall_skew_ms = wall_skew_ms
+        self.anything_lossy = False
         self.processes: dict[str, Process] = {}
         self.everybody: list[Process] = []
-        self.record: GroupRecord | None = None
-        self.records: list[GroupRecord] = []
+        self.expected: set[str] = set()
+        self.status = StatusTopic()
+        self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
+        self.rounds: list[Round] = []
+        self.steps = 0
+        self.at_peace = False
+        self.leaders_lost: Counter[str] = Counter()
         self.finished: Tasks = NO_TASKS
         self._configured: list[Tasks] = [NO_TASKS]
-        self._stop_ms = stop_ms
-        self._story: deque[str] = deque(maxlen=100_000)
+        self._watch: list[Callable[[], bool]] = []
+        self._holders: dict[TaskId, list[Process]] = {}
+        self._owners: dict[TaskId, list[Process]] = {}
+        self._held_twice: set[TaskId] = set()
+        self._owned_twice: set[TaskId] = set()
+        self._started: dict[TaskId, tuple[Epoch, str]] = {}
+        self._waits_until: dict[TaskId, int] = {}
+        self._rounds_read = 0
+        self._starts = 0
+        self._story: deque[tuple[int, object]] = deque(maxlen=100_000)
         self._bounces: defaultdict[str, int] = defaultdict(int)
 
     # ---- time
@@ -76,29 +121,41 @@ class World:
 
     def run_until(self, condition: Callable[[], bool], *, within_ms: int = 60_000) -> None:
         """Let time pass until something holds."""
+        if not self.comes_to(condition, within_ms=within_ms):
+            raise AssertionError(f"not so within {within_ms} ms\n{self.story()}")
+
+    def comes_to(self, condition: Callable[[], bool], *, within_ms: int) -> bool:
+        """Let time pass until something holds.
+
+        :return: whether it does
+        """
         until = self.clock.now + within_ms
         while not condition():
             if not self._step(until):
-                raise AssertionError(f"not so within {within_ms} ms\n{self.story()}")
+                return False
+        return True
 
     def _step(self, until: int) -> bool:
         try:
             more = self.clock.step(until=until)
             self.check()
         except Exception as failure:
-            raise AssertionError(f"{type(failure).__name__}: {failure}\n{self.story()}") from failure
+            raise HistoryError(failure, self) from failure
+        self.steps += more
         return more
 
-    def stop_ms(self) -> int:
-        return self.rng.randint(*self._stop_ms)
+    def watch(self, strikes: Callable[[], bool]) -> None:
+        """Ask after every step, until it says that it has struck."""
+        self._watch.append(strikes)
 
     # ---- the story
 
-    def note(self, line: str) -> None:
-        self._story.append(f"{self.clock.now:8} {line}")
+    def note(self, line: object) -> None:
+        """:param line: is turned into text only if the story is told"""
+        self._story.append((self.clock.now, line))
 
     def story(self, last: int = 150) -> str:
-        lines = list(self._story)[-last:]
+        lines = [f"{at:8} {line}" for at, line in list(self._story)[-last:]]
         return f"seed {self.seed}, at {self.clock.now} ms:\n" + "\n".join(lines)
 
     # ---- workers
@@ -108,8 +165,10 @@ class World:
 
         :param predecessor: what the new process is told; None: the truth
         """
+        namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
+        for old in namesakes:
+            old.touched = True
         if predecessor is None:
-            namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
             gone = all(old.state.phase.ended and not old.running for old in namesakes)
             predecessor = Predecessor.GONE if gone else Predecessor.UNKNOWN
         process = self._process(worker, **changes)
@@ -134,30 +193,88 @@ class World:
         self.note(f"{self.processes[worker].name:8} ---- saves its membership and ends")
         return self.processes[worker].hand_over()
 
-    def go_on(self, worker: str, saved: dict[str, Any]) -> Process:
+    def go_on(self, worker: str, saved: dict[str, Any], *, touched: bool = True) -> Process:
+        """:param touched: the group may have gone on without this worker, or with an answer that it never got"""
         process = self._process(worker, protocol=self.processes[worker].settings.protocol)
+        process.touched = touched
         process.go_on(saved)
         return process
+
+    def make_peace(self) -> None:
+        """The faults stop."""
+        self.note("world    ---- the faults stop")
+        self.at_peace = True
+        self.network.faults.stop()
+        self.coordinator_back()
+        for process in self.everybody:
+            process.reconnect()
+
+    @property
+    def coordinator_away(self) -> bool:
+        return self._coordinator_away
+
+    @coordinator_away.setter
+    def coordinator_away(self, away: bool) -> None:
+        self._coordinator_away = away
+        self.anything_lossy |= away
 
     def coordinator_back(self) -> None:
         self.coordinator_away = False
 
+    def hand_over_and_go_on(self, worker: str, gap_ms: int) -> None:
+        """As between task process and triggerer: for a while nobody heartbeats."""
+        rebalancing = self.processes[worker].state.phase is not Phase.STABLE
+        saved = self.hand_over(worker)
+        touched = rebalancing or gap_ms > self.settings.session_timeout_ms // 3
+
+        def go_on() -> None:
+            self.go_on(worker, saved, touched=touched)
+
+        self._later(worker, gap_ms, go_on)
+
+    def bounce(self, worker: str, back_ms: int, **changes: Any) -> None:
+        """Killed, and back after a while."""
+        self.kill(worker)
+        self._later(worker, back_ms, lambda: self.start(worker, **changes))
+
+    def _later(self, worker: str, ms: int, comes: Callable[[], object]) -> None:
+        self.expected.add(worker)
+
+        def back() -> None:
+            if worker in self.expected:
+                self.expected.discard(worker)
+                comes()
+
+        self.clock.after(ms, back)
+
     def leave(self, worker: str) -> None:
         self.processes[worker].leave()
+
+    def forget_group(self) -> None:
+        """Kafka deletes a group only when it is empty."""
+        self.expected.clear()
+        for process in self.members:
+            process.kill()
+        self.note("broker   ---- all workers are killed")
+        self.run_until(lambda: not self.coordinator.members, within_ms=600_000)
+        self.note("broker   ---- the group is deleted")
+        self.coordinator.forget()
 
     @property
     def live(self) -> dict[str, Process]:
         """The newest process of each worker, where it has not ended."""
-        return {
-            worker: process
-            for worker, process in self.processes.items()
-            if process.alive and not process.state.phase.ended
-        }
+        return {worker: process for worker, process in self.processes.items() if process.in_group}
 
     @property
     def members(self) -> list[Process]:
         """Every process that takes part in the group or wants to, also one whose name another has taken."""
-        return [process for process in self.everybody if process.alive and not process.state.phase.ended]
+        return [process for process in self.everybody if process.in_group]
+
+    @property
+    def leader(self) -> Process | None:
+        """The process that leads, as the coordinator has it."""
+        process = self.processes.get(self.coordinator.leader or "")
+        return process if process is not None and process.in_group and process.state.is_leader else None
 
     def running(self, worker: str) -> Tasks:
         return frozenset(self.processes[worker].running)
@@ -167,6 +284,11 @@ class World:
     @property
     def jobs_offset(self) -> ConfigOffset:
         return ConfigOffset(len(self._configured) - 1)
+
+    @property
+    def written(self) -> Tasks:
+        """What the jobs topic has, whether it still is to run or not."""
+        return self._configured[-1]
 
     @property
     def configured(self) -> Tasks:
@@ -180,33 +302,61 @@ class World:
         self._configured.append(frozenset(tasks))
         self.note(f"jobs     ---- offset {self.jobs_offset}: {len(self._configured[-1])} tasks are configured")
         for process in self.everybody:
-            self.clock.after(self.network.latency(), lambda process=process: process.read_jobs(self.jobs_offset))
+            if process.alive:
+                latency = self.network.latency(process.rng)
+                self.clock.after(latency, lambda process=process: process.read_jobs(self.jobs_offset))
 
     def finish(self, task: TaskId) -> None:
         """A task comes to its own end wherever it runs."""
         self.finished |= {task}
         for process in self.everybody:
             if task in process.running and process.alive and not process.asleep:
-                process.finish(task)
+                process.tasks.finish(task)
 
-    def publish(self, record: GroupRecord) -> None:
-        """The group record reaches the status topic after a while, and its readers after another."""
+    def plan_again(self, job: str) -> None:
+        """The job's tasks get other configs: what had come to its end is to run again."""
+        self.finished = frozenset(task for task in self.finished if task.job != job)
+        self.configure(self._configured[-1])
 
-        def written() -> None:
-            if self.record is not None and record.epoch < self.record.epoch:
-                self.note(f"status   ---- the record of epoch {record.epoch} comes too late")
-                return
-            self.records.append(record)
-            self.record = record
-            for process in self.everybody:
-                self.clock.after(self.network.latency(), process.read_status)
+    @property
+    def record(self) -> GroupRecord | None:
+        return self.status.group
 
-        self.clock.after(self.network.latency(), written)
+    @record.setter
+    def record(self, record: GroupRecord | None) -> None:
+        self.status.group = record
+
+    @property
+    def record_is_current(self) -> bool:
+        """Whether the group record of the last round can be read, and nothing keeps the next from being."""
+        record, rounds = self.status.group, self.coordinator.rounds
+        if record is None or not rounds or any(process.hushed for process in self.members):
+            return False
+        return record.is_round(rounds[-1].generation, rounds[-1].leader_member)
+
+    @property
+    def records(self) -> list[GroupRecord]:
+        return self.status.groups
+
+    def group_written(self, record: GroupRecord) -> None:
+        """A group record has reached the status topic; its readers read it a while later."""
+        if not self.status.put_group(record):
+            self.note(f"status   ---- the record of epoch {record.epoch} comes too late")
+            return
+        for process in self.everybody:
+            if process.alive:
+                self.clock.after(self.network.latency(process.rng), process.read_status)
+
+    def task_written(self, word: TaskWord) -> None:
+        """A worker's word about a task has reached the status topic."""
+        known = self.status.tasks.get(word.status.task)
+        wins = self.status.put_task(word)
+        invariants.a_stale_epoch_never_wins(known, word, wins=wins)
 
     def reason_to_rebalance(self, state: MemberState, offset: ConfigOffset) -> str | None:
         """Why the last round no longer covers what is configured."""
         record = state.record
-        if record is None or not record.is_round(state.last_completed, state.last_leader):
+        if record is None:
             return None
         covered = set().union(*record.assignment.values(), *record.revoked.values())
         if record.deadline_ms:
@@ -220,23 +370,77 @@ class World:
 
     # ---- what must hold
 
-    def check(self) -> None:
-        """At every moment: no task may write in two processes."""
-        seen: dict[TaskId, str] = {}
-        for process in self.everybody:
-            for task in process.may_write:
-                if task in seen:
-                    raise AssertionError(f"{task} runs in {seen[task]} and in {process.name}")
-                seen[task] = process.name
+    def owns(self, process: Process, before: Tasks, after: Tasks) -> None:
+        """A member owns something else than before."""
+        for task in after - before:
+            owners = self._owners.setdefault(task, [])
+            owners.append(process)
+            if len(owners) > 1:
+                self._owned_twice.add(task)
+        for task in before - after:
+            owners = self._owners[task]
+            owners.remove(process)
+            if len(owners) < 2:
+                self._owned_twice.discard(task)
 
-    def check_records(self) -> None:
-        """Over the whole history: epochs only grow, and nobody is told to start what it is told to stop."""
-        epochs: dict[Epoch, tuple[int, str]] = {}
-        for record in self.records:
-            round_ = (record.generation, record.leader_member)
-            assert epochs.setdefault(record.epoch, round_) == round_, f"two rounds are epoch {record.epoch}"
-            for worker, tasks in record.revoked.items():
-                assert not tasks & record.owned_by(worker), f"epoch {record.epoch} assigns and revokes at {worker}"
+    def starts(self, process: Process, task: TaskId, epoch: Epoch) -> int:
+        """A process starts a task.
+
+        :return: the number of this start
+        """
+        holders = self._holders.setdefault(task, [])
+        invariants.a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(process, task, holders)
+        invariants.a_task_goes_to_another_worker_with_a_higher_epoch(process, task, epoch, self._started.get(task))
+        self._started[task] = (epoch, process.worker)
+        holders.append(process)
+        if len(holders) > 1:
+            self._held_twice.add(task)
+        self._starts += 1
+        return self._starts
+
+    def ends(self, process: Process, task: TaskId) -> None:
+        """A task does not run in a process any more."""
+        holders = self._holders[task]
+        holders.remove(process)
+        if len(holders) < 2:
+            self._held_twice.discard(task)
+
+    def check(self) -> None:
+        """At every step: look at what may have come to break a rule."""
+        for task in self._held_twice:
+            holders = self._holders[task]
+            invariants.no_two_copies_run_at_once(task, holders)
+            invariants.a_fence_raises_for_every_holder_that_is_not_current(task, holders)
+        for task in self._owned_twice:
+            invariants.no_two_current_members_own_a_task(task, self._owners[task])
+        for seen in self.coordinator.rounds[self._rounds_read :]:
+            self._rounds_read += 1
+            computed = self.computed.get((seen.generation, seen.leader_member))
+            if computed is not None:
+                self._check_round(read_round(seen, computed))
+        if self._watch:
+            self._watch = [strikes for strikes in self._watch if not strikes()]
+
+    def _check_round(self, now: Round) -> None:
+        before = self.rounds[-1] if self.rounds else None
+        self.rounds.append(now)
+        skew_ms = 2 * self.wall_skew_ms + SLACK_MS
+        latest = self.wall + self.policy.max_delay_ms + self.wall_skew_ms
+        known = self._waits_until if now.follows(before) else {}
+        self._waits_until = {task: known.get(task, latest) for task in now.waiting}
+        invariants.each_round_has_an_epoch_of_its_own(before, now)
+        invariants.nothing_is_assigned_and_revoked_in_one_round(now)
+        invariants.the_target_is_complete_and_without_duplicates(now)
+        invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
+        invariants.only_the_surplus_moves(now)
+        invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
+        invariants.the_deadline_survives_leaders(before, now, skew_ms)
+
+    def check_at_rest(self) -> None:
+        """In a settled group, a while after its last round."""
+        running = {task: process.worker for process in self.members for task in process.running}
+        invariants.the_status_topic_tells_what_runs(self.status.tasks, running)
+        invariants.the_spread_is_at_most_one({process.name: frozenset(process.running) for process in self.members})
 
     @property
     def settled(self) -> bool:
@@ -251,10 +455,3 @@ class World:
             return False
         running = [task for member in members for task in member.running]
         return len(running) == len(set(running)) and set(running) == self.configured
-
-    def spread(self) -> tuple[int, int]:
-        """Over all members: the difference between most and least planners, and tasks."""
-        shares = [set(process.running) for process in self.members]
-        planners = [sum(task.is_planner for task in share) for share in shares]
-        tasks = [sum(not task.is_planner for task in share) for share in shares]
-        return max(planners) - min(planners), max(tasks) - min(tasks)

@@ -1,0 +1,297 @@
+"""What must hold in every history, each rule as a function with its sentence.
+
+They are asked at every step that could break them: those about tasks whenever a task starts, stops, changes its owner
+or is claimed twice, those about a round when the coordinator has its assignment, those about records when one arrives.
+They take what the simulation saw from outside (what ran, what went over the wire), not what the product thinks of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ParamSpec
+
+from simulation.rounds import Round
+from simulation.status import TaskWord
+
+from airflow_provider.membership.events import StopReason, StopTasks
+from airflow_provider.membership.model import NO_TASKS, SubProtocol, TaskId, Tasks
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+
+Params = ParamSpec("Params")
+
+
+class BrokenError(AssertionError):
+    """An invariant does not hold.
+
+    :param invariant: its name
+    """
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"broken: {invariant}: {what}")
+        self.invariant = invariant
+
+
+class _Not(Exception):  # noqa: N818  # it is no error until its rule has been named
+    pass
+
+
+def invariant(rule: Callable[Params, None]) -> Callable[Params, None]:
+    """Names the rule in what is raised."""
+
+    @functools.wraps(rule)
+    def named(*args: Params.args, **kwargs: Params.kwargs) -> None:
+        try:
+            rule(*args, **kwargs)
+        except _Not as broken:
+            raise BrokenError(rule.__name__, str(broken)) from None
+
+    return named
+
+
+# ---- tasks, at every moment
+
+
+@invariant
+def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -> None:
+    """No two members of the group's present generation own a task."""
+    current = [
+        owner.name
+        for owner in owners
+        if owner.world.coordinator.is_current(owner.state.member_id, owner.state.generation)
+    ]
+    if len(current) > 1:
+        raise _Not(f"{task} is owned by {' and '.join(current)}")
+
+
+@invariant
+def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
+    """No two attached copies of a task run at once. One in a process that woke too late does not count if its fence
+    raises.
+    """
+    running = [holder.name for holder in holders if holder.tasks.runs(task)]
+    if len(running) > 1:
+        raise _Not(f"{task} runs in {' and in '.join(running)}")
+
+
+@invariant
+def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: Sequence[Process]) -> None:
+    """Of all processes that hold a copy of a task, only in the one that started it last may its fence let it pass; also
+    in one that is paused, at whatever moment it wakes.
+    """
+    for holder in holders[:-1]:
+        if holder.tasks.may_write(task):
+            raise _Not(f"{task} may still write in {holder.name}, though {holders[-1].name} has it")
+
+
+@invariant
+def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
+    process: Process, task: TaskId, holders: Iterable[Process]
+) -> None:
+    """A task is started elsewhere only after it was stopped, or the lease of whoever has it was over."""
+    for holder in holders:
+        if not holder.lease_over:
+            left = holder.state.lease_until - holder.now  # type: ignore[operator]
+            raise _Not(f"{process.name} starts {task}, which {holder.name} runs with a lease of {left} ms more")
+
+
+@invariant
+def untouched_members_stop_only_what_is_revoked(process: Process, command: StopTasks, rounds: Sequence[Round]) -> None:
+    """A member that was not touched by a fault stops nothing but what the leader takes from it (in an eager group:
+    everything in each round) and, when it was told to leave, all it has.
+    """
+    if process.touched or process.world.anything_lossy or command.reason is StopReason.LEAVING:
+        return
+    if command.reason is StopReason.EAGER and process.state.protocol is SubProtocol.DEFAULT:
+        return
+    if command.reason is not StopReason.REVOKED:
+        raise _Not(f"{process.name} stops {_names(command.tasks)}: {command.reason.value}")
+    told = next((each for each in reversed(rounds) if each.seen.generation == process.state.generation), None)
+    if told is None or not told.cooperative:
+        return
+    extra = command.tasks - told.revoked.get(process.worker, NO_TASKS)
+    if extra:
+        raise _Not(f"{process.name} stops {_names(extra)}, which the round did not revoke")
+
+
+# ---- epochs and records
+
+
+@invariant
+def epochs_only_grow(name: str, before: int, after: int) -> None:
+    """A member's epochs only grow, also when the coordinator forgets the group and counts from 1 again."""
+    if after < before:
+        raise _Not(f"{name} goes from epoch {before} back to {after}")
+
+
+@invariant
+def each_round_has_an_epoch_of_its_own(before: Round | None, now: Round) -> None:
+    """The epochs of rounds grow, in the order in which the coordinator took their assignments.
+
+    Not asked where the record of the round before was never written: nobody knows of its epoch then unless somebody
+    spoke in it, and about what was said the next rule watches.
+    """
+    if before is not None and now.follows(before) and now.record.epoch <= before.record.epoch:
+        raise _Not(f"generation {now.seen.generation} is epoch {now.record.epoch}, after {before.record.epoch}")
+
+
+@invariant
+def a_task_goes_to_another_worker_with_a_higher_epoch(
+    process: Process, task: TaskId, epoch: int, before: tuple[int, str] | None
+) -> None:
+    """Each worker that takes a task over does so in a higher epoch than the one before, and the same never in a lower
+    one: that is what makes words about it comparable.
+    """
+    if before is None:
+        return
+    last, worker = before
+    if epoch < last or (epoch == last and worker != process.worker):
+        raise _Not(f"{process.name} starts {task} in epoch {epoch}, after {worker} did in {last}")
+
+
+@invariant
+def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, *, wins: bool) -> None:
+    """In the status topic no late word about an earlier start replaces a word about a later one by another worker, and
+    every word about a later start replaces what was known.
+    """
+    if known is None or known.start == new.start or known.status.worker == new.status.worker:
+        return
+    if wins != (new.start > known.start):
+        verdict = "wins over" if wins else "loses against"
+        raise _Not(f"{_word(new)} {verdict} {_word(known)}")
+
+
+@invariant
+def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: Mapping[TaskId, str]) -> None:
+    """When all is quiet, the last word about each task that runs is its worker's, and says that it runs."""
+    for task, worker in running.items():
+        word = words.get(task)
+        if word is None or not word.running or word.status.worker != worker:
+            raise _Not(f"{task} runs on {worker}, and the topic says {_word(word) if word else 'nothing'}")
+
+
+# ---- rounds
+
+
+@invariant
+def nothing_is_assigned_and_revoked_in_one_round(now: Round) -> None:
+    """Within one round nothing is both assigned and revoked, on whichever members."""
+    both = _all(now.assigned) & _all(now.revoked)
+    if both and now.cooperative:
+        raise _Not(f"epoch {now.record.epoch} assigns and revokes {_names(both)}")
+
+
+@invariant
+def the_target_is_complete_and_without_duplicates(now: Round) -> None:
+    """After a round every configured task is with one member, or was revoked to go on in the next round, or waits for
+    its worker; nothing is with two, and nothing is that is not configured. The record says the same as the wire.
+    """
+    if not now.cooperative and _downgrades(now):
+        return
+    target = now.target if now.cooperative else now.assigned
+    whole = _all(target)
+    if sum(map(len, target.values())) != len(whole):
+        raise _Not(f"epoch {now.record.epoch} gives a task to two: {target}")
+    if whole - now.configured:
+        raise _Not(f"epoch {now.record.epoch} keeps {_names(whole - now.configured)}, which is not configured")
+    missing = now.configured.difference(whole, now.waiting, *now.revoked.values())
+    if missing:
+        raise _Not(f"epoch {now.record.epoch} forgets {_names(missing)}")
+    if dict(target) != dict(now.record.assignment):
+        raise _Not(f"epoch {now.record.epoch} is written down as {now.record.assignment}, but is {target}")
+
+
+@invariant
+def nothing_is_revoked_for_balance_while_a_delay_runs(now: Round) -> None:
+    """No balancing revocation while a delay runs: only what is not configured or owned twice is stopped then."""
+    if now.delay_ms:
+        balancing = _all(now.revoked) & now.configured - now.duplicated
+        if balancing:
+            raise _Not(f"epoch {now.record.epoch} revokes {_names(balancing)} while {now.delay_ms} ms are to pass")
+
+
+@invariant
+def only_the_surplus_moves(now: Round) -> None:
+    """Nobody who gives something up for balance is left with less than the even share of that kind."""
+    for kind in (True, False):
+        share = sum(task.is_planner is kind for task in now.configured) // len(now.owned)
+        for worker, owned in now.owned.items():
+            given = [task for task in now.revoked[worker] & owned & now.configured if task.is_planner is kind]
+            left = sum(task.is_planner is kind for task in now.target[worker])
+            if set(given) - now.duplicated and left < share:
+                raise _Not(f"epoch {now.record.epoch} takes {_names(given)} from {worker} and leaves {left} of {share}")
+
+
+@invariant
+def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], skew_ms: int) -> None:
+    """Lost tasks wait for their worker at most the scheduled delay from the round on that missed them, whatever rounds
+    and leaders follow. Where the record of a round was never written the wait begins anew: nobody knows of it.
+
+    :param until: for each task that waits, the latest end of its delay by the wall clock
+    :param skew_ms: how far the leaders' wall clocks are apart
+    """
+    for task in now.waiting:
+        deadline = now.record.deadline_ms
+        if deadline > until[task] + skew_ms or now.record.at_ms >= deadline:
+            raise _Not(f"epoch {now.record.epoch} lets {task} wait until {deadline}, it may until {until[task]}")
+
+
+@invariant
+def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int) -> None:
+    """A new leader goes on with the delay that runs: what is still lost waits until the same time.
+
+    Not asked where the new leader could not read the record of the last round, as it was never written; nor where that
+    round's revocations were not carried out: then what it assigned is not trusted (Connect's rule as well).
+    """
+    if before is None or not now.cooperative or not now.follows(before):
+        return
+    if now.record.leader == before.record.leader or not before.record.memory.revoked.isdisjoint(_all(now.owned)):
+        return
+    deadline = before.record.deadline_ms
+    lost = (before.waiting & now.configured).difference(*now.owned.values())
+    if not lost or now.record.at_ms >= deadline:
+        return
+    if lost - now.waiting:
+        raise _Not(
+            f"epoch {now.record.epoch} deals out {_names(lost - now.waiting)} {deadline - now.record.at_ms} ms early"
+        )
+    if abs(now.record.deadline_ms - deadline) > skew_ms:
+        raise _Not(f"epoch {now.record.epoch} waits until {now.record.deadline_ms}, not {deadline}")
+
+
+# ---- when the faults stop
+
+
+@invariant
+def everything_converges(*, settled: bool, within: int) -> None:
+    """When faults stop, the group comes to rest, with every task running once, within a bounded number of rounds."""
+    if not settled:
+        raise _Not(f"the group did not come to rest in time and within {within} rounds")
+
+
+@invariant
+def the_spread_is_at_most_one(shares: Mapping[str, Tasks]) -> None:
+    """In a group at rest no member has more than one planner more, or one task more, than another."""
+    for kind in (True, False):
+        counts = {worker: sum(task.is_planner is kind for task in share) for worker, share in shares.items()}
+        if counts and max(counts.values()) - min(counts.values()) > 1:
+            raise _Not(f"{'planners' if kind else 'tasks'}: {counts}")
+
+
+def _downgrades(now: Round) -> bool:
+    return now.last is not None and now.last.protocol.cooperative and not any(now.assigned.values())
+
+
+def _all(shares: Mapping[str, Tasks]) -> Tasks:
+    return NO_TASKS.union(*shares.values())
+
+
+def _names(tasks: Collection[TaskId]) -> str:
+    return ", ".join(map(str, sorted(tasks)))
+
+
+def _word(word: TaskWord) -> str:
+    status = word.status
+    return f"{status.worker}'s {status.task} {status.state.value} (start {word.start}, epoch {status.epoch})"

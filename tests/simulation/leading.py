@@ -1,0 +1,39 @@
+"""How a process of the simulation leads a round: the one place where the product's leader is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.rounds import Computed
+
+from airflow_provider.membership.events import PerformAssignment
+from airflow_provider.membership.leader import Call, Verdict, lead
+from airflow_provider.membership.record import GroupRecord
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+
+
+def lead_round(process: Process, command: PerformAssignment, last: GroupRecord | None) -> Verdict:
+    """Compute the round with what the process knows of the topics, and let the world know what was computed."""
+    world = process.world
+    configured = world.configured_at(process.config_offset)
+    verdict = lead(
+        Call(
+            generation=command.generation,
+            protocol=command.protocol,
+            leader=command.leader,
+            last_completed=command.last_completed,
+            members=command.members,
+            configured=configured,
+            config_offset=process.config_offset,
+            last_record=last,
+            policy=world.policy,
+            now_ms=process.wall,
+            reason=command.reason,
+            spoken_epoch=world.status.spoken_epoch,
+        )
+    )
+    if verdict.record is not None:
+        world.computed[(command.generation, command.leader)] = Computed(verdict.record, configured, last)
+    return verdict

@@ -1,0 +1,328 @@
+# ruff: noqa: E501  # texts to replace stand here as they stand in the code
+"""Mistakes that somebody could make in the member machine, the assignor and around them; each must be noticed.
+
+A mutation replaces text of one module. What notices it is named: the invariants of the simulation (the first to fail
+may be any of them), or a unit test. ``test_mutations`` plays them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEMBERSHIP = "airflow_provider.membership"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One mistake.
+
+    :param module: the module in which it is made
+    :param edits: pairs of a text that stands in it once, and of what stands there instead
+    :param plan: the histories that notice it; empty: a unit test does
+    :param broken: the invariants one of which must be what fails
+    :param unit_test: the test that fails
+    """
+
+    name: str
+    module: str
+    edits: tuple[tuple[str, str], ...]
+    plan: str = ""
+    broken: tuple[str, ...] = ()
+    unit_test: str = ""
+
+
+_STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
+_TWO_OWN = "no_two_current_members_own_a_task"
+_TWO_RUN = "no_two_copies_run_at_once"
+_FENCE = "a_fence_raises_for_every_holder_that_is_not_current"
+_UNTOUCHED = "untouched_members_stop_only_what_is_revoked"
+_COMPLETE = "the_target_is_complete_and_without_duplicates"
+_BOTH = "nothing_is_assigned_and_revoked_in_one_round"
+_WAIT = "lost_tasks_wait_at_most_the_delay"
+_DEADLINE = "the_deadline_survives_leaders"
+_NO_BALANCE = "nothing_is_revoked_for_balance_while_a_delay_runs"
+_GROW = "epochs_only_grow"
+_OWN_EPOCH = "each_round_has_an_epoch_of_its_own"
+_HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
+_STALE = "a_stale_epoch_never_wins"
+_SURPLUS = "only_the_surplus_moves"
+_SPREAD = "the_spread_is_at_most_one"
+_REST = "everything_converges"
+
+MUTATIONS = (
+    # ---- the machine
+    Mutation(
+        name="joins again before the revoked tasks have stopped",
+        module=f"{MEMBERSHIP}.turn",
+        edits=(
+            ("state.rejoin_reason is None or state.stopping or", "state.rejoin_reason is None or"),
+            ("            assigned=state.owned,\n", "            assigned=state.owned - state.stopping,\n"),
+        ),
+        plan="calm",
+        broken=(_STARTED, _TWO_OWN),
+    ),
+    Mutation(
+        name="does not stop when its lease is over",
+        module=f"{MEMBERSHIP}.state",
+        edits=(("        if self.lease_until is None or not self.running - self.stopping:\n", "        if True:\n"),),
+        plan="troubled",
+        broken=(_STARTED, _TWO_RUN),
+    ),
+    Mutation(
+        name="takes a lease for as long as a session, whatever its clock does",
+        module=f"{MEMBERSHIP}.settings",
+        edits=(("return ms - ms // _CLOCK_TOLERANCE", "return ms"),),
+        plan="troubled",
+        broken=(_STARTED, _FENCE),
+    ),
+    Mutation(
+        name="counts a lease from when the answer came",
+        module=f"{MEMBERSHIP}.staying",
+        edits=(
+            (
+                "        turn.renew_lease(event.sent_at_ms)\n        turn.set(attempts=0",
+                "        turn.renew_lease(turn.now)\n        turn.set(attempts=0",
+            ),
+        ),
+        plan="wild",
+        broken=(_STARTED, _TWO_RUN, _FENCE),
+    ),
+    Mutation(
+        name="starts what it holds without a lease",
+        module=f"{MEMBERSHIP}.turn",
+        edits=(
+            (
+                "        if state.lease_until is None or self.now >= state.lease_until - spare_ms:\n            return\n",
+                "",
+            ),
+        ),
+        plan="troubled",
+        broken=(_STARTED, _TWO_RUN, _UNTOUCHED),
+    ),
+    Mutation(
+        name="starts under a lease that is nearly over",
+        module=f"{MEMBERSHIP}.turn",
+        edits=((" + state.settings.heartbeat_interval_ms // 2", ""),),
+        plan="calm",
+        broken=(_UNTOUCHED,),
+    ),
+    Mutation(
+        name="takes the bytes of the last round for news when it comes back",
+        module=f"{MEMBERSHIP}.joining",
+        edits=(
+            ("elif not state.returning or (assignment.version == 0 and not state.is_leader):", "else:"),
+            ("    else:\n        patience", "    if False:\n        patience"),
+        ),
+        plan="calm",
+        broken=(_STARTED, _TWO_OWN, _TWO_RUN, _COMPLETE, _REST),
+    ),
+    Mutation(
+        name="says nothing of what a predecessor may still run",
+        module=f"{MEMBERSHIP}.turn",
+        edits=(
+            (
+                "        worker = state.settings.worker\n",
+                "        return NO_TASKS\n        worker = state.settings.worker\n",
+            ),
+        ),
+        plan="troubled",
+        broken=(_STARTED, _TWO_RUN),
+    ),
+    Mutation(
+        name="does not wait for a predecessor's lease",
+        module=f"{MEMBERSHIP}.joining",
+        edits=(("hold_until=turn.now + turn.state.settings.session_timeout_ms", "hold_until=turn.now"),),
+        plan="troubled",
+        broken=(_STARTED, _TWO_RUN),
+    ),
+    Mutation(
+        name="does not join again after it has given something up",
+        module=f"{MEMBERSHIP}.joining",
+        edits=(("    if rejoin or turn.state.stopping:\n", "    if False:\n"),),
+        plan="calm",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="does not join again when the delay is over",
+        module=f"{MEMBERSHIP}.joining",
+        edits=(("    if turn.state.told_delay_ms:\n", "    if False:\n"),),
+        plan="calm",
+        broken=(_REST, _WAIT),
+    ),
+    Mutation(
+        name="stops everything whenever the group rebalances",
+        module=f"{MEMBERSHIP}.turn",
+        edits=(
+            (
+                "        if self.state.protocol is SubProtocol.DEFAULT:\n            self.stop",
+                "        if self.state.owned:\n            self.stop",
+            ),
+        ),
+        plan="calm",
+        broken=(_UNTOUCHED,),
+    ),
+    Mutation(
+        name="leaves before its tasks have stopped",
+        module=f"{MEMBERSHIP}.staying",
+        edits=(
+            (
+                "    if state.stopping:\n        return\n    if state.leave_by is None:",
+                "    if state.leave_by is None:",
+            ),
+        ),
+        plan="undelayed",
+        broken=(_STARTED, _TWO_RUN),
+    ),
+    Mutation(
+        name="takes answers to another generation's heartbeats for its own",
+        module=f"{MEMBERSHIP}.staying",
+        edits=(
+            (
+                "    if (event.member_id, event.generation) != (state.member_id, state.generation):\n        return\n",
+                "",
+            ),
+        ),
+        unit_test="tests/unit/test_member.py",
+    ),
+    Mutation(
+        name="starts tasks of whose configuration it has not read",
+        module=f"{MEMBERSHIP}.turn",
+        edits=(("state.config_offset < state.needed_offset or ", ""),),
+        unit_test="tests/unit/test_member.py::test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything",
+    ),
+    # ---- the leader and its memory
+    Mutation(
+        name="assigns though it is behind on the jobs topic",
+        module=f"{MEMBERSHIP}.leader",
+        edits=(("    if call.config_offset < furthest:\n", "    if False:\n"),),
+        unit_test="tests/unit/test_leader.py::test_a_leader_behind_on_the_jobs_topic_cannot_assign",
+    ),
+    Mutation(
+        name="forgets the delay when the leader changes",
+        module=f"{MEMBERSHIP}.leader",
+        edits=(
+            (
+                "    if record is None:\n        return Memory()",
+                "    if record is None or record.leader_member != call.leader:\n        return Memory()",
+            ),
+        ),
+        plan="calm",
+        broken=(_DEADLINE,),
+    ),
+    Mutation(
+        name="forgets the delay when a round has failed",
+        module=f"{MEMBERSHIP}.leader",
+        edits=(("    if known or record.deadline_ms > call.now_ms:\n", "    if known:\n"),),
+        plan="calm",
+        broken=(_DEADLINE,),
+    ),
+    Mutation(
+        name="takes the coordinator's generation for an epoch",
+        module=f"{MEMBERSHIP}.record",
+        edits=(("    if last is None:\n        return Epoch(generation)\n", "    return Epoch(generation)\n"),),
+        plan="wild",
+        broken=(_OWN_EPOCH, _GROW, _HIGHER),
+    ),
+    Mutation(
+        name="counts on from the last record though later ones were never written",
+        module=f"{MEMBERSHIP}.leader",
+        edits=(("    return max(epoch, Epoch(call.spoken_epoch + 1))\n", "    return epoch\n"),),
+        unit_test="tests/unit/test_leader.py::test_a_new_count_begins_above_the_epochs_of_rounds_whose_record_was_never_written",
+    ),
+    # ---- the assignor
+    Mutation(
+        name="balances while a delay runs",
+        module=f"{MEMBERSHIP}.assignors.pace",
+        edits=(
+            (
+                "        return Pace(\n            delay_ms=verdict.delay_ms,",
+                "        return Pace(\n            allowance=NO_LIMIT,\n            delay_ms=verdict.delay_ms,",
+            ),
+        ),
+        plan="calm",
+        broken=(_NO_BALANCE,),
+    ),
+    Mutation(
+        name="never balances",
+        module=f"{MEMBERSHIP}.assignors.pace",
+        edits=(
+            ("    if not revoked_just_now:\n", "    if False:\n"),
+            ("allowance=0 if delay_ms else NO_LIMIT", "allowance=0"),
+        ),
+        plan="calm",
+        broken=(_SPREAD, _REST),
+    ),
+    Mutation(
+        name="does not wait after a round that revoked",
+        module=f"{MEMBERSHIP}.assignors.pace",
+        edits=(
+            (
+                "def backoff_ms(attempts: int, max_delay_ms: int) -> int:\n",
+                "def backoff_ms(attempts: int, max_delay_ms: int) -> int:\n    return 0\n\n\ndef _never(attempts: int, max_delay_ms: int) -> int:\n",
+            ),
+        ),
+        unit_test="tests/unit/test_assignor_cooperative.py",
+    ),
+    Mutation(
+        name="lets both owners of a task keep it",
+        module=f"{MEMBERSHIP}.assignors.cooperative",
+        edits=(
+            (
+                "def _duplicated(owned: Shares, active: Tasks) -> Tasks:\n",
+                "def _duplicated(owned: Shares, active: Tasks) -> Tasks:\n    return NO_TASKS\n\n\ndef _twice(owned: Shares, active: Tasks) -> Tasks:\n",
+            ),
+        ),
+        unit_test="tests/unit/test_assignor_cooperative.py",
+    ),
+    Mutation(
+        name="deals out lost work at once",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(
+            (
+                "    runs = memory.deadline_ms > 0\n",
+                "    return Verdict(as_new=frozenset(lost))\n    runs = memory.deadline_ms > 0\n",
+            ),
+        ),
+        unit_test="tests/unit/test_kip_415.py",
+    ),
+    Mutation(
+        name="begins the delay anew with each round",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(("min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms", "max_delay_ms"),),
+        plan="calm",
+        broken=(_WAIT, _DEADLINE),
+    ),
+    Mutation(
+        name="loses what was lost when the delay is over",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(
+            ("        return Verdict(as_new=frozenset(lost), waited=True)\n", "        return Verdict(waited=True)\n"),
+            (
+                "return Verdict(to_candidates={worker: frozenset(hand) for worker, hand in to_candidates.items()}, waited=True)",
+                "return Verdict(waited=True)",
+            ),
+        ),
+        plan="calm",
+        broken=(_COMPLETE,),
+    ),
+    # ---- around them
+    Mutation(
+        name="lets a late record win",
+        module="airflow_provider.kafka.records.status",
+        edits=(
+            (
+                "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        return known.is_of",
+                "        return known.is_of",
+            ),
+        ),
+        plan="troubled",
+        broken=(_STALE,),
+    ),
+    Mutation(
+        name="a fence that does not look at the clock",
+        module="airflow_provider.worker.lease",
+        edits=(("        if until is None or self._now_ms() >= until:\n", "        if until is None:\n"),),
+        plan="troubled",
+        broken=(_FENCE, _TWO_RUN),
+    ),
+)

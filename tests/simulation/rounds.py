@@ -1,0 +1,89 @@
+"""A completed rebalance as the invariants look at it: what went over the wire, and what its leader meant by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from simulation.group import RoundSeen
+
+from airflow_provider.membership.embedded import decode_assignment, decode_metadata
+from airflow_provider.membership.model import NO_TASKS, Tasks
+from airflow_provider.membership.record import GroupRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a leader computed.
+
+    :param configured: what was to run, as far as the leader knew
+    :param last: the newest group record that it knew
+    """
+
+    record: GroupRecord
+    configured: Tasks
+    last: GroupRecord | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What each member said that it owns, and what it was told."""
+
+    seen: RoundSeen
+    owned: Mapping[str, Tasks]
+    assigned: Mapping[str, Tasks]
+    revoked: Mapping[str, Tasks]
+    delay_ms: int
+    record: GroupRecord
+    configured: Tasks
+    last: GroupRecord | None
+
+    @property
+    def cooperative(self) -> bool:
+        return self.seen.protocol.cooperative
+
+    def follows(self, before: Round | None) -> bool:
+        """Whether the leader knew the record of the round before: it gets lost with a leader that dies before it has
+        written it.
+        """
+        seen = None if before is None else before.seen
+        return seen is None or (self.last is not None and self.last.is_round(seen.generation, seen.leader_member))
+
+    @cached_property
+    def target(self) -> Mapping[str, Tasks]:
+        """What each has when it has done what it was told."""
+        return {worker: (self.owned[worker] - self.revoked[worker]) | self.assigned[worker] for worker in self.owned}
+
+    @cached_property
+    def waiting(self) -> Tasks:
+        """Lost work that waits for its worker to come back."""
+        if not self.record.deadline_ms:
+            return NO_TASKS
+        remembered = NO_TASKS.union(*self.record.memory.assignment.values())
+        return remembered.difference(*self.target.values(), *self.revoked.values()) & self.configured
+
+    @cached_property
+    def duplicated(self) -> Tasks:
+        """What more than one member said that it owns."""
+        seen: set[object] = set()
+        twice = set()
+        for tasks in self.owned.values():
+            twice |= seen & tasks
+            seen |= tasks
+        return frozenset(twice)  # type: ignore[arg-type]
+
+
+def read_round(seen: RoundSeen, computed: Computed) -> Round:
+    """From the bytes on the wire."""
+    told = {worker: decode_assignment(data) for worker, data in seen.sent.items()}
+    return Round(
+        seen=seen,
+        owned={worker: decode_metadata(data).owned for worker, data in seen.joined.items()},
+        assigned={worker: assignment.assigned for worker, assignment in told.items()},
+        revoked={worker: assignment.revoked for worker, assignment in told.items()},
+        delay_ms=max(assignment.delay_ms for assignment in told.values()),
+        record=computed.record,
+        configured=computed.configured,
+        last=computed.last,
+    )

@@ -1,0 +1,61 @@
+"""The status topic: who wrote what, in the order in which it arrived, and what wins by the product's own rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.kafka.records.status import TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.membership.record import GroupRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWord:
+    """A worker's word about a task.
+
+    :param start: the number of the start that it is about, counted over all workers
+    """
+
+    status: TaskStatus
+    start: int
+
+    @property
+    def running(self) -> bool:
+        return self.status.state is TaskState.RUNNING
+
+
+class StatusTopic:
+    """What a reader of the topic takes for true."""
+
+    def __init__(self) -> None:
+        self.group: GroupRecord | None = None
+        self.groups: list[GroupRecord] = []
+        self.tasks: dict[TaskId, TaskWord] = {}
+        self.stale = 0
+        self.spoken_epoch = Epoch(0)
+
+    def put_worker(self, epoch: Epoch) -> None:
+        """A worker says that it has applied the round of that epoch."""
+        self.spoken_epoch = max(self.spoken_epoch, epoch)
+
+    def put_group(self, record: GroupRecord) -> bool:
+        """:return: whether it wins"""
+        known = self.group
+        if known is not None and (
+            record.epoch < known.epoch
+            or (record.epoch == known.epoch and not record.is_round(known.generation, known.leader_member))
+        ):
+            self.stale += 1
+            return False
+        self.groups.append(record)
+        self.group = record
+        return True
+
+    def put_task(self, word: TaskWord) -> bool:
+        """:return: whether it wins"""
+        known = self.tasks.get(word.status.task)
+        if known is not None and word.status.is_stale(known.status):
+            self.stale += 1
+            return False
+        self.tasks[word.status.task] = word
+        return True

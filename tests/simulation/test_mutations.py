@@ -1,0 +1,56 @@
+"""The checkers bite: each deliberate mistake of module ``mutations`` is noticed, by what is named for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from simulation import invariants
+from simulation.mutations import MUTATIONS, Mutation
+
+TESTS = Path(__file__).parents[1]
+LIMIT_S = 60
+
+
+def _run(mutation: Mutation) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "simulation.mutant", mutation.name],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """All of them, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {mutation.name: pool.submit(_run, mutation) for mutation in MUTATIONS}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_is_noticed(mutation: Mutation, runs: dict[str, Future[subprocess.CompletedProcess[str]]]) -> None:
+    run = runs[mutation.name].result()
+    assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
+    if not mutation.unit_test:
+        assert run.stdout.splitlines()[0] in mutation.broken
+
+
+def test_each_invariant_that_is_named_exists() -> None:
+    named = {name for mutation in MUTATIONS for name in mutation.broken}
+    assert named <= {name for name in vars(invariants) if not name.startswith("_")}
+
+
+def test_each_mutation_has_a_name_of_its_own_and_something_that_notices_it() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 12
+    for mutation in MUTATIONS:
+        assert bool(mutation.unit_test) != bool(mutation.plan and mutation.broken)

@@ -1,0 +1,100 @@
+"""Groups in which nothing goes wrong: what a join and a leave cost, for random numbers of tasks and workers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from simulation.world import World
+
+from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.membership.policy import Deferred
+
+MAX_DELAY_MS = 20_000
+SEEDS = range(24)
+
+
+class Quiet:
+    """A balanced group of W workers with N tasks, without planners: the sentences count one kind. All clocks agree:
+    a fast one would have its worker ask too early whether the delay is over.
+    """
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.workers, self.tasks = rng.randint(1, 8), rng.randint(0, 60)
+        self.world = World(seed, policy=Deferred(max_delay_ms=MAX_DELAY_MS))
+        self.world.configure({TaskId("abc"[index % 3], index) for index in range(self.tasks)})
+        for number in range(1, self.workers + 1):
+            self.world.start(f"w{number}")
+            self.world.run_until(lambda: self.world.settled)
+            self.world.run(2 * MAX_DELAY_MS)
+        self.before = self.running()
+        self.rounds = len(self.world.coordinator.rounds)
+
+    def running(self) -> dict[str, Tasks]:
+        return {worker: self.world.running(worker) for worker in self.world.live}
+
+    def rest(self) -> None:
+        """Long enough for a session, a delay, and all rounds that may follow."""
+        self.world.run(3 * MAX_DELAY_MS)
+        assert self.world.settled
+        self.world.check_at_rest()
+
+    @property
+    def rounds_since(self) -> int:
+        return len(self.world.coordinator.rounds) - self.rounds
+
+    @property
+    def stopped_since(self) -> dict[str, Tasks]:
+        """What the workers that were there before do not run any more."""
+        after = self.running()
+        return {worker: tasks - after[worker] for worker, tasks in self.before.items() if worker in after}
+
+
+@pytest.fixture(params=SEEDS)
+def quiet(request: pytest.FixtureRequest) -> Iterator[Quiet]:
+    return Quiet(request.param)
+
+
+def test_a_join_into_a_balanced_group_takes_two_rebalances_and_moves_one_share(quiet: Quiet) -> None:
+    share = quiet.tasks // (quiet.workers + 1)
+    quiet.world.start("new")
+    quiet.rest()
+    assert quiet.rounds_since == (2 if share else 1)
+    stopped = quiet.stopped_since
+    assert sum(map(len, stopped.values())) == share
+    assert quiet.world.running("new") == frozenset().union(*stopped.values())
+
+
+@pytest.mark.parametrize("way", ["leaves", "dies"])
+def test_a_leave_moves_only_what_was_lost_after_the_delay(quiet: Quiet, way: str) -> None:
+    if quiet.workers == 1:
+        pytest.skip("nobody would be left")
+    world, leader = quiet.world, quiet.world.coordinator.leader
+    gone = sorted(quiet.before)[0 if way == "leaves" else -1]
+    lost = quiet.before[gone]
+    world.leave(gone) if way == "leaves" else world.kill(gone)
+    quiet.rest()
+    assert not any(quiet.stopped_since.values()), "whoever stays stops nothing"
+    assert frozenset().union(*quiet.running().values()) == frozenset().union(*quiet.before.values())
+    assert quiet.rounds_since == (2 if lost else 1), f"{gone} of {quiet.workers}, led by {leader}"
+
+
+def test_a_bounce_within_the_session_moves_nothing_and_rebalances_nothing(quiet: Quiet) -> None:
+    gone = max(quiet.before)
+    quiet.world.kill(gone)
+    quiet.world.run(4_000)
+    quiet.world.start(gone)
+    quiet.rest()
+    assert quiet.running() == quiet.before
+    assert quiet.rounds_since == 0
+
+
+def test_a_bounce_within_the_delay_gives_back_exactly_what_was_lost(quiet: Quiet) -> None:
+    gone = max(quiet.before)
+    quiet.world.kill(gone)
+    quiet.world.run(15_000)
+    quiet.world.start(gone)
+    quiet.rest()
+    assert quiet.running() == quiet.before
