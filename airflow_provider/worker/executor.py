@@ -108,9 +108,11 @@ class TaskExecutor:
 
     def drop(self, tasks: Tasks, reason: str) -> None:
         self.stopped_running += sum(not task.is_planner for task in tasks & self.running)
-        at_once = frozenset(task for task in tasks if self._state(task) in (None, RunState.WAITING))
-        closing = frozenset(task for task in tasks if self._state(task) is RunState.CLOSING)
+        at_once = frozenset(task for task in tasks if self._ends_at_once(task))
+        closing = frozenset(task for task in tasks - at_once if self._state(task) is RunState.CLOSING)
         for task in at_once:
+            if task in self._closings:
+                self._closings.pop(task).cancel()
             run = self._runs.pop(task, None)
             if run is not None:
                 self._note_stopped(run.status(TaskState.STOPPED, self._worker))
@@ -223,6 +225,15 @@ class TaskExecutor:
         self._note_stopped(run.status(TaskState.STOPPED, self._worker))
         self._idle()
         self._finished(frozenset({run.task}))
+
+    def _ends_at_once(self, task: TaskId) -> bool:
+        """Whether nothing of it runs: also a planner whose plan is being written and who would plan again later. It has
+        no last words to wait for; whoever plans next makes the same plan.
+        """
+        run = self._runs.get(task)
+        if run is None or run.state is RunState.WAITING:
+            return True
+        return run.state is RunState.CLOSING and task.is_planner and run.work.definition.replan_interval_ms is not None
 
     def _stop(self, tasks: Tasks, state: RunState, reason: str) -> None:
         for task in tasks:

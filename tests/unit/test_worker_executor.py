@@ -196,6 +196,21 @@ async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebo
         assert worker.executor.running == frozenset()
 
 
+async def test_a_planner_that_would_plan_again_is_released_while_its_plan_is_being_written() -> None:
+    async with bench() as worker:
+        await worker.submit(replan_interval_ms=60_000)
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        with worker.logs.out_of_order(AWAY):
+            worker.runner.finish(PLANNER, [{"i": 9}])
+            await asyncio.sleep(0)
+            worker.drop(PLANNER)
+        await worker.releases(PLANNER, into=worker.stopped)
+        assert worker.executor.running == frozenset()
+        worker.take(PLANNER, epoch=2)
+        await worker.runs(PLANNER)
+
+
 # ---- failures
 
 
