@@ -79,6 +79,7 @@ class Fleet:
         self._options = (*TIMING, "--bootstrap-servers", bootstrap_servers, *options)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: GroupLogs | None = None
+        self.deadline_s = DEADLINE_S  # for whatever is waited for: several JVMs that start at once take more
 
     def start(self, name: str, *options: str) -> None:
         """Start a worker, or start it again."""
@@ -110,7 +111,7 @@ class Fleet:
             process.resume()
 
     def wait_for_end(self, name: str) -> int:
-        return self._processes[name].wait(DEADLINE_S)
+        return self._processes[name].wait(self.deadline_s)
 
     async def ended(self, *names: str) -> list[int]:
         """Wait for these to end, and let others go on meanwhile; their exit statuses."""
@@ -191,10 +192,10 @@ class Fleet:
 
     async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
         try:
-            await self.logs.wait_for(holds, timeout_s=DEADLINE_S)
+            await self.logs.wait_for(holds, timeout_s=self.deadline_s)
         except TimeoutError as late:
             logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
-            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self.story()}\n{logs}") from late
+            raise AssertionError(f"not within {self.deadline_s:.0f} s: {what}\n{self.story()}\n{logs}") from late
 
     async def balanced(self, *workers: str) -> None:
         """Wait until exactly these are in the group and share evenly all that is configured, and all of it runs."""

@@ -59,11 +59,13 @@ async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: Ma
                 assert deadline_ms <= starts[-1].from_ms < deadline_ms + 4_000
 
 
+@pytest.mark.timeout(240)
 async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_it_wakes(
     fleet: MakeFleet, tmp_path: Path
 ) -> None:
     """With real Spark: neither what its tasks produce, nor a word that wins in the status topic."""
     async with fleet(*SPARK, "--max-delay-ms", "0") as group:
+        group.deadline_s = 150
         seen: list[TaskStatus] = []
         group.logs.subscribe(lambda: seen.extend(group.logs.status.tasks.values()))
         job = {"entry_point": "jobs_for_tests:Scribe", "config": {"folder": str(tmp_path)}}
@@ -75,15 +77,15 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
         old = group.logs.status.tasks[moving]
         author = f"{group.pid('w2')} {old.attempt} "
         lines, fenced = tmp_path / f"{moving.index}.lines", tmp_path / f"{moving.index}.fenced"
-        await eventually(lambda: author in lines.read_text(), "w2 writes")
+        await eventually(lambda: author in lines.read_text(), "w2 writes", within_s=30)
 
         group.pause("w2")
         paused_at = time.time()
         await group.balanced("w1")
-        await eventually(lambda: f"{group.pid('w1')} {old.attempt + 1} " in lines.read_text(), "w1 writes instead")
+        await eventually(lambda: f"{group.pid('w1')} {old.attempt + 1} " in lines.read_text(), "w1 writes", within_s=30)
         moved = group.logs.status.tasks[moving]
         group.wake("w2")
-        await eventually(fenced.exists, "its fence has told")
+        await eventually(fenced.exists, "its fence has told", within_s=30)
         await group.balanced("w1", "w2")
 
         assert fenced.read_text().startswith(author)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from fleet import Fleet
+from fleet import Fleet, overlaps
 
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.progress import JobState, job_progress
-from airflow_provider.kafka.records import TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.membership.model import TaskId
 
 MakeFleet = Callable[..., Fleet]
@@ -93,8 +93,7 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
                     step.task for step in stopped if killed_ms < (step.finished_at_ms or 0) < killed_ms + SESSION_MS
                 }
                 assert in_time == attempts.keys(), "stopped before their lease was over"
-                for task in attempts:
-                    assert not overlapping(steps, task), f"two copies of {task}"
+                assert not overlaps(steps), "no two copies of a task"
                 assert max(step.started_at_ms or 0 for step in steps) > back_ms
                 for worker in ("w1", "w2"):
                     log = group.log_of(worker)
@@ -102,34 +101,6 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
                     assert log.count("back in the group") == 1, log
                     group.send(worker, signal.SIGTERM)
                 assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
-
-
-def overlapping(steps: list[TaskStatus], task: TaskId) -> bool:
-    """Whether one start of the task came before the end of the one before it."""
-    starts = sorted({step.started_at_ms for step in steps if step.task == task and step.started_at_ms is not None})
-    ends = {
-        step.started_at_ms: step.finished_at_ms
-        for step in steps
-        if step.task == task and step.started_at_ms is not None and step.finished_at_ms is not None
-    }
-    return any(starts[i + 1] < ends.get(start, starts[i + 1]) for i, start in enumerate(starts[:-1]))
-
-
-async def test_a_broker_that_comes_back_without_its_data_ends_its_workers_with_a_clear_error(
-    tmp_path: Path, group_id: str
-) -> None:
-    with LocalBroker() as broker:
-        port = int(broker.bootstrap_servers.rpartition(":")[2])
-        async with Fleet(broker.bootstrap_servers, group_id, tmp_path, "--runner", "noop") as group:
-            await group.submit("forever", tasks=1, kind=TaskKind.STREAMING)
-            group.start("w1")
-            await group.balanced("w1")
-            broker.kill()
-            with LocalBroker(port=port):
-                assert await asyncio.to_thread(group.wait_for_end, "w1") == 1
-                gone = f"of group '{group_id}' is gone; was the broker started again without its data?"
-                assert gone in group.log_of("w1")
-                assert "Traceback" not in group.log_of("w1")
 
 
 async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_go_on(fleet: MakeFleet) -> None:
