@@ -8,17 +8,17 @@ from typing import Any
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER_ID,
     ConfigOffset,
     Epoch,
     GenerationId,
     LocalProtocolError,
     MemberId,
     SubProtocol,
-    WorkerId,
     tasks_from_json,
     tasks_to_json,
 )
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 
@@ -106,34 +106,32 @@ def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, w
     return state
 
 
-def brought_up_to_date(saved: Mapping[str, Any], record: GroupRecord | None, worker: WorkerId) -> Mapping[str, Any]:
-    """The membership after the last rebalance in which it took part while another process held it.
+def taken_over(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The membership for a process that can't know whether the one before it holds it still.
 
-    Only for a membership that runs nothing, as in a triggerer: whoever holds it next may go on from the group's own
-    record, and the group need not rebalance because a triggerer was replaced. Whether the record is the last word, the
-    coordinator says at the first heartbeat.
+    It joins under the same name and as a new member. The coordinator then fences the process before, however alive that
+    is, and rebalances nothing; what the membership has is in the group's record. Only for a membership that runs
+    nothing, as in a triggerer.
 
     :param saved: what :func:`save` made
     """
-    if record is None or record.epoch <= saved["epoch"] or record.members.get(worker) != saved["member_id"]:
-        return saved
-    if record.revoked.get(worker):
-        return saved  # it joins again in any case
-    rejoin_at_ms = record.at_ms + record.delay_ms if record.delay_ms else None
     return {
         **saved,
-        "stable": True,
-        "generation": record.generation,
-        "leader": record.leader_member,
-        "protocol": record.protocol.value,
-        "last_completed": record.generation,
-        "last_leader": record.leader_member,
-        "epoch": record.epoch,
-        "told_delay_ms": record.delay_ms,
-        "owned": tasks_to_json(record.owned_by(worker)),
-        "needed_offset": record.config_offset,
-        "rejoin_reason": None,
-        "rejoin_in_ms": None if rejoin_at_ms is None else rejoin_at_ms - saved["saved_at_ms"],
+        "stable": False,
+        "member_id": UNKNOWN_MEMBER_ID,
+        "generation": NO_GENERATION,
+        "leader": UNKNOWN_MEMBER_ID,
+        "protocol": None,
+        "last_completed": NO_GENERATION,
+        "last_leader": UNKNOWN_MEMBER_ID,
+        "epoch": 0,
+        "told_delay_ms": 0,
+        "owned": [],
+        "predecessor": Predecessor.GONE.value,
+        "returning": True,
+        "rejoin_reason": "another triggerer goes on with the worker",
         "lease_ms": None,
+        "rejoin_in_ms": None,
+        "deadline_ms": None,
         "hold_ms": None,
     }

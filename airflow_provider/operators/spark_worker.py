@@ -30,6 +30,7 @@ from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.policy import Policy, PolicyName
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
+from airflow_provider.triggers.claims import is_of
 from airflow_provider.triggers.task_instance import OVER, TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
@@ -267,6 +268,9 @@ class SparkWorkerOperator(BaseOperator):
         result: RunResult = self._run.run()
         self.group_link = group_link(result.status)
         outcome = result.outcome
+        if outcome.ending.value == "fenced" and saved is not None and self._is_held_by_me(plan):
+            self.log.info("Worker %s was held in two places; it joins anew", plan.member.worker)
+            return self._work(plan, result.story, saved=None)
         if outcome.ending.value == "handed over":
             self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", plan.member.worker)
             self.defer(
@@ -311,9 +315,7 @@ class SparkWorkerOperator(BaseOperator):
         takes its triggers over, and may have to join anew. The first one is fenced then, and wakes with that news.
         """
         status = self._status(plan)
-        if status is None or plan.member.worker not in status.workers:
-            return False
-        return TaskPage.of(status.workers[plan.member.worker].url) == TaskPage.of(plan.member.url)
+        return status is not None and is_of(status.workers.get(plan.member.worker), plan.member.url)
 
     def _status(self, plan: WorkerPlan) -> StatusSnapshot | None:
         return SparkGroupHook(self.kafka_conn_id).look(plan.member.group_id, lambda _, status: status)

@@ -10,7 +10,6 @@ from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.model import Epoch, TaskId, Tasks
-from airflow_provider.membership.saved import brought_up_to_date
 from airflow_provider.triggers.worker_values import WorkerPlan
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
@@ -58,10 +57,9 @@ def standby_worker(
     """The worker of ``plan``, with hands that run nothing.
 
     :param logs: read to their ends
-    :param saved: the membership as it was when the task deferred; another triggerer may have held it since
+    :param saved: the membership to go on with
     :param pause_s: hand it over no sooner
     """
-    saved = {**saved, "member": brought_up_to_date(saved["member"], logs.status.group, plan.member.worker)}
 
     def is_needed(task: TaskId) -> bool:
         return needs_running(task, logs.jobs, logs.status.tasks)

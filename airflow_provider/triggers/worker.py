@@ -14,17 +14,23 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import Epoch
+from airflow_provider.membership.saved import taken_over
+from airflow_provider.triggers.claims import Claim, claim_of, is_of
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
 from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
 
 if TYPE_CHECKING:
+    from airflow_provider.kafka.logs import GroupLogs
+    from airflow_provider.kafka.records import WorkerStatus
+    from airflow_provider.kafka.transport import GroupTransport
     from airflow_provider.worker.worker import Outcome, Worker
 
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
+_STALE_S: Final = 15.0
 
 
 class WorkerTrigger(BaseTrigger):
@@ -128,17 +134,52 @@ class WorkerTrigger(BaseTrigger):
 
     async def _take_part(self, settings: KafkaSettings) -> TriggerEvent:
         from airflow_provider.kafka.shared import shared_group
-        from airflow_provider.triggers.standby import standby_worker
 
         plan = self.plan
         async with shared_group(settings, plan.member.group_id) as (transport, logs):
-            self._worker = standby_worker(plan, transport, logs, self.saved, pause_s=pause_left_s(self.deferred_at_ms))
             told = Epoch(self.story.last_epoch or 0)
             async with narrated(logs, plan.member.worker, already_told=told) as narrator:
-                asyncio.get_running_loop().call_soon(self._leave)  # it may have been told so before
-                outcome = await self._worker.run()
+                outcome = await self._run_worker(transport, logs, await self._claimed(logs))
+                while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(logs):
+                    outcome = await self._run_worker(transport, logs, self._taken_over())
             story = self.story.in_epochs(narrator.first_epoch, narrator.epoch)
             return await self._event_of(outcome, story, story.summary(plan, outcome.ending.value, logs.status))
+
+    async def _run_worker(self, transport: GroupTransport, logs: GroupLogs, saved: Mapping[str, Any]) -> Outcome:
+        from airflow_provider.triggers.standby import standby_worker
+
+        self._worker = standby_worker(self.plan, transport, logs, saved, pause_s=pause_left_s(self.deferred_at_ms))
+        asyncio.get_running_loop().call_soon(self._leave)  # it may have been told so before
+        return await self._worker.run()
+
+    async def _claimed(self, logs: GroupLogs) -> Mapping[str, Any]:
+        """The membership as this copy of the trigger may hold it."""
+        claim = claim_of(self._last_said(logs), self.plan.member.url, self.deferred_at_ms)
+        if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(logs)):
+            return self.saved
+        log.info("Worker %s was held elsewhere; this triggerer takes its name", self.plan.member.worker)
+        return self._taken_over()
+
+    async def _is_mine_all_the_same(self, logs: GroupLogs) -> bool:
+        """Somebody else has the membership; if that is this very task, either copy may be the old one.
+
+        Airflow takes an old copy away within seconds. Until it is sure that this isn't one, the coordinator hears
+        nothing of it.
+        """
+        while is_of(self._last_said(logs), self.plan.member.url):
+            if self._leaving is not None:
+                return True
+            log.info("Worker %s is held elsewhere; waiting for Airflow to say where", self.plan.member.worker)
+            await asyncio.sleep(_STALE_S)
+            if self.task_instance is None or await state_of(self.task_instance) == "deferred":
+                return is_of(self._last_said(logs), self.plan.member.url)
+        return False
+
+    def _taken_over(self) -> Mapping[str, Any]:
+        return {**self.saved, "member": taken_over(self.saved["member"])}
+
+    def _last_said(self, logs: GroupLogs) -> WorkerStatus | None:
+        return logs.status.workers.get(self.plan.member.worker)
 
     async def _event_of(self, outcome: Outcome, story: WorkerStory, summary: Mapping[str, Any]) -> TriggerEvent:
         over = outcome.ending.value in ("drained", "left")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from member_script import NODE, Script
 from simulation.world import SETTINGS, World
 
 from airflow_provider.membership.events import CoordinatorFound, Predecessor, Resumed, SendHeartbeat, SendJoin
 from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, planner_of
-from airflow_provider.membership.saved import resume, save
+from airflow_provider.membership.saved import resume, save, taken_over
 from airflow_provider.membership.state import Phase
 
 TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(5))]
@@ -166,3 +168,32 @@ def test_who_had_not_joined_yet_says_nothing_before_it_has() -> None:
     assert after.alarms(until=30_000) == []
     after.joined()
     assert any(isinstance(command, SendHeartbeat) for _, command in after.alarms(until=31_000))
+
+
+@EITHER
+def test_taken_over_it_is_a_new_member_of_the_same_round_and_the_old_one_is_fenced(worker: str) -> None:
+    """As when a triggerer stalls and another one takes its triggers: neither knows how the other is."""
+    world = World(5)
+    world.start("leader")
+    world.run(1_000)
+    world.start("follower")
+    world.run(10_000)
+    old, rounds = world.processes[worker], len(world.coordinator.rounds)
+    before = old.state
+    saved = save(before, now_ms=old.now, wall_ms=world.wall)
+    world.run(1_000)
+    new = world.go_on(worker, taken_over(json.loads(json.dumps(saved))))
+    world.run(SETTINGS.heartbeat_interval_ms)
+
+    assert old.state.phase is Phase.FENCED
+    assert new.state.phase is Phase.STABLE
+    assert new.state.member_id != before.member_id
+    assert (new.state.generation, new.state.epoch) == (before.generation, before.epoch)
+    world.run(2 * SESSION_MS)
+    assert len(world.coordinator.rounds) == rounds, "nobody had to join again"
+
+    world.configure(TASKS)
+    world.run(10_000)
+    assert world.settled
+    assert new.running
+    assert not old.running

@@ -355,6 +355,25 @@ class TestWorkerOperator:
         with pytest.raises(AirflowFailException, match="max_active_runs"):
             worker_operator().resume(context(), event=event)
 
+    def test_fenced_by_a_copy_of_its_trigger_when_it_has_gone_on_it_joins_anew(
+        self, runs: type[FakeRun], group: FakeGroup
+    ) -> None:
+        record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1")
+        group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
+        event = {
+            "ending": "handed over",
+            "worker": "dag.task",
+            "epoch": 3,
+            "saved": {"v": 1},
+            "story": WorkerStory(began_ms=1).to_json(),
+        }
+        runs.endings += [outcome(Ending.FENCED, error="another process joined"), outcome(Ending.DRAINED)]
+        assert worker_operator().resume(context(), event=event)["ended"] == "drained"  # type: ignore[index]
+        assert [run.saved for run in runs.made] == [{"v": 1}, None]
+        runs.endings += [outcome(Ending.FENCED, error="another process joined")] * 2
+        with pytest.raises(AirflowFailException, match="another process has taken its name"):
+            worker_operator().resume(context(), event=event)
+
     @pytest.mark.parametrize(
         ("url", "state", "refused"),
         [

@@ -6,153 +6,37 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.module_loading import import_string
-from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+from airflow.triggers.base import TaskSuccessEvent
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
+from trigger_bench import PLAN, SETTINGS, STORY, FakeLogs, Triggerer, events_of, worker_trigger
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import shared
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
-from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental
-from airflow_provider.membership.saved import brought_up_to_date
-from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.policy import IMMEDIATE, Deferred
 from airflow_provider.triggers import group as group_module
-from airflow_provider.triggers import resuming, standby
+from airflow_provider.triggers import resuming
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.standby import WakingStandby
 from airflow_provider.triggers.task_instance import TaskPage
-from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.worker.worker import Ending, Outcome
-
-SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
-PLAN = WorkerPlan(
-    member=MemberSettings(
-        group_id="g", worker=WorkerId("w1"), url="http://airflow.example/w1", session_timeout_ms=60_000
-    ),
-    slots=2,
-    until="drained",
-    policy=Incremental(max_moves=7, max_delay_ms=1_000),
-)
-STORY = WorkerStory(began_ms=7, deferrals=1, first_epoch=2, last_epoch=4)
-SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 4, "saved_at_ms": 4_000}}
-
-
-class FakeLogs:
-    """Topics whose snapshots the test sets, and tells of."""
-
-    def __init__(self) -> None:
-        self.jobs = JobsSnapshot()
-        self.status = StatusSnapshot()
-        self.listeners: list[Callable[[], None]] = []
-
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        return lambda: self.listeners.remove(listener)
-
-    def now(self, *, jobs: JobsSnapshot | None = None, status: StatusSnapshot | None = None) -> None:
-        self.jobs, self.status = jobs or self.jobs, status or self.status
-        for listener in list(self.listeners):
-            listener()
-
-    async def wait_for(self, holds: Callable[..., bool], *, timeout_s: float | None = None) -> None:
-        changed = asyncio.Event()
-        stop = self.subscribe(changed.set)
-        try:
-            while not holds(self.jobs, self.status):
-                await changed.wait()
-                changed.clear()
-        finally:
-            stop()
-
-
-class FakeWorker:
-    """A membership that ends when the test, or its trigger, says so."""
-
-    def __init__(self) -> None:
-        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self.cancelled = False
-
-    async def run(self) -> Outcome:
-        try:
-            return await self.outcome
-        except asyncio.CancelledError:
-            self.cancelled = True
-            raise
-
-    def leave(self, reason: str) -> None:
-        self.end(Ending.LEFT)
-
-    def end(self, ending: Ending, **more: Any) -> None:
-        self.outcome.set_result(Outcome(ending=ending, epoch=Epoch(5), **more))
-
-
-class Triggerer:
-    """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.logs = FakeLogs()
-        self.worker: FakeWorker | None = None
-        self.held: asyncio.Event = asyncio.Event()
-        self.task_state: str | None = "deferred"
-        self.xcoms: dict[str, Any] = {}
-
-        async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
-            return SETTINGS
-
-        @asynccontextmanager
-        async def shared_logs(_settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
-            yield self.logs
-
-        @asynccontextmanager
-        async def shared_group(_settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
-            yield None, self.logs
-
-        def standby_worker(*_: Any, **__: Any) -> FakeWorker:
-            self.worker = FakeWorker()
-            self.held.set()
-            return self.worker
-
-        async def state_of(_ti: Any) -> str | None:
-            return self.task_state
-
-        async def push_xcom(_ti: Any, key: str, value: Any) -> None:
-            self.xcoms[key] = value
-
-        monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
-        monkeypatch.setattr(shared, "shared_logs", shared_logs)
-        monkeypatch.setattr(shared, "shared_group", shared_group)
-        monkeypatch.setattr(standby, "standby_worker", standby_worker)
-        monkeypatch.setattr(worker_module, "state_of", state_of)
-        monkeypatch.setattr(worker_module, "push_xcom", push_xcom)
-
-    async def start(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
-        """Run it as Airflow does, to the point where it holds its membership."""
-        trigger._task_instance = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
-        running = asyncio.ensure_future(events_of(trigger))
-        await asyncio.wait_for(self.held.wait(), 10)
-        return running
-
-
-async def events_of(trigger: Any) -> list[TriggerEvent]:
-    return [event async for event in trigger.run()]
+from airflow_provider.worker.worker import Ending
 
 
 @asynccontextmanager
@@ -170,12 +54,6 @@ async def _within(seconds: float) -> AsyncIterator[None]:
 @pytest.fixture
 async def triggerer(monkeypatch: pytest.MonkeyPatch) -> Triggerer:
     return Triggerer(monkeypatch)
-
-
-def worker_trigger(**changes: Any) -> WorkerTrigger:
-    return WorkerTrigger(
-        **{"kafka_conn_id": "c", "plan": PLAN.to_json(), "saved": SAVED, "story": STORY.to_json(), **changes}
-    )
 
 
 TRIGGERS = [
@@ -372,8 +250,7 @@ class TestWorkerTrigger:
 
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
         trigger = worker_trigger()
-        trigger._task_instance = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
-        running = asyncio.ensure_future(events_of(trigger))
+        running = triggerer.run(trigger)
         await asyncio.wait_for(asked.wait(), 10)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -404,34 +281,6 @@ class TestWorkerTrigger:
         trigger = worker_trigger()
         await trigger.on_kill()
         await trigger.cleanup()
-
-
-class TestTakingOver:
-    """Another triggerer goes on with a membership as it was when the task deferred."""
-
-    def test_it_goes_on_from_the_last_rebalance_in_which_the_membership_took_part(self) -> None:
-        newer = brought_up_to_date(SAVED["member"], group_record(6), WorkerId("w1"))
-        assert (newer["epoch"], newer["generation"], newer["last_completed"]) == (6, 6, 6)
-        assert (newer["leader"], newer["last_leader"]) == ("w1-member", "w1-member")
-        assert newer["owned"] == [["job", 0]]
-        assert newer["lease_ms"] is None, "nothing starts before a heartbeat was answered"
-        assert newer["rejoin_in_ms"] is None
-        delayed = brought_up_to_date(SAVED["member"], group_record(6, delay_ms=700), WorkerId("w1"))
-        assert delayed["rejoin_in_ms"] == 5_000 + 700 - 4_000
-
-    @pytest.mark.parametrize(
-        "record",
-        [
-            None,
-            group_record(4),
-            group_record(6, members={WorkerId("w1"): "another-member"}),
-            group_record(6, members={}),
-            group_record(6, revoked={WorkerId("w1"): frozenset({TaskId("job", 0)})}),
-        ],
-        ids=["none", "of the same epoch", "of another process", "without it", "that revokes"],
-    )
-    def test_any_other_record_says_nothing(self, record: Any) -> None:
-        assert brought_up_to_date(SAVED["member"], record, WorkerId("w1")) is SAVED["member"]
 
 
 class TestPages:

@@ -171,6 +171,21 @@ class LocalAirflow:
         """SIGKILL to the scheduler and with it to all running tasks: with LocalExecutor they are its children."""
         self._processes.pop("scheduler").kill()
 
+    def stop_scheduler(self, *, grace_s: float = 20.0) -> None:
+        """SIGTERM to the scheduler, as when it is upgraded; it waits for running tasks as long as ``grace_s``."""
+        self._processes.pop("scheduler").stop(grace_s=grace_s)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP to a component and its descendants, as when its machine stalls: it does nothing and does not know.
+
+        Whatever lock of the metadata database it holds, it keeps: then nobody else writes before it goes on.
+        """
+        self._processes[name].pause()
+
+    def resume(self, name: str) -> None:
+        """Let a component go on that was paused."""
+        self._processes[name].resume()
+
     def _first(self, prefix: str) -> str:
         names = [name for name in self.processes if name.startswith(prefix)]
         if not names:

@@ -64,6 +64,16 @@ class KeptProcess:
             return []
         return descendants
 
+    def pause(self) -> None:
+        """SIGSTOP to the command and all that descends from it, as when its machine stalls."""
+        for process in self.tree():
+            process.suspend()
+
+    def resume(self) -> None:
+        """SIGCONT to what :meth:`pause` has stopped."""
+        for process in self.tree():
+            process.resume()
+
     def stop(self, *, grace_s: float = 10.0) -> None:
         """SIGTERM to the command; ``grace_s`` seconds later SIGKILL to what is left of it. Waits for the end."""
         self._tell_keeper(grace_s)

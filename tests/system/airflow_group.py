@@ -1,0 +1,134 @@
+"""A group whose workers are tasks of a real Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Callable
+
+from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
+from airflow_provider.kafka.log_errors import NoTopicError
+from airflow_provider.kafka.messages import GroupDescription
+from airflow_provider.kafka.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
+from airflow_provider.kafka.records import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    RebalanceEvent,
+    TaskEvent,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+)
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.membership.record import GroupRecord
+
+
+def add_connection(airflow: LocalAirflow, bootstrap_servers: str) -> None:
+    """In Airflow's database, as users have them, and not in the environment: then Airflow has to be asked for it."""
+    extra = json.dumps({"bootstrap.servers": bootstrap_servers})
+    body = {"connection_id": "broker", "conn_type": "kafka", "extra": extra}
+    airflow.api.request("POST", "/connections", json=body)
+
+
+class Group:
+    """A group of its own for each test, seen from its topics, from its coordinator, and from Airflow."""
+
+    def __init__(self, airflow: LocalAirflow, bootstrap_servers: str) -> None:
+        self.name = f"life-{uuid.uuid4().hex[:8]}"
+        self.airflow = airflow
+        self.api: AirflowApi = airflow.api
+        self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="test")
+
+    def start(self, dag_id: str) -> str:
+        self.api.wait_for_dag(dag_id)
+        return self.api.trigger(dag_id, conf={"group": self.name})
+
+    def deferred(self, dag_id: str, run_id: str, task_id: str) -> TaskInstance:
+        return self.api.wait_for_task(
+            dag_id, run_id, task_id, states=("deferred",), where=lambda seen: seen.triggerer_job is not None
+        )
+
+    def read(self) -> GroupSnapshot | None:
+        try:
+            return read_group(self._settings, self.name)
+        except NoTopicError:
+            return None
+
+    @property
+    def record(self) -> GroupRecord:
+        seen = self.read()
+        assert seen is not None
+        assert seen.status.group is not None
+        return seen.status.group
+
+    def wait_for(
+        self, condition: Callable[[GroupSnapshot], object], what: str, *, timeout_s: float = 60
+    ) -> GroupSnapshot:
+        last: GroupSnapshot | None = None
+
+        def holds() -> GroupSnapshot | None:
+            nonlocal last
+            last = self.read()
+            return last if last is not None and condition(last) else None
+
+        return wait_until(holds, timeout_s=timeout_s, what=lambda: f"not so: {what}: {last and last.status}")
+
+    def wait_for_members(self, *workers: str) -> GroupRecord:
+        seen = self.wait_for(
+            lambda seen: seen.status.group is not None and set(seen.status.group.members) == set(workers),
+            f"the group's members are {workers}",
+        )
+        assert seen.status.group is not None
+        return seen.status.group
+
+    def wait_for_running(self, job: str, tasks: int) -> GroupSnapshot:
+        return self.wait_for(
+            lambda seen: (
+                sum(status.state is TaskState.RUNNING and task.job == job for task, status in seen.status.tasks.items())
+                == tasks
+            ),
+            f"{tasks} tasks of {job} run",
+        )
+
+    def stop_workers(self) -> None:
+        """They would keep Airflow's slots from the next test."""
+        seen = self.read()
+        for worker in seen.status.group.members if seen and seen.status.group else ():
+            wish = ControlRecord(worker=worker, action=ControlAction.STOP, at_ms=_now_ms())
+            send_control(self._settings, self.name, wish)
+
+    def submit(self, job: str, *, tasks: int, entry_point: str, kind: TaskKind, **config: object) -> None:
+        """Without Airflow, of which parts may be away."""
+        definition = JobDefinition(
+            name=job, entry_point=entry_point, max_tasks=tasks, kind=kind, config=config, submitted_at_ms=_now_ms()
+        )
+        submit_job(self._settings, self.name, definition)
+
+    def steps(self) -> list[TaskStatus]:
+        """Every step of every task so far, from the timeline: the status topic may be told several at once."""
+        timeline = read_timeline(self._settings, self.name)
+        return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
+
+    def rounds(self) -> list[GroupRecord]:
+        """Every rebalance so far."""
+        timeline = read_timeline(self._settings, self.name)
+        return [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
+
+    def described(self) -> GroupDescription:
+        """The group as its coordinator sees it now."""
+
+        async def describe() -> GroupDescription:
+            async with GroupTransport(self._settings) as transport:
+                (description,) = await transport.describe([self.name])
+            return description
+
+        return asyncio.run(describe())
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,151 @@
+"""What surrounds a trigger in its tests: a group's topics, a worker, and Airflow's word about the task instance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.triggers.base import TriggerEvent
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka import shared
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.membership.policy import Incremental
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.triggers import standby
+from airflow_provider.triggers import worker as worker_module
+from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.worker import Ending, Outcome
+
+SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
+PLAN = WorkerPlan(
+    member=MemberSettings(
+        group_id="g", worker=WorkerId("w1"), url="http://airflow.example/w1", session_timeout_ms=60_000
+    ),
+    slots=2,
+    until="drained",
+    policy=Incremental(max_moves=7, max_delay_ms=1_000),
+)
+STORY = WorkerStory(began_ms=7, deferrals=1, first_epoch=2, last_epoch=4)
+SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 4, "saved_at_ms": 4_000}}
+
+
+class FakeLogs:
+    """Topics whose snapshots the test sets, and tells of."""
+
+    def __init__(self) -> None:
+        self.jobs = JobsSnapshot()
+        self.status = StatusSnapshot()
+        self.listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def now(self, *, jobs: JobsSnapshot | None = None, status: StatusSnapshot | None = None) -> None:
+        self.jobs, self.status = jobs or self.jobs, status or self.status
+        for listener in list(self.listeners):
+            listener()
+
+    async def wait_for(self, holds: Callable[..., bool], *, timeout_s: float | None = None) -> None:
+        changed = asyncio.Event()
+        stop = self.subscribe(changed.set)
+        try:
+            while not holds(self.jobs, self.status):
+                await changed.wait()
+                changed.clear()
+        finally:
+            stop()
+
+
+class FakeWorker:
+    """A membership that ends when the test, or its trigger, says so."""
+
+    def __init__(self) -> None:
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.cancelled = False
+
+    async def run(self) -> Outcome:
+        try:
+            return await self.outcome
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+    def leave(self, reason: str) -> None:
+        self.end(Ending.LEFT)
+
+    def end(self, ending: Ending, **more: Any) -> None:
+        self.outcome.set_result(Outcome(ending=ending, epoch=Epoch(5), **more))
+
+
+class Triggerer:
+    """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.logs = FakeLogs()
+        self.worker: FakeWorker | None = None
+        self.held: asyncio.Event = asyncio.Event()
+        self.saved: list[Any] = []
+        self.task_state: str | None = "deferred"
+        self.state_lookups = 0
+        self.xcoms: dict[str, Any] = {}
+
+        async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
+            return SETTINGS
+
+        @asynccontextmanager
+        async def shared_logs(_settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
+            yield self.logs
+
+        @asynccontextmanager
+        async def shared_group(_settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
+            yield None, self.logs
+
+        def standby_worker(_plan: Any, _transport: Any, _logs: Any, saved: Any, **_: Any) -> FakeWorker:
+            self.saved.append(saved)
+            self.worker = FakeWorker()
+            self.held.set()
+            return self.worker
+
+        async def state_of(_ti: Any) -> str | None:
+            self.state_lookups += 1
+            return self.task_state
+
+        async def push_xcom(_ti: Any, key: str, value: Any) -> None:
+            self.xcoms[key] = value
+
+        monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
+        monkeypatch.setattr(shared, "shared_logs", shared_logs)
+        monkeypatch.setattr(shared, "shared_group", shared_group)
+        monkeypatch.setattr(standby, "standby_worker", standby_worker)
+        monkeypatch.setattr(worker_module, "state_of", state_of)
+        monkeypatch.setattr(worker_module, "push_xcom", push_xcom)
+
+    async def start(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
+        """Run it as Airflow does, to the point where it holds its membership."""
+        running = self.run(trigger)
+        await asyncio.wait_for(self.held.wait(), 10)
+        return running
+
+    def run(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
+        trigger._task_instance = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
+        return asyncio.ensure_future(events_of(trigger))
+
+
+async def events_of(trigger: Any) -> list[TriggerEvent]:
+    return [event async for event in trigger.run()]
+
+
+def worker_trigger(**changes: Any) -> WorkerTrigger:
+    return WorkerTrigger(
+        **{"kafka_conn_id": "c", "plan": PLAN.to_json(), "saved": SAVED, "story": STORY.to_json(), **changes}
+    )
