@@ -1,0 +1,29 @@
+"""Workers that are deferred most of the time, of groups whose names come with the DAG run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators.spark_worker import SparkWorkerOperator
+
+WORKER: dict[str, Any] = {
+    "group": "{{ dag_run.conf['group'] }}",
+    "kafka_conn_id": "broker",
+    "runner": "noop",
+    "slots": 10,
+    "until": "forever",
+    "allowed_entry_points": ["jobs"],
+    "linger": 1,
+    "heartbeat_interval": 1,
+    "retries": 2,
+    "retry_delay": timedelta(0),
+}
+
+with DAG("held"):
+    SparkWorkerOperator(task_id="w1", **WORKER)
+
+with DAG("held_shortly"):
+    SparkWorkerOperator(task_id="w1", session_timeout=8, **WORKER)

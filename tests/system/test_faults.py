@@ -1,0 +1,259 @@
+"""Parts of a real Airflow that die, stall or are away, in the middle of what a worker does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from airflow_group import Group, add_connection
+from fleet import Fleet, starts
+
+from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.cli.demo.airflow_api import TaskInstance, wait_until
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.membership.model import WorkerId
+
+DAGS = Path(__file__).parent / "fault_dags"
+HELD, OUTSIDE, LATE = WorkerId("held.w1"), WorkerId("a.outside"), WorkerId("late.outside")
+SHORTLY = WorkerId("held_shortly.w1")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def airflow(start_airflow, broker: LocalBroker) -> LocalAirflow:
+    airflow = start_airflow([DAGS], env={"AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6"})
+    add_connection(airflow, broker.bootstrap_servers)
+    return airflow
+
+
+@pytest.fixture
+def groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Callable[[], Group]]:
+    """Makes groups, and has their workers go at the end: they would keep Airflow's slots from the next test."""
+    made: list[Group] = []
+
+    def make() -> Group:
+        made.append(Group(airflow, broker.bootstrap_servers))
+        return made[-1]
+
+    yield make
+    for group in made:
+        group.stop_workers()
+
+
+@pytest.fixture
+def outside(broker: LocalBroker, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
+    """Workers of a group that are processes of their own, without Airflow."""
+    made: list[Fleet] = []
+
+    def make(group: Group, *options: str) -> Fleet:
+        long = ("--session-timeout-ms", "60000", "--runner", "noop", "--slots", "10", "--allow", "jobs")
+        made.append(Fleet(broker.bootstrap_servers, group.name, tmp_path, *long, *options))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.end()
+
+
+def attempts(group: Group, job: str) -> list[int]:
+    seen = group.read()
+    assert seen is not None
+    return [status.attempt for task, status in seen.status.tasks.items() if task.job == job and not task.is_planner]
+
+
+def now(group: Group, worker: TaskInstance) -> TaskInstance:
+    return group.api.task_instance(worker.dag_id, worker.run_id, worker.task_id)
+
+
+def epochs_only_grow(group: Group) -> None:
+    epochs = [record.epoch for record in group.rounds()]
+    assert epochs == sorted(set(epochs))
+
+
+def elsewhere(group: Group, worker: TaskInstance) -> None:
+    """Wait until another triggerer has the worker's trigger."""
+    group.api.wait_for_task(
+        *(worker.dag_id, worker.run_id, worker.task_id),
+        states=("deferred",),
+        where=lambda seen: seen.triggerer_job not in (None, worker.triggerer_job),
+    )
+
+
+def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
+    groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow, broker: LocalBroker
+) -> None:
+    """All have joined and wait for what it assigns; it is back as the same member, and does."""
+    group = groups()
+    run = group.start("held")
+    leader = group.deferred("held", run, "w1")
+    group.wait_for_members(HELD)
+    others = outside(group)
+    others.start(OUTSIDE)
+    group.wait_for_members(HELD, OUTSIDE)
+    group.submit("first", tasks=1, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    before = group.wait_for_running("first", 1).status
+    assert before.group is not None
+    assert (before.group.leader, before.group.owned_by(HELD)) == (HELD, frozenset())
+    assert now(group, leader).state == "deferred"
+
+    others.pause(OUTSIDE)  # so the round that the late one asks for waits for it
+    (triggerer,) = (name for name in airflow.processes if name.startswith("triggerer"))
+    kept = connections(airflow, triggerer, broker)
+    wait_until(
+        lambda: connections(airflow, triggerer, broker) < kept,
+        timeout_s=30,
+        what=lambda: "the connection of the last join is still open",
+    )
+    idle = connections(airflow, triggerer, broker)
+    others.start(LATE)
+    wait_until(
+        lambda: connections(airflow, triggerer, broker) > idle,
+        timeout_s=30,
+        what=lambda: f"the leader has not joined: {group.described()}",
+    )
+    airflow.kill_triggerer(triggerer)
+    group.submit("second", tasks=5, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    others.wake(OUTSIDE)
+    wait_until(
+        lambda: group.described().state == "CompletingRebalance",
+        timeout_s=30,
+        what=lambda: f"nobody waits for the leader: {group.described()}",
+    )
+    airflow.start_triggerer()
+
+    seen = group.wait_for_running("second", 5)
+    after = seen.status.group
+    assert after is not None
+    assert set(after.members) == {HELD, OUTSIDE, LATE}
+    assert after.members[OUTSIDE] == before.group.members[OUTSIDE]
+    assert after.members[HELD] != before.group.members[HELD], "whatever holds the old one is fenced"
+    assert sorted(len(after.owned_by(worker)) for worker in after.members) == [2, 2, 2]
+    assert attempts(group, "first") == [1], "it was not stopped for that"
+    assert attempts(group, "second") == [1] * 5
+    epochs_only_grow(group)
+    assert now(group, leader).try_number == 1
+
+
+def connections(airflow: LocalAirflow, triggerer: str, broker: LocalBroker) -> int:
+    """How many there are to the broker: a join that waits for others has one of its own, and keeps it a while."""
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    return sum(
+        bool(each.raddr) and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
+        for process in airflow.processes[triggerer].tree()
+        for each in process.net_connections("tcp")
+    )
+
+
+def test_a_scheduler_that_is_away_longer_than_a_session_while_triggers_have_fired(
+    groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow
+) -> None:
+    """Nobody heartbeats meanwhile. One membership outlives it and goes on; the other one's work has been done by others
+    when it is back, and it joins anew.
+    """
+    lasting, short = groups(), groups()
+    others = outside(short, "--max-delay-ms", "0")
+    others.start(OUTSIDE)
+    short.wait_for_members(OUTSIDE)
+    runs = (lasting.start("held"), short.start("held_shortly"))
+    workers = [lasting.deferred("held", runs[0], "w1"), short.deferred("held_shortly", runs[1], "w1")]
+    before = lasting.wait_for_members(HELD), short.wait_for_members(OUTSIDE, SHORTLY)
+    airflow.kill_scheduler()
+    for group in (lasting, short):
+        group.submit("naps", tasks=4, entry_point="jobs:Nap", kind=TaskKind.BATCH, seconds=1)
+    for group, worker in zip((lasting, short), workers, strict=True):
+        group.api.wait_for_task(worker.dag_id, worker.run_id, worker.task_id, states=("scheduled",))
+    wait_until(
+        lambda: [member.group_instance_id for member in short.described().members] == [OUTSIDE],
+        timeout_s=40,
+        what=lambda: f"its session is not over: {short.described()}",
+    )
+    finished(short, "naps", 4)
+    assert {member.group_instance_id for member in lasting.described().members} == {HELD}
+    airflow.start_scheduler()
+
+    for group, worker, was in zip((lasting, short), workers, before, strict=True):
+        finished(group, "naps", 4)
+        record = group.wait_for_members(*was.members)
+        group.deferred(worker.dag_id, worker.run_id, worker.task_id)
+        assert {task: len(each) for task, each in starts(group.steps()).items()}.keys(), "some ran"
+        assert all(len(each) == 1 for each in starts(group.steps()).values()), "each exactly once"
+        assert now(group, worker).try_number == 1
+        assert record.epoch >= was.epoch
+    assert lasting.record.members == before[0].members, "the same member"
+    assert short.record.members[SHORTLY] != before[1].members[SHORTLY], "a new one"
+
+
+def finished(group: Group, job: str, tasks: int) -> None:
+    group.wait_for(
+        lambda seen: (
+            sum(
+                status.state is TaskState.FINISHED and task.job == job and not task.is_planner
+                for task, status in seen.status.tasks.items()
+            )
+            == tasks
+        ),
+        f"{tasks} tasks of {job} are finished",
+    )
+
+
+def test_a_triggerer_that_wakes_when_another_has_its_triggers(
+    groups: Callable[[], Group], airflow: LocalAirflow
+) -> None:
+    """One worker runs tasks by then, the other is deferred. Their old copies must neither join, nor leave, nor fire;
+    to Airflow it is as if a user had ended them.
+    """
+    busy, idle = groups(), groups()
+    workers = {group: group.deferred("held", group.start("held"), "w1") for group in (busy, idle)}
+    before = {group: group.wait_for_members(HELD) for group in workers}
+    (stalled,) = (name for name in airflow.processes if name.startswith("triggerer"))
+    airflow.pause(stalled)
+    airflow.start_triggerer()
+    for group, worker in workers.items():
+        elsewhere(group, worker)
+    busy.submit("endless", tasks=3, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    working = busy.wait_for_running("endless", 3).status.group
+
+    airflow.resume(stalled)
+    for group, worker in workers.items():
+        wait_until(
+            lambda: "goes on elsewhere" in group.api.log(worker),  # noqa: B023
+            timeout_s=60,
+            what=lambda: group.api.log(worker),  # noqa: B023
+        )
+    airflow.kill_triggerer(stalled)
+    assert busy.record == working, "nobody has joined again"
+    assert idle.record == before[idle]
+    assert now(busy, workers[busy]).state == "running"
+    assert now(idle, workers[idle]).state == "deferred"
+    assert busy.api.log(workers[busy]).count("goes on in this process") == 1
+
+    busy.submit("more", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    idle.submit("more", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    for group, worker in workers.items():
+        group.wait_for_running("more", 2)
+        assert all(len(each) == 1 for each in starts(group.steps()).values()), "no task was started twice"
+        assert now(group, worker).try_number == 1
+        assert set(group.record.members) == {HELD}
+        epochs_only_grow(group)
+
+
+def test_a_deploy_of_scheduler_and_triggerer_at_once(groups: Callable[[], Group], airflow: LocalAirflow) -> None:
+    group = groups()
+    run = group.start("held")
+    worker = group.deferred("held", run, "w1")
+    before = group.wait_for_members(HELD)
+    airflow.stop_triggerer()
+    airflow.stop_scheduler()
+    airflow.start_scheduler()
+    airflow.start_triggerer()
+    elsewhere(group, worker)
+    group.submit("naps", tasks=2, entry_point="jobs:Nap", kind=TaskKind.BATCH, seconds=1)
+    finished(group, "naps", 2)
+    assert set(group.record.members) == {HELD}
+    assert group.record.epoch > before.epoch
+    assert attempts(group, "naps") == [1, 1]
+    assert now(group, worker).try_number == 1
