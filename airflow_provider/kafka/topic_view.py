@@ -12,6 +12,8 @@ from airflow_provider.kafka.records import Key, UnreadableRecordError, decode, p
 # What parsers make of garbage. One thread reads the topics of all groups: no record may end it.
 GARBAGE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
+_MOST_SHOWN: Final = 300
+
 S = TypeVar("S")
 K = TypeVar("K")
 R = TypeVar("R")
@@ -26,7 +28,13 @@ class Unreadable:
     reason: str
 
     def __str__(self) -> str:
-        return f"the record at offset {self.offset} with key {self.key!r} can't be read and is skipped: {self.reason}"
+        key, reason = _shortened(repr(self.key)), _shortened(self.reason)
+        return f"the record at offset {self.offset} with key {key} can't be read and is skipped: {reason}"
+
+
+def _shortened(text: str) -> str:
+    """Somebody else wrote it: it may be as long as a record."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def ignore_unreadable(_record: Unreadable) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from airflow_provider.spark.job import SparkJob
 
+_MOST_SHOWN: Final = 100
 _NAME: Final = r"[^\W\d]\w*"
 _ENTRY_POINT: Final = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*):(?P<attribute>{_NAME}(?:\.{_NAME})*)")
 
@@ -21,7 +22,8 @@ class EntryPointError(Exception):
     """An entry point that this worker cannot or may not run; the message says what to do."""
 
     def __init__(self, entry_point: str, problem: str) -> None:
-        super().__init__(f"entry point {entry_point!r}: {problem}")
+        shown = entry_point if len(entry_point) <= _MOST_SHOWN else f"{entry_point[:_MOST_SHOWN]}..."
+        super().__init__(f"entry point {shown!r}: {problem}")
         self.entry_point = entry_point
 
 

@@ -202,6 +202,7 @@ def test_a_legal_job_name_is_kept(name):
         ("entry_point", "jobs..flights:Clean", "package.module:ClassOrFunction"),
         ("entry_point", "os;rm:x", "package.module:ClassOrFunction"),
         ("entry_point", None, "package.module:ClassOrFunction"),
+        ("entry_point", f"m:{'f' * 500}", "at most 500 characters"),
         ("max_tasks", 0, "at least 1"),
         ("max_tasks", True, "whole number"),
         ("max_tasks", 1.5, "whole number"),

@@ -27,6 +27,7 @@ from airflow_provider.kafka.records import (
     worker_key,
 )
 from airflow_provider.kafka.status_view import StatusView
+from airflow_provider.kafka.topic_view import Unreadable
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import (
     ConfigOffset,
@@ -347,3 +348,14 @@ def test_garbage_anywhere_in_a_record_never_ends_the_reading(view, key, record):
         else [*seen.jobs.values(), *seen.plans.values(), *seen.controls.values()]
     )
     assert record in kept
+
+
+def test_what_is_told_of_an_unreadable_record_is_short_however_long_it_is():
+    told: list[Unreadable] = []
+    view = JobsView(told.append)
+    long = "x" * 1_000_000
+    view.apply(f"job:{long}".encode(), json.dumps({"v": 1, "name": [long]}).encode(), 7)
+    view.apply(b"job:flights", json.dumps({"v": 1, "name": [long]}).encode(), 8)
+    assert view.snapshot().unreadable == 2
+    assert [len(str(each)) < 1_000 for each in told] == [True, True]
+    assert "offset 8 with key b'job:flights'" in str(told[1])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from airflow_provider.kafka.records.envelope import dump
 
+LONGEST_ENTRY_POINT: Final = 500
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -61,7 +62,7 @@ def json_object(job: str, field_name: str, value: object) -> dict[str, Any]:
 
 def is_entry_point(text: object) -> bool:
     """Whether ``text`` has the shape ``package.module:Name``; whether it can be imported, only a worker knows."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > LONGEST_ENTRY_POINT:
         return False
     module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from airflow_provider.kafka.records.checks import JobError, check_job_name, is_entry_point, json_object
+from airflow_provider.kafka.records.checks import (
+    LONGEST_ENTRY_POINT,
+    JobError,
+    check_job_name,
+    is_entry_point,
+    json_object,
+)
 from airflow_provider.kafka.records.envelope import check_plain, dump, want, want_or_none
 from airflow_provider.membership.model import TaskId, WorkerId
 
@@ -59,7 +65,10 @@ class JobDefinition:
         check_job_name(self.name)
         if not is_entry_point(self.entry_point):
             raise JobError(
-                self.name, "entry_point", f"{self.entry_point!r} must have the shape 'package.module:ClassOrFunction'"
+                self.name,
+                "entry_point",
+                f"{str(self.entry_point)[:100]!r} must have the shape 'package.module:ClassOrFunction', and at most"
+                f" {LONGEST_ENTRY_POINT} characters",
             )
         object.__setattr__(self, "config", json_object(self.name, "config", self.config))
         self._check_number("max_tasks", self.max_tasks, 1)
