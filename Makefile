@@ -14,7 +14,7 @@ export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test unit simulate peers integration system lint format bench compare-designs coverage clean
+.PHONY: help install demo test unit simulate peers integration system lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +68,9 @@ format: install  ## Let ruff mend what it can
 
 bench: install  ## Benchmarks, as ratios against a peer in the same run
 	$(BIN)/python -m benchmarks
+
+soak: install  ## Thirty rolling bounces of three workers under real Spark work (about ten minutes)
+	BOUNCES=30 $(PYTEST) tests/integration/test_faults_bounces.py
 
 compare-designs: install  ## What eager and each resolution policy cost, in a simulated group (SEEDS=5)
 	$(BIN)/python -m benchmarks.compare_designs $(if $(SEEDS),--seeds $(SEEDS))
