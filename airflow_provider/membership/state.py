@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import Enum
+from operator import attrgetter
+from typing import Any, Final
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
@@ -117,6 +120,19 @@ class MemberState:
     leave_by: int | None = None
     armed_at: int | None = None
 
+    def changed(self, changes: Mapping[str, Any]) -> MemberState:
+        """As :func:`dataclasses.replace`, in a third of its time: every event of a membership makes some new states,
+        and a triggerer holds thousands of memberships.
+
+        :raises KeyError: there is no such field
+        """
+        state = object.__new__(MemberState)
+        for put, value in zip(_PUTS, _VALUES(self), strict=True):
+            put(state, value)
+        for name, value in changes.items():
+            _PUT[name](state, value)
+        return state
+
     @property
     def is_leader(self) -> bool:
         return self.member_id != UNKNOWN_MEMBER_ID and self.member_id == self.leader
@@ -166,3 +182,10 @@ class MemberState:
         for rule, holds in broken.items():
             if not holds:
                 raise LocalProtocolError(f"{rule}: {self}")
+
+
+_NAMES: Final = tuple(field.name for field in fields(MemberState))
+_VALUES: Final = attrgetter(*_NAMES)
+_PUT: Final = {name: getattr(MemberState, name).__set__ for name in _NAMES}
+_PUTS: Final = tuple(_PUT.values())
+"""How each slot is set, past the frozen class's own ``__setattr__``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider.membership.embedded import encode_metadata
@@ -52,7 +51,7 @@ class Turn:
         self.commands: list[Command] = []
 
     def set(self, **changes: Any) -> None:
-        self.state = replace(self.state, **changes)
+        self.state = self.state.changed(changes)
 
     def do(self, command: Command) -> None:
         self.commands.append(command)
