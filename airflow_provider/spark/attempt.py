@@ -97,10 +97,11 @@ def _lease_over(guard: AttemptGuard) -> str | None:
 
 def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent) -> Any:
     if order.task.is_planner:
+        guard.begin()
         emit(TaskStarted(order=order))
         return make_plan(job, _job_context(order, session.open))
     spark = session.open()
-    guard.check()
+    guard.begin()
     emit(TaskStarted(order=order))
     value = job.run(spark, _task_context(order, guard))
     query_id = session.query_id(value)

@@ -37,14 +37,30 @@ class AttemptGuard:
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
         self._grant = lease.grant
+        self._lock = threading.Lock()
+        self._begun = False
         self._stop = threading.Event()
         self._reason = ""
 
-    def stop(self, reason: str) -> None:
-        """Tell the attempt to stop; the first reason stays."""
-        if not self._stop.is_set():
-            self._reason = reason
-            self._stop.set()
+    def begin(self) -> None:
+        """The job's code is about to be called.
+
+        :raises FencedError: if that must not be: the attempt was told to stop, or the lease is over
+        """
+        with self._lock:
+            self.check()
+            self._begun = True
+
+    def stop(self, reason: str) -> bool:
+        """Tell the attempt to stop; the first reason stays.
+
+        :returns: whether the job's code has been called; if not, it never will be
+        """
+        with self._lock:
+            if not self._stop.is_set():
+                self._reason = reason
+                self._stop.set()
+            return self._begun
 
     @property
     def stopping(self) -> bool:

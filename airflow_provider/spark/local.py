@@ -20,6 +20,7 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     StillRunningError,
     TaskOrder,
+    TaskStopped,
 )
 
 log = logging.getLogger(__name__)
@@ -40,11 +41,13 @@ class _Attempt:
         self.ended = ended
         self.thread_ended = threading.Event()
 
-    def stop(self, reason: str) -> None:
-        if self.guard.stopping:
-            return
-        self.guard.stop(reason)
-        _start_thread(self._cancel_until_ended, f"stop-{self.order.task}")
+    def stop(self, reason: str) -> bool:
+        """:returns: whether the job's code has been called; if not, it never will be"""
+        told_before = self.guard.stopping
+        begun = self.guard.stop(reason)
+        if begun and not told_before:
+            _start_thread(self._cancel_until_ended, f"stop-{self.order.task}")
+        return begun
 
     def _cancel_until_ended(self) -> None:
         while not self.thread_ended.is_set():
@@ -60,7 +63,8 @@ class LocalRunner:
 
     Spark starts with the first task that needs it. A task that is told to stop has its Spark jobs cancelled and its
     queries stopped, again and again until its thread ends. Python code that does not look at ``task.stopping`` cannot
-    be ended from outside: such a task is reported as still running until it really ends.
+    be ended from outside: such a task is reported as still running until it really ends. One that still waits for Spark
+    to start has stopped at once, though its thread goes on waiting: others may be waiting for the task.
 
     :param on_event: hears what becomes of the tasks
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
@@ -84,6 +88,7 @@ class LocalRunner:
         self._settings = settings or LocalSparkSettings()
         self._pools = Pools(POOLS)
         self._attempts: dict[TaskId, _Attempt] = {}
+        self._abandoned: set[_Attempt] = set()
         self._closed = False
 
     @property
@@ -103,11 +108,13 @@ class LocalRunner:
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
+        begun = [attempt for attempt in attempts if attempt.stop(reason)]
         for attempt in attempts:
-            attempt.stop(reason)
-        if attempts:
-            await asyncio.wait([attempt.ended for attempt in attempts], timeout=timeout_s)
-        left = frozenset(attempt.order.task for attempt in attempts if not attempt.ended.done())
+            if attempt not in begun:
+                self._abandon(attempt, reason)
+        if begun:
+            await asyncio.wait([attempt.ended for attempt in begun], timeout=timeout_s)
+        left = frozenset(attempt.order.task for attempt in begun if not attempt.ended.done())
         if left:
             log.warning(
                 "Still running %s s after they were told to stop (%s): %s; their code does not look at task.stopping",
@@ -122,6 +129,8 @@ class LocalRunner:
             return self.running
         self._closed = True
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
+        if self._abandoned:
+            await asyncio.wait([attempt.ended for attempt in self._abandoned], timeout=timeout_s)
         await _in_thread(lambda: APPLICATION.release(self), "spark-stop")
         return left
 
@@ -138,9 +147,18 @@ class LocalRunner:
 
     def _heard(self, attempt: _Attempt, event: RunnerEvent) -> None:
         if isinstance(event, LAST_EVENTS):
-            del self._attempts[attempt.order.task]
             attempt.ended.set_result(None)
+            if attempt in self._abandoned:
+                self._abandoned.discard(attempt)
+                return
+            del self._attempts[attempt.order.task]
         self._on_event(event)
+
+    def _abandon(self, attempt: _Attempt, reason: str) -> None:
+        """Its thread will find that it may not begin."""
+        del self._attempts[attempt.order.task]
+        self._abandoned.add(attempt)
+        self._on_event(TaskStopped(order=attempt.order, reason=reason))
 
 
 def _start_thread(target: Callable[[], None], name: str) -> None:
