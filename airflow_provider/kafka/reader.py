@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
 from airflow_provider.kafka.client_errors import tell
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRightsError
@@ -151,7 +150,8 @@ class LogReader:
         """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later."""
         with contextlib.suppress(KafkaException):
             for topic in topics:
-                self._cluster = self._consumer.list_topics(topic, timeout=_ANSWER_S).cluster_id
+                found = self._consumer.list_topics(topic, timeout=_ANSWER_S)
+                self._cluster = self._cluster or found.cluster_id
 
     def _begin(self, topics: Iterable[str]) -> None:
         self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START) for topic in topics])
@@ -244,10 +244,8 @@ class LogReader:
             return
         self._probe_at = now + _PROBE_INTERVAL_S
         try:
-            if self._down:
-                self._compare(self._consumer.list_topics(timeout=_ANSWER_S))
-            else:
-                self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_ANSWER_S)
+            found = self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_ANSWER_S)
+            self._compare(found.cluster_id)
             unknown = [topic for topic in self._doubtful if topic in self._sinks and self._is_unknown(topic)]
         except KafkaException:
             if self._down:
@@ -260,12 +258,12 @@ class LogReader:
             if now - since >= _MISSING_S:
                 self._fail(topic, NoTopicError(topic), KafkaError.UNKNOWN_TOPIC_OR_PART)
 
-    def _compare(self, found: ClusterMetadata) -> None:
-        """Whether the brokers came back with their data."""
-        self._doubt(self._sinks.keys() - found.topics.keys())
-        if found.cluster_id != self._cluster:
-            self._cluster = found.cluster_id
+    def _compare(self, cluster: str | None) -> None:
+        """A broker that has lost its data is of another cluster."""
+        if self._cluster is not None and cluster != self._cluster:
+            self._doubt(self._sinks)
             self._begin_anew(self._sinks.keys())
+        self._cluster = cluster
 
     def _is_unknown(self, topic: str) -> bool:
         error = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,6 +106,34 @@ async def test_a_broker_that_comes_back_without_its_data_ends_all_its_workers_wi
         assert time.monotonic() - back_at < 2.5 * SESSION_S, "at the same time, not one after the other"
         for worker in WORKERS:
             assert_told_that_topics_are_gone(group, worker)
+
+
+async def test_topics_that_are_made_anew_under_living_workers_end_them_and_serve_the_next_ones(
+    mortal: MortalBroker, group_id: str, tmp_path: Path
+) -> None:
+    """Nor must the last words of the old ones, of high epochs, be taken for newer than what the next ones say."""
+    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *NOOP, "--until", "drained") as group:
+        await start_workers(group)
+
+        await mortal.lose_everything()
+        submitted = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "airflow_provider.cli.main", "jobs", "submit", group_id, "forever", "noop:job"),
+            *("--max-tasks", "6", "--config", '{"seconds": 0.5}'),
+            *("--bootstrap-servers", mortal.broker.bootstrap_servers),
+        )
+        assert await submitted.wait() == 0
+        assert await group.ended(*WORKERS) == [1, 1, 1]
+        for worker in WORKERS:
+            assert_told_that_topics_are_gone(group, worker)
+
+        for worker in WORKERS:
+            group.start(worker)
+        assert await group.ended(*WORKERS) == [0, 0, 0]
+        await group.logs.catch_up()
+        assert group.logs.jobs.jobs["forever"].config == {"seconds": 0.5}
+        told = [status for task, status in group.logs.status.tasks.items() if not task.is_planner]
+        assert [status.state for status in told] == [TaskState.FINISHED] * 6
+        assert all(len(starts) <= 2 for starts in (await group.starts()).values()), "no end was overlooked"
 
 
 async def start_workers(group: Fleet) -> None:
