@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from connect_config import ConnectLogs
-from connect_workers import ConnectWorkers, Said
+from connect_workers import DEADLINE_S, ConnectWorkers, Said
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -53,7 +53,9 @@ class OurWorker:
         return f"{self._name}: {self.state.phase.value}\n{self._worker.member.story()}"
 
     async def ended(self) -> Outcome:
-        outcome = await asyncio.wait_for(asyncio.shield(self._life), 60)
+        done, _ = await asyncio.wait({self._life}, timeout=DEADLINE_S)
+        assert done, f"does not end: {self.story()}"
+        outcome = self._life.result()
         await self._logs.aclose()
         return outcome
 
@@ -257,7 +259,7 @@ class MixedGroup:
         )
 
     def overlaps(self, *, of: str | None = None) -> dict[TaskId, int]:
-        """Of which tasks two copies have ever run at once (in one worker, or anywhere), and for how many milliseconds."""
+        """Of which tasks two copies have ever run at once (in one worker, or anywhere), and how long, in ms."""
         running: Counter[TaskId] = Counter()
         doubled: dict[TaskId, int] = {}
         since: dict[TaskId, int] = {}

@@ -8,8 +8,8 @@ What does not work while one of ours leads, because our workers have no REST int
 - Connect's REST requests that change something (create, change, delete a connector) are refused with status 500 by
   every Java worker: they forward them to the leader's URL. Those that only ask are answered.
 - A connector that runs on a Java worker and wants other tasks than are configured does not get them: the worker asks
-  the leader for it over REST, too. It goes on trying, and when a Java worker leads, the tasks are there. Connectors whose
-  tasks have been configured before are not affected.
+  the leader for it over REST, too. It goes on trying, and when a Java worker leads, the tasks are there. Connectors
+  whose tasks have been configured before are not affected.
 - A connector that is assigned to one of ours is not run, so nobody works out its tasks; those that it has are assigned.
 - Nobody makes session keys (``sessioned``, KIP-507). They sign nothing but those requests.
 
@@ -94,7 +94,7 @@ async def test_led_by_us(group: MixedGroup, protocol: ConnectProtocol) -> None:
     await moved_by_a_newcomer(group, "java-2", protocol)
     assert ours.state.is_leader
     for java in ("java-1", "java-2"):
-        while not group.running(java) <= await reported_running(group, java):  # the test's time limit ends it
+        while not group.running(java) <= await reported_running(group, java):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     await group.stop_java("java-2")

@@ -106,7 +106,7 @@ async def test_downgrade_led_by_java(group: MixedGroup) -> None:
 
 
 async def test_java_alone_runs_tasks_twice_after_a_downgrade(group: MixedGroup) -> None:
-    """What the deviation in the first assignment is good for; if this fails, Connect has mended it: then ours can go."""
+    """What the deviation in the first assignment is good for. If this fails, Connect has mended it, and ours can go."""
     await formed(group, SESSIONED, "java-1", "java-2", "java-3")
     await restarted(group, "java-3", EAGER)
     await group.until(group.overlaps, "two copies of something run")

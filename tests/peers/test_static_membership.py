@@ -1,0 +1,160 @@
+"""The classic protocol beyond Connect: static members on a real broker, and groups as Kafka's own tools see them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka.admin import AdminClient, NewTopic
+from fleet import Fleet
+from java_classes import java_command
+from waiting import eventually
+
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.records import TaskKind, TaskState
+
+# The time limit leaves room for fetching Connect's jars once.
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+
+TASKS = 3
+SESSION_MS = 6_000
+
+
+@pytest.fixture
+async def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Our workers, with tasks that run until they are stopped."""
+    async with Fleet(broker.bootstrap_servers, group_id, tmp_path, "--runner", "noop", "--slots", "9") as fleet:
+        await fleet.submit("forever", tasks=TASKS, kind=TaskKind.STREAMING)
+        yield fleet
+
+
+async def test_the_older_of_two_namesakes_is_fenced_and_stops_its_tasks_before_the_newer_one_starts_them(
+    fleet: Fleet,
+) -> None:
+    fleet.start("w1")
+    await fleet.balanced("w1")
+    epoch = fleet.epoch
+
+    fleet.start("the newer w1", "--instance-id", "w1")
+
+    assert await asyncio.to_thread(fleet.wait_for_end, "w1") == 1
+    assert "two must not share that name" in fleet.log_of("w1")
+    await fleet.wait_for(
+        lambda _jobs, status: all(
+            told.attempt == 2 and told.state is TaskState.RUNNING
+            for task, told in status.tasks.items()
+            if not task.is_planner
+        ),
+        "the newer one runs them",
+    )
+    assert fleet.epoch >= epoch
+    steps = [step for step in await fleet.steps() if not step.task.is_planner]
+    stops = {step.task: step.finished_at_ms for step in steps if step.state is TaskState.STOPPED}
+    starts = {step.task: step.started_at_ms for step in steps if step.attempt == 2 and step.started_at_ms}
+    assert len(stops) == len(starts) == TASKS
+    assert all((stops[task] or 0) <= at for task, at in starts.items()), "no two copies"
+
+
+@pytest.fixture
+def topic(broker: LocalBroker, group_id: str) -> str:
+    """For consumers: they need something to consume."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for made in admin.create_topics([NewTopic(group_id, 2)]).values():
+        made.result(30)
+    return group_id
+
+
+def test_so_it_is_with_consumers_of_kafkas_c_client(broker: LocalBroker, group_id: str, topic: str) -> None:
+    """The same broker fences the older one there, too, and that is final."""
+    config = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": group_id,
+        "group.instance.id": "w1",
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": 300,
+        "error_cb": lambda _error: None,
+    }
+    older, newer = Consumer(config), Consumer(config)
+    try:
+        for consumer in (older, newer):
+            consumer.subscribe([topic])
+            while not consumer.assignment():  # the test's time limit ends it
+                consumer.poll(0.05)
+        while (message := older.poll(0.05)) is None or (error := message.error()) is None:
+            pass
+        assert error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID)
+        assert "fenced" in error.str().lower()
+        assert newer.assignment()
+    finally:
+        newer.close()
+        older.close()
+
+
+async def test_consumers_of_aiokafka_take_their_name_from_one_another_for_ever(
+    broker: LocalBroker, group_id: str, topic: str
+) -> None:
+    """Its heartbeats do not carry the instance id, so the broker can only say that it does not know the member: each
+    then joins again and takes the name back. That is why ours have requests of their own, of newer versions.
+    """
+
+    def consumer() -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id=group_id,
+            group_instance_id="w1",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=300,
+            enable_auto_commit=False,
+        )
+
+    older, newer = consumer(), consumer()
+    seen: set[str] = set()
+
+    def names_taken() -> bool:
+        seen.update((older._coordinator.member_id, newer._coordinator.member_id))
+        return len(seen) >= 5
+
+    try:
+        await older.start()
+        await newer.start()
+        await eventually(names_taken, "names taken back twice", within_s=60)
+    finally:
+        await older.stop()
+        await newer.stop()
+
+
+async def test_kafkas_own_tools_show_our_group(fleet: Fleet, broker: LocalBroker, java_classes: Path) -> None:
+    for worker in ("w1", "w2"):
+        fleet.start(worker)
+    await fleet.balanced("w1", "w2")
+
+    tools = "org.apache.kafka.tools"
+    described, listed, consumers = await asyncio.gather(
+        output_of("cospark.peer.Groups", broker.bootstrap_servers, fleet.group_id, classes=java_classes),
+        output_of(f"{tools}.GroupsCommand", "--list", "--bootstrap-server", broker.bootstrap_servers),
+        output_of(
+            f"{tools}.consumer.group.ConsumerGroupCommand", "--list", "--bootstrap-server", broker.bootstrap_servers
+        ),
+    )
+
+    group = json.loads(described)
+    assert (group["type"], group["protocol"], group["state"]) == ("connect", "sessioned", "Stable")
+    members = fleet.record.members
+    assert {member["instance"]: member["member"] for member in group["members"]} == members
+    (line,) = (line for line in listed.splitlines() if fleet.group_id in line)
+    assert line.split() == [fleet.group_id, "Classic", "connect"]
+    assert fleet.group_id not in consumers, "it is no consumer group"
+
+
+async def output_of(main: str, *arguments: str, classes: Path | None = None) -> str:
+    command = java_command(main, *arguments, classes=classes)
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
