@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -11,7 +11,8 @@ from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 _MOST_MOVES: Final = 20
-_MOST_TASKS: Final = 20
+_MOST_NAMES: Final = 20
+_LONGEST_REASON: Final = 500
 
 _STOPS: Final[Mapping[MoveReason, str]] = {
     MoveReason.DELETED: "it is not configured any more",
@@ -34,7 +35,7 @@ def epoch_in_words(record: GroupRecord, me: WorkerId) -> Iterator[str]:
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
     yield (
         f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} workers:"
-        f" {', '.join(sorted(record.members))}{f' ({record.reason})' if record.reason else ''}"
+        f" {_shortened(sorted(record.members))}{f' ({_cut(record.reason)})' if record.reason else ''}"
     )
     for task, move in islice(one_by_one(record.moves), _MOST_MOVES):
         yield f"  {move_in_words(task, move)}"
@@ -59,8 +60,14 @@ def move_in_words(task: TaskId, move: Move) -> str:
 
 def tasks_in_words(tasks: Iterable[TaskId]) -> str:
     """Tasks by name, shortened where there are very many."""
-    names = [str(task) for task in sorted(tasks)]
-    if not names:
-        return "no task"
-    shown = ", ".join(names[:_MOST_TASKS])
-    return shown if len(names) <= _MOST_TASKS else f"{shown} and {len(names) - _MOST_TASKS} more"
+    return _shortened([str(task) for task in sorted(tasks)]) or "no task"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """A group may have thousands of workers and tasks, and each of its workers says this in its own log."""
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."

@@ -16,7 +16,7 @@ from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.rights import Needs
 from airflow_provider.kafka.status_view import StatusRecord, StatusSnapshot, StatusView
-from airflow_provider.kafka.topic_view import TopicView, Unreadable
+from airflow_provider.kafka.topic_view import About, TopicView, Unreadable
 
 log: Final = logging.getLogger(__name__)
 
@@ -51,20 +51,29 @@ class TopicFeed(Generic[S]):
 
     def take(self, records: Sequence[Record]) -> None:
         with self._lock:
-            self._problem = None
             for record in records:
                 self._view.apply(record.key, record.value, record.offset)
-        self._changes.tell()
+            news = self._news()
+        self._changes.tell(news)
 
     def reached(self, offset: int) -> None:
+        """Follows every record that is the last one for now: mostly there is nothing new about it."""
         with self._lock:
-            self._problem = None
             self._view.advance(offset)
-        self._changes.tell()
+            news = self._news()
+        self._changes.tell(news)
 
     def fail(self, error: LogError) -> None:
         self._problem = error
-        self._changes.tell()
+        self._changes.tell(About.EVERYTHING)
+
+    def _news(self) -> About:
+        """What can be told, since the topic can be read."""
+        if self._problem is None:
+            return self._view.take_news()
+        self._problem = None
+        self._view.take_news()
+        return About.EVERYTHING
 
 
 class GroupFeed:

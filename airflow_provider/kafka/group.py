@@ -22,6 +22,7 @@ from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenew
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.story import Story
+from airflow_provider.kafka.topic_view import About
 from airflow_provider.kafka.topics_watch import TopicsWatch
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.errors import KafkaErrorCode
@@ -130,7 +131,7 @@ class GroupMember:
     def begin(self, event: Event) -> None:
         """Start with a ``Started`` or ``Resumed`` event."""
         self._topics.begin()
-        self._unsubscribe = self._logs.subscribe(self._on_logs)
+        self._unsubscribe = self._logs.subscribe(self._on_logs, About.JOBS | About.ROUNDS)
         self.feed(event)
         self._on_logs()
 
@@ -354,7 +355,6 @@ class GroupMember:
         if record is not None and record is not self._record_read:
             self._record_read = record
             self.feed(RecordRead(now_ms=now_ms(), record=record, age_ms=max(0, wall_ms() - record.at_ms)))
-        self._watch.look()
 
     def _want_rebalance(self, reason: str) -> None:
         self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))

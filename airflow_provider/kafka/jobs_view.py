@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from airflow_provider.kafka.memo import Memo
 from airflow_provider.kafka.records import (
     ControlRecord,
     JobDefinition,
     Key,
     KeyKind,
     PlanRecord,
+    TaskStatus,
     TaskWork,
     UnreadableRecordError,
 )
 from airflow_provider.kafka.topic_view import TopicView, Unreadable, ignore_unreadable, keep
-from airflow_provider.membership.model import ConfigOffset, TaskId, WorkerId
+from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
 
 _START: Final = ConfigOffset(0)
 
@@ -30,6 +32,8 @@ class JobsSnapshot:
     :param jobs: the definitions by the job's name
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
     :param unreadable: how many records could not be read
+    :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.kafka.progress`
+    :ivar drained: the same
     """
 
     offset: ConfigOffset = _START
@@ -37,6 +41,13 @@ class JobsSnapshot:
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     unreadable: int = 0
+    # A copy with changes begins without answers.
+    configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
+        default_factory=Memo, init=False, compare=False, repr=False
+    )
+    drained: Memo[Mapping[TaskId, TaskStatus], bool] = field(
+        default_factory=Memo, init=False, compare=False, repr=False
+    )
 
     @property
     def planned(self) -> int:

@@ -92,6 +92,10 @@ def _released(status: TaskStatus | None, worker: WorkerId, epoch: Epoch, *, begu
     return not begun or status.epoch >= epoch
 
 
+def _nothing() -> None:
+    """There is no subscription yet."""
+
+
 class LeaderWatch:
     """Looks after a stable group while this member leads it: for reasons to rebalance, and for records to mend.
 
@@ -109,6 +113,7 @@ class LeaderWatch:
         mend: Callable[[], None],
     ) -> None:
         self._leading = False
+        self._unsubscribe: Callable[[], None] = _nothing
         self._logs = logs
         self._record = record
         self._want = want
@@ -120,10 +125,14 @@ class LeaderWatch:
 
     def lead(self, leading: bool) -> None:
         """Whether this member leads a stable group, from now on."""
-        begins = leading and not self._leading
+        if leading is self._leading:
+            return
         self._leading = leading
-        if begins:
+        if leading:
+            self._unsubscribe = self._logs.subscribe(self.look)
             self.look()
+        else:
+            self._unsubscribe()
 
     def look(self) -> None:
         """Something changed: look once it has settled."""
@@ -131,7 +140,7 @@ class LeaderWatch:
             self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._look)
 
     def close(self) -> None:
-        self._leading = False
+        self.lead(False)
         for timer in (self._timer, self._help_timer):
             if timer is not None:
                 timer.cancel()

@@ -35,6 +35,7 @@ from airflow_provider.kafka.records import (
 from airflow_provider.kafka.rights import WATCHER, Needs
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topic_view import About
 from airflow_provider.membership.model import TaskId
 from airflow_provider.membership.record import GroupRecord
 
@@ -183,12 +184,13 @@ class GroupLogs:
         """
         await self._wait(lambda: predicate(self.jobs, self.status), timeout_s=timeout_s, waiting_for="a change")
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
         """Call ``listener`` in the running loop soon after each change, perhaps once for several changes.
 
+        :param about: which changes matter to it
         :returns: a function that ends it
         """
-        return self._followed().changes.listen(listener)
+        return self._followed().changes.listen(listener, about)
 
     async def submit(self, definition: JobDefinition) -> Submission:
         """Ask the group to run a job. The same definition under the same run key changes nothing.

@@ -31,7 +31,7 @@ def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
     A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
     failed for good. A task as long as it has neither finished nor failed for good in the present run.
     """
-    return frozenset(_unfinished(jobs, statuses))
+    return jobs.configured.get(statuses, lambda: frozenset(_unfinished(jobs, statuses)))
 
 
 def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
@@ -137,11 +137,12 @@ def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
 
 def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
     """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left."""
-    return (
-        bool(jobs.jobs)
-        and all(definition.bounded for definition in jobs.jobs.values())
-        and next(_unfinished(jobs, statuses), None) is None
-    )
+
+    def look() -> bool:
+        bounded = all(definition.bounded for definition in jobs.jobs.values())
+        return bool(jobs.jobs) and bounded and next(_unfinished(jobs, statuses), None) is None
+
+    return jobs.drained.get(statuses, look)
 
 
 def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus]) -> bool:

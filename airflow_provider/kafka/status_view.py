@@ -8,10 +8,12 @@ stale one. So a stale record is not only ignored here, the record that it was wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
+from airflow_provider.kafka.memo import Memo
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     Key,
@@ -30,6 +32,16 @@ from airflow_provider.membership.record import GroupRecord
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
 
 
+class Step(NamedTuple):
+    """What was known of a task, and what is said of it since."""
+
+    before: TaskStatus | None
+    last: TaskStatus
+
+
+Steps = Mapping[WorkerId, Sequence[Step]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSnapshot:
     """The status topic as read up to an offset; never changes.
@@ -37,7 +49,9 @@ class StatusSnapshot:
     :param offset: the offset after the last record read
     :param group: the last completed rebalance, None before the first
     :param overwritten: by key, the records that win although a stale one was written after them
+    :param tasks: the same object as in the snapshot before, if no task's record has come since
     :param unreadable: how many records could not be read
+    :ivar steps: see :func:`steps_since`
     """
 
     offset: int = 0
@@ -46,6 +60,23 @@ class StatusSnapshot:
     tasks: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
     unreadable: int = 0
+    steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
+
+
+def steps_since(before: Mapping[TaskId, TaskStatus], now: StatusSnapshot) -> Steps:
+    """What has become of tasks since ``before``, by the worker that said so; compared once for all who ask."""
+    if before is now.tasks:
+        return {}
+
+    def compare() -> Steps:
+        steps: dict[WorkerId, list[Step]] = {}
+        for task, last in now.tasks.items():
+            known = before.get(task)
+            if last is not known and last != known:
+                steps.setdefault(last.worker, []).append(Step(known, last))
+        return steps
+
+    return now.steps.get(before, compare)
 
 
 def ignore_stale(_key: str, _winner: StatusRecord) -> None:
@@ -69,6 +100,7 @@ class StatusView(TopicView[StatusSnapshot]):
         self._workers: dict[WorkerId, WorkerStatus] = {}
         self._tasks: dict[TaskId, TaskStatus] = {}
         self._overwritten: dict[str, StatusRecord] = {}
+        self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
 
     def _put(self, key: Key, value: bytes | None) -> None:
         match key.kind:
@@ -114,6 +146,7 @@ class StatusView(TopicView[StatusSnapshot]):
                 self._reject(key, known)
                 return
             self._tasks[task] = new
+        self._tasks_seen = None
         self._overwritten.pop(key, None)
 
     def _reject(self, key: str, winner: StatusRecord) -> None:
@@ -124,14 +157,17 @@ class StatusView(TopicView[StatusSnapshot]):
         self._group = None
         self._workers.clear()
         self._tasks.clear()
+        self._tasks_seen = None
         self._overwritten.clear()
 
     def _take_snapshot(self) -> StatusSnapshot:
+        if self._tasks_seen is None:
+            self._tasks_seen = MappingProxyType(dict(self._tasks))
         return StatusSnapshot(
             offset=self.offset,
             group=self._group,
             workers=MappingProxyType(dict(self._workers)),
-            tasks=MappingProxyType(dict(self._tasks)),
+            tasks=self._tasks_seen,
             overwritten=MappingProxyType(dict(self._overwritten)),
             unreadable=self._unreadable,
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Flag, auto
 from typing import Final, Generic, TypeVar
 
-from airflow_provider.kafka.records import Key, UnreadableRecordError, decode, parse_key
+from airflow_provider.kafka.records import Key, KeyKind, UnreadableRecordError, decode, parse_key
 
 # What parsers make of garbage. One thread reads the topics of all groups: no record may end it.
 GARBAGE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
@@ -17,6 +18,31 @@ _MOST_SHOWN: Final = 300
 S = TypeVar("S")
 K = TypeVar("K")
 R = TypeVar("R")
+
+
+class About(Flag):
+    """What a change is about, or what somebody wants to hear about: a group of a thousand workers has a thousand who
+    listen, and hardly anything concerns them all.
+    """
+
+    NOTHING = 0
+    JOBS = auto()
+    """The jobs topic."""
+    ROUNDS = auto()
+    """The group's record."""
+    WORKERS = auto()
+    TASKS = auto()
+    EVERYTHING = JOBS | ROUNDS | WORKERS | TASKS
+
+
+_SUBJECTS: Final = {
+    KeyKind.JOB: About.JOBS,
+    KeyKind.PLAN: About.JOBS,
+    KeyKind.CONTROL: About.JOBS,
+    KeyKind.GROUP: About.ROUNDS,
+    KeyKind.WORKER: About.WORKERS,
+    KeyKind.TASK: About.TASKS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +79,7 @@ class TopicView(ABC, Generic[S]):
         self._offset = 0
         self._renewals = 0
         self._snapshot: S | None = None
+        self._news = About.NOTHING
 
     @property
     def offset(self) -> int:
@@ -74,12 +101,16 @@ class TopicView(ABC, Generic[S]):
         if offset < self._offset:
             self._begin_anew()
         try:
-            self._put(parse_key(key), value)
+            parsed = parse_key(key)
+            self._put(parsed, value)
+            self._news |= _SUBJECTS[parsed.kind]
         except GARBAGE as wrong:
             self._unreadable += 1
+            self._news = About.EVERYTHING
             self._on_unreadable(Unreadable(key=key, offset=offset, reason=str(wrong)))
+        self._offset = offset + 1
         self._snapshot = None
-        return self.advance(offset + 1)
+        return self._offset
 
     def advance(self, offset: int) -> int:
         """The topic has been read up to ``offset``, though maybe no record stands right before it: compaction took it.
@@ -93,7 +124,13 @@ class TopicView(ABC, Generic[S]):
         if offset > self._offset:
             self._offset = offset
             self._snapshot = None
+            self._news = About.EVERYTHING
         return self._offset
+
+    def take_news(self) -> About:
+        """What has changed since this was last asked."""
+        news, self._news = self._news, About.NOTHING
+        return news
 
     def snapshot(self) -> S:
         """What has been read so far; never changes. Copied only if there was a change since the last one."""
@@ -106,6 +143,7 @@ class TopicView(ABC, Generic[S]):
         self._unreadable = self._offset = 0
         self._renewals += 1
         self._snapshot = None
+        self._news = About.EVERYTHING
 
     @abstractmethod
     def _put(self, key: Key, value: bytes | None) -> None:

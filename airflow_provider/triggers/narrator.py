@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.narration import epoch_in_words
 from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.status_view import steps_since
+from airflow_provider.kafka.topic_view import About
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Narrator:
         self._worker = worker
         self._epoch = already_told
         self.first_epoch: Epoch | None = None
-        self._tasks: dict[TaskId, TaskStatus] = dict(logs.status.tasks)
+        self._tasks: Mapping[TaskId, TaskStatus] = logs.status.tasks
 
     @property
     def epoch(self) -> Epoch:
@@ -61,7 +63,7 @@ class Narrator:
 
     async def run(self) -> None:
         changed = asyncio.Event()
-        unsubscribe = self._logs.subscribe(changed.set)
+        unsubscribe = self._logs.subscribe(changed.set, About.ROUNDS | About.TASKS)
         try:
             while True:
                 self.tell()
@@ -78,11 +80,10 @@ class Narrator:
             self.first_epoch = self.first_epoch or self._epoch
             for line in epoch_in_words(status.group, self._worker):
                 log.info("%s", line)
-        for task, last in status.tasks.items():
-            before = self._tasks.get(task)
-            self._tasks[task] = last
-            if last.worker == self._worker and last != before:
-                self._tell_task(last, before)
+        steps = steps_since(self._tasks, status).get(self._worker, ())
+        self._tasks = status.tasks
+        for step in steps:
+            self._tell_task(step.last, step.before)
 
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:

@@ -14,6 +14,7 @@ from airflow_provider.kafka.group import GroupMember
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import group_drained
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import Epoch, Tasks
@@ -134,7 +135,7 @@ class Worker:
 
     async def run(self) -> Outcome:
         """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
-        unsubscribe = self._logs.subscribe(self._on_logs)
+        unsubscribe = self._logs.subscribe(self._on_logs, About.JOBS | About.TASKS)
         try:
             self._begin()
             while (ending := self._ending()) is None:

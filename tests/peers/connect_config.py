@@ -28,6 +28,7 @@ from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import LogReader, Record
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topic_view import About
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 
 _NOTHING_READ: Final = ConfigOffset(-1)
@@ -145,8 +146,8 @@ class ConnectLogs(GroupLogs):
         finally:
             stop()
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        stops = (super().subscribe(listener), self._config_changes.listen(listener))
+    def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
+        stops = (super().subscribe(listener, about), self._config_changes.listen(listener))
 
         def stop() -> None:
             for each in stops:

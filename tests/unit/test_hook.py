@@ -19,7 +19,7 @@ from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Move, MoveReason
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.model import MemberId, TaskId, WorkerId
 
 
 @pytest.fixture
@@ -137,6 +137,17 @@ def test_every_move_has_words(reason: MoveReason, target: str | None) -> None:
     lines = list(epoch_in_words(record, WorkerId("w1")))
     assert lines[0].startswith("Epoch 1 (generation 1), led by this worker")
     assert "job:0" in lines[1]
+
+
+def test_very_many_workers_are_not_all_named_for_each_of_them_says_this() -> None:
+    workers = [f"worker-{number:04}" for number in range(1_000)]
+    members = {WorkerId(worker): MemberId(worker) for worker in workers}
+    record = group_snapshot(1, members=members, reason=f"{', '.join(workers)} joined").group
+    assert record is not None
+    lines = list(epoch_in_words(record, WorkerId(workers[0])))
+    assert "with 1000 workers: worker-0000, " in lines[0]
+    assert "and 980 more" in lines[0]
+    assert sum(map(len, lines)) < 1_500
 
 
 def test_very_many_tasks_are_not_all_named() -> None:

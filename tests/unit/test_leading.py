@@ -7,7 +7,7 @@ letters: r runs, s streams, p is pending, f has finished, x was stopped, ``.`` h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -304,6 +304,16 @@ class Logs:
         self.jobs = group.jobs
         self.status = group.status
 
+        self.listening = 0
+
+    def subscribe(self, _listener: Callable[[], None]) -> Callable[[], None]:
+        self.listening += 1
+
+        def stop() -> None:
+            self.listening -= 1
+
+        return stop
+
     def submit(self, name: str) -> None:
         self.jobs = replace(self.jobs, jobs={**self.jobs.jobs, name: JobDefinition(name=name, entry_point="m:f")})
 
@@ -385,3 +395,18 @@ async def test_a_closed_watch_asks_nothing() -> None:
     watched.watch.lead(True)
     watched.watch.close()
     await watched.asks_nothing()
+
+
+async def test_only_while_it_leads_it_listens() -> None:
+    """In a group of a thousand, all but one are spared every word of every worker."""
+    watched = Watched(Group({"w1": "r"}))
+    assert watched.logs.listening == 0
+    watched.watch.lead(True)
+    watched.watch.lead(True)
+    assert watched.logs.listening == 1
+    watched.watch.lead(False)
+    assert watched.logs.listening == 0
+    watched.watch.lead(True)
+    watched.watch.close()
+    watched.watch.close()
+    assert watched.logs.listening == 0

@@ -13,7 +13,9 @@ from airflow_provider.kafka.feed import GroupFeed
 from airflow_provider.kafka.log_errors import BrokerAwayError, NoTopicError, TopicRightsError
 from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.reader import Record
-from airflow_provider.kafka.records import JobDefinition, encode
+from airflow_provider.kafka.records import JobDefinition, WorkerPhase, WorkerStatus, encode
+from airflow_provider.kafka.topic_view import About
+from airflow_provider.membership.model import Epoch, WorkerId
 
 
 async def _turns(count: int = 4) -> None:
@@ -48,6 +50,54 @@ async def test_a_listener_that_raises_silences_no_other(caplog):
     await _turns()
     assert told == ["other"]
     assert [type(error) for error in unhandled] == [ZeroDivisionError]
+
+
+async def test_each_hears_only_of_what_it_wants_to_hear_about():
+    changes, told = Changes(), []
+    for about in (About.JOBS, About.TASKS, About.JOBS | About.ROUNDS, About.EVERYTHING):
+        changes.listen(lambda about=about: told.append(about), about)
+    changes.tell(About.JOBS)
+    await _turns()
+    assert told == [About.JOBS, About.JOBS | About.ROUNDS, About.EVERYTHING]
+    told.clear()
+    changes.tell(About.NOTHING)
+    await _turns()
+    assert told == []
+    changes.tell(About.WORKERS)
+    changes.tell(About.TASKS)
+    await _turns()
+    assert told == [About.TASKS, About.EVERYTHING]
+
+
+async def test_a_thousand_listeners_leave_the_loop_time_for_others():
+    changes, told, turns = Changes(), [], 0
+    for number in range(1_000):
+        changes.listen(lambda number=number: told.append(number))
+    changes.tell()
+    most = 0
+    while len(told) < 1_000:
+        before = len(told)
+        await asyncio.sleep(0)
+        most, turns = max(most, len(told) - before), turns + 1
+        assert turns < 200
+    assert most <= 50
+    assert told == list(range(1_000))
+
+
+async def test_what_changes_while_some_are_told_is_told_to_all():
+    changes, told, again = Changes(), [], [True]
+
+    def listener() -> None:
+        told.append(1)
+        if again:
+            again.pop()
+            _in_a_thread(lambda: changes.tell(About.TASKS))
+
+    for _ in range(100):
+        changes.listen(listener)
+    changes.tell()
+    await _turns(30)
+    assert len(told) == 200
 
 
 async def test_a_listener_that_has_stopped_hears_nothing_not_even_what_is_under_way():
@@ -94,6 +144,25 @@ async def test_a_feed_is_seen_whole_batches_at_a_time_and_forgets_a_problem_that
     await _turns()
     assert told == [7]
     assert set(feed.jobs.snapshot().jobs) == {"a", "b", "c"}
+
+
+async def test_the_end_of_a_topic_is_no_news_to_those_who_heard_of_its_last_record():
+    feed, told = GroupFeed("g"), []
+    feed.changes.listen(lambda: told.append("all"))
+    feed.changes.listen(lambda: told.append("rounds"), About.ROUNDS)
+    status = WorkerStatus(worker=WorkerId("w"), state=WorkerPhase.DEFERRED, epoch=Epoch(1), slots=2)
+    feed.status.take([Record(b"worker:w", encode(status.to_json()), 0)])
+    await _turns()
+    assert told == ["all"]
+    feed.status.reached(1)
+    await _turns()
+    assert told == ["all"]
+    feed.status.fail(NoTopicError("g.status"))
+    await _turns()
+    assert told == ["all", "all", "rounds"]
+    feed.status.reached(1)
+    await _turns()
+    assert told == ["all", *["all", "rounds"] * 2]
 
 
 def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog):

@@ -16,6 +16,7 @@ from airflow_provider.kafka import shared
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topic_view import About
 from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.membership.policy import Incremental
 from airflow_provider.membership.settings import MemberSettings
@@ -46,7 +47,7 @@ class FakeLogs:
         self.status = StatusSnapshot()
         self.listeners: list[Callable[[], None]] = []
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 

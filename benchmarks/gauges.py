@@ -1,0 +1,75 @@
+"""What a process with an event loop costs: how late the loop is, processor time, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_TICK_S: Final = 0.005
+
+
+@dataclass(slots=True, kw_only=True)
+class Gauged:
+    """One stretch of time.
+
+    :param late_ms: the worst lateness of the event loop, also where others kept it from a processor
+    :param busy_ms: the longest time of a processor between two ticks: what of that lateness is its own doing
+    :param late_99_ms: of 99 in 100 ticks the worst
+    :param cpu: the share of a core that the process took, all its threads together
+    :param loop_cpu: the same for the event loop's thread alone
+    :param rss_mb: its memory at the end
+    """
+
+    seconds: float = 0.0
+    late_ms: float = 0.0
+    busy_ms: float = 0.0
+    late_99_ms: float = 0.0
+    cpu: float = 0.0
+    loop_cpu: float = 0.0
+    rss_mb: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: round(value, 4) for name, value in asdict(self).items()}
+
+
+@asynccontextmanager
+async def gauged() -> AsyncIterator[Gauged]:
+    """Gauge the block; the figures are there when it is over."""
+    figures, lateness = Gauged(), [0.0]
+    ticking = asyncio.ensure_future(_tick(figures, lateness))
+    began, cpu, loop_cpu = time.monotonic(), time.process_time(), time.thread_time()
+    try:
+        yield figures
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+        figures.seconds = time.monotonic() - began
+        figures.cpu = (time.process_time() - cpu) / figures.seconds
+        figures.loop_cpu = (time.thread_time() - loop_cpu) / figures.seconds
+        lateness.sort()
+        figures.late_ms = lateness[-1] * 1000
+        figures.late_99_ms = lateness[int(len(lateness) * 0.99)] * 1000
+        figures.rss_mb = rss_mb()
+
+
+async def _tick(figures: Gauged, lateness: list[float]) -> None:
+    while True:
+        due, used = time.monotonic() + _TICK_S, time.thread_time()
+        await asyncio.sleep(_TICK_S)
+        lateness.append(time.monotonic() - due)
+        figures.busy_ms = max(figures.busy_ms, (time.thread_time() - used) * 1000)
+
+
+def rss_mb() -> float:
+    """The memory of this process that is in use now."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))

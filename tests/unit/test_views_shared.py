@@ -1,0 +1,117 @@
+"""What a thousand memberships of one process ask of a group's views is worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from airflow_values import job, jobs_snapshot
+
+from airflow_provider.kafka import progress
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.memo import Memo
+from airflow_provider.kafka.progress import configured, group_drained
+from airflow_provider.kafka.records import (
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+    encode,
+    task_key,
+    worker_key,
+)
+from airflow_provider.kafka.status_view import StatusView, Step, steps_since
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+
+TASK = TaskId("a", 0)
+RUNNING = TaskStatus(
+    task=TASK,
+    state=TaskState.RUNNING,
+    epoch=Epoch(1),
+    worker=WorkerId("w1"),
+    run_key="",
+    kind=TaskKind.BATCH,
+    fingerprint="",
+    attempt=1,
+)
+WORKER = WorkerStatus(worker=WorkerId("w1"), state=WorkerPhase.DEFERRED, epoch=Epoch(1), slots=2)
+
+
+class Topic:
+    """A status topic that is read as it is written."""
+
+    def __init__(self) -> None:
+        self.view = StatusView()
+
+    def task(self, status: TaskStatus) -> None:
+        self._put(task_key(status.task), encode(status.to_json()))
+
+    def worker(self, status: WorkerStatus) -> None:
+        self._put(worker_key(status.worker), encode(status.to_json()))
+
+    def _put(self, key: str, value: bytes) -> None:
+        self.view.apply(key.encode(), value, self.view.offset)
+
+
+def test_an_answer_is_worked_out_once_for_the_same_thing_and_anew_for_another_like_it() -> None:
+    memo: Memo[list[int], int] = Memo()
+    asked: list[int] = []
+
+    def ask(thing: list[int]) -> int:
+        return memo.get(thing, lambda: asked.append(1) or sum(thing))  # type: ignore[func-returns-value]
+
+    one, other = [1, 2], [1, 2]
+    assert (ask(one), ask(one), len(asked)) == (3, 3, 1)
+    assert (ask(other), len(asked)) == (3, 2)
+
+
+def test_what_is_configured_is_worked_out_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = jobs_snapshot(job("a"))
+    statuses: dict[TaskId, TaskStatus] = {}
+    first = configured(jobs, statuses)
+    assert not group_drained(jobs, statuses)
+    monkeypatch.setattr(progress, "_unfinished", None)
+    assert configured(jobs, statuses) is first
+    assert not group_drained(jobs, statuses)
+
+
+def test_other_jobs_or_other_statuses_are_asked_about_anew() -> None:
+    jobs, statuses = jobs_snapshot(job("a")), dict[TaskId, TaskStatus]()
+    first = configured(jobs, statuses)
+    more = replace(jobs, jobs={**jobs.jobs, "b": job("b")})
+    assert configured(more, statuses) > first
+    failed = replace(
+        RUNNING, task=TaskId("a", -1), state=TaskState.FAILED, run_key=jobs.jobs["a"].run_key,
+        fingerprint=jobs.jobs["a"].fingerprint,
+    )  # fmt: skip
+    assert configured(jobs, {failed.task: failed}) < first
+    assert configured(JobsSnapshot(), statuses) == frozenset()
+
+
+def test_words_of_workers_leave_the_tasks_the_same_object() -> None:
+    topic = Topic()
+    topic.task(RUNNING)
+    before = topic.view.snapshot()
+    topic.worker(WORKER)
+    after = topic.view.snapshot()
+    assert after.workers == {WORKER.worker: WORKER}
+    assert after.tasks is before.tasks
+    topic.task(replace(RUNNING, state=TaskState.FINISHED))
+    assert topic.view.snapshot().tasks is not before.tasks
+    assert before.tasks == {TASK: RUNNING}
+
+
+def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() -> None:
+    topic = Topic()
+    topic.task(RUNNING)
+    before = topic.view.snapshot()
+    assert steps_since(before.tasks, before) == {}
+    finished = replace(RUNNING, state=TaskState.FINISHED)
+    other = replace(RUNNING, task=TaskId("a", 1), worker=WorkerId("w2"))
+    topic.task(finished)
+    topic.task(other)
+    after = topic.view.snapshot()
+    steps = steps_since(before.tasks, after)
+    assert steps == {"w1": [Step(RUNNING, finished)], "w2": [Step(None, other)]}
+    assert steps_since(before.tasks, after) is steps
