@@ -11,10 +11,10 @@ from typing import Any, Final
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider.hooks.links import group_link
-from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers.conditions import Answer, condition_from_json
+from airflow_provider.triggers.connections import settings_of
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.worker_values import VERSION, check_version
 
@@ -67,7 +67,7 @@ class GroupTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        settings = await SparkGroupHook(self.kafka_conn_id).aget_settings()
+        settings = await settings_of(self.kafka_conn_id)
         # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
         await asyncio.to_thread(importlib.import_module, "airflow_provider.kafka.shared")
         told = False

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import Epoch
 from airflow_provider.membership.saved import taken_over
 from airflow_provider.triggers.claims import Claim, claim_of, is_of
+from airflow_provider.triggers.connections import settings_of
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
 _STALE_S: Final = 15.0
+_LEAVE_WITHIN_S: Final = 30.0
+
+_BACKGROUND: Final[set[asyncio.Task[None]]] = set()
+"""Keeps them from the garbage collector."""
 
 
 class WorkerTrigger(BaseTrigger):
@@ -72,6 +76,8 @@ class WorkerTrigger(BaseTrigger):
         self._worker: Worker | None = None
         self._leaving: str | None = None
         self._holding: asyncio.Task[TriggerEvent] | None = None
+        self._killing: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -94,9 +100,9 @@ class WorkerTrigger(BaseTrigger):
 
     async def cleanup(self) -> None:
         """Stop holding the membership, without leaving. Asks nothing of Airflow, which may be gone."""
-        if self._holding is not None:
-            self._holding.cancel()
-            await asyncio.gather(self._holding, return_exceptions=True)
+        if self._ending is None:
+            self._ending = _in_background(self._end())
+        await asyncio.shield(self._ending)
 
     async def on_kill(self) -> None:
         """A user has ended the task: leave the group.
@@ -104,6 +110,11 @@ class WorkerTrigger(BaseTrigger):
         Airflow calls this too for the copy of a trigger that was stalled while another triggerer took over, and for a
         task that was cleared, whose next try has the membership by now. Both go on: only a task that is over leaves.
         """
+        if self._killing is None:
+            self._killing = _in_background(self._kill())
+        await asyncio.shield(self._killing)
+
+    async def _kill(self) -> None:
         if self.task_instance is None or await state_of(self.task_instance) not in OVER:
             log.info("Worker %s goes on elsewhere", self.plan.member.worker)
             return
@@ -111,6 +122,14 @@ class WorkerTrigger(BaseTrigger):
             self._leaving = "its task was ended by a user"
             log.info("Worker %s leaves the group: %s", self.plan.member.worker, self._leaving)
             self._leave()
+            await asyncio.wait([self._holding])
+
+    async def _end(self) -> None:
+        if self._killing is not None:
+            await asyncio.wait([self._killing], timeout=_LEAVE_WITHIN_S)
+            self._killing.cancel()
+        if self._holding is not None:
+            self._holding.cancel()
             await asyncio.gather(self._holding, return_exceptions=True)
 
     def _leave(self) -> None:
@@ -119,7 +138,7 @@ class WorkerTrigger(BaseTrigger):
             self._worker.leave(self._leaving)
 
     async def _hold(self) -> TriggerEvent:
-        settings = await SparkGroupHook(self.kafka_conn_id).aget_settings()
+        settings = await settings_of(self.kafka_conn_id)
         # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
         await asyncio.to_thread(importlib.import_module, "airflow_provider.triggers.standby")
         told = False
@@ -201,3 +220,15 @@ class WorkerTrigger(BaseTrigger):
                 "summary": dict(summary),
             }
         )
+
+
+def _in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin something that has to be done to its end.
+
+    Airflow (3.3) cancels a trigger that a user has ended once a second until it is gone: also its ``on_kill`` that
+    waits for an answer of Airflow's own, and then its ``cleanup``.
+    """
+    task = asyncio.ensure_future(work)
+    _BACKGROUND.add(task)
+    task.add_done_callback(_BACKGROUND.discard)
+    return task

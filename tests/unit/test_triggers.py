@@ -16,6 +16,7 @@ from airflow.sdk.module_loading import import_string
 from airflow.triggers.base import TaskSuccessEvent
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from trigger_bench import PLAN, SETTINGS, STORY, FakeLogs, Triggerer, events_of, worker_trigger
+from waiting import eventually
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import shared
@@ -263,6 +264,32 @@ class TestWorkerTrigger:
         assert triggerer.worker
         assert triggerer.worker.outcome.result().ending is Ending.LEFT
         await trigger.cleanup()
+
+    @pytest.mark.parametrize("state", ["failed", "deferred"])
+    async def test_airflow_does_not_wait_for_what_it_asked_for(
+        self, state: str, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It cancels a trigger that was ended again each second, whether or not on_kill and cleanup have ended."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(worker_module, "state_of", lambda _ti: asyncio.shield(answer))
+        trigger = worker_trigger()
+        running = await triggerer.start(trigger)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        for called in (trigger.on_kill, trigger.cleanup):
+            ending = asyncio.ensure_future(called())
+            await asyncio.sleep(0.01)
+            assert not ending.done()
+            ending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await ending
+        assert triggerer.worker
+        assert not triggerer.worker.outcome.done()
+        answer.set_result(state)
+        await eventually(lambda: triggerer.worker and (triggerer.worker.cancelled or triggerer.worker.outcome.done()))
+        assert triggerer.worker.cancelled is (state == "deferred"), "a copy, which just ends"
+        if state == "failed":
+            assert triggerer.worker.outcome.result().ending is Ending.LEFT
 
     @pytest.mark.parametrize("state", ["deferred", "running", "scheduled", "queued", "up_for_retry", "restarting"])
     async def test_a_stale_copy_or_an_earlier_try_does_not_end_it(self, state: str, triggerer: Triggerer) -> None:
