@@ -1,0 +1,55 @@
+"""Workers that are deferred from the first: each would take Airflow a process of three seconds to start otherwise.
+
+They differ from others in nothing else. Airflow gives all instances of a mapped task that starts from its trigger the
+same arguments, so the trigger finds out for itself which worker it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from airflow.triggers.base import StartTriggerArgs, TriggerEvent
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.membership.model import WorkerId
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.saved import save
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState
+from airflow_provider.operators.spark_worker import SparkWorkerOperator, default_worker_name
+from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+
+
+class HeldTrigger(WorkerTrigger):
+    """The trigger of a worker that deferred before it had joined; its group is named after its DAG."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        ti: Any = self.task_instance
+        member = replace(self.plan.member, group_id=ti.dag_id, worker=WorkerId(default_worker_name(ti)), url=ti.log_url)
+        self.plan = replace(self.plan, member=member)
+        async for event in super().run():
+            yield event
+
+
+def _arguments() -> StartTriggerArgs:
+    member = MemberSettings(group_id="each.its.own", worker=WorkerId("each.its.own"), url="", session_timeout_ms=60_000)
+    saved = save(MemberState(settings=member), now_ms=now_ms(), wall_ms=wall_ms())
+    trigger = HeldTrigger(
+        kafka_conn_id=SparkGroupHook.default_conn_name,
+        plan=WorkerPlan(member=member, slots=2, until="forever", policy=Deferred()).to_json(),
+        saved={"v": 1, "member": saved, "began_ms": wall_ms()},
+        story=WorkerStory(began_ms=wall_ms()).to_json(),
+    )
+    path, arguments = trigger.serialize()
+    return StartTriggerArgs(trigger_cls=path, trigger_kwargs=arguments, next_method="resume")
+
+
+class HeldWorkerOperator(SparkWorkerOperator):
+    """A worker that begins in the triggerer, and from its first task on lives as any other."""
+
+    start_from_trigger = True
+    start_trigger_args = _arguments()
