@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost
+from benchmarks import assignor, cost, rebalance
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
+    "rebalance": rebalance.run,
 }
 """Each measures, prints, and gives its figures; it has a folder for its files."""
 

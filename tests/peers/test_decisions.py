@@ -230,7 +230,7 @@ groups = st.builds(
 )
 
 
-@settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(group=groups, history=histories)
 def test_the_same_numbers_as_connect(
     referee: Referee, group: Group, history: list[tuple[tuple[Event, int], ...]]
