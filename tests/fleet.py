@@ -69,9 +69,13 @@ class Fleet:
     """Workers of one group, and what the topics say of them.
 
     :param options: of ``cospark worker``, for all of them
+    :param modules: a folder from which they can import jobs, besides this one
     """
 
-    def __init__(self, bootstrap_servers: str, group_id: str, folder: Path, *options: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, group_id: str, folder: Path, *options: str, modules: Path | None = None
+    ) -> None:
+        self._path = os.pathsep.join(map(str, filter(None, (modules, Path(__file__).parent))))
         self.settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
         self.group_id = group_id
         self.records: list[GroupRecord] = []
@@ -88,7 +92,7 @@ class Fleet:
                 [*_COSPARK, "worker", self.group_id, "--instance-id", name, *self._options, *options],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+                env={**os.environ, "PYTHONPATH": self._path},
             )
 
     def kill(self, name: str) -> None:
