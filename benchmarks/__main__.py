@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, rebalance
+from benchmarks import assignor, cost, rebalance, triggerer
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
     "rebalance": rebalance.run,
+    "triggerer": triggerer.run,
 }
 """Each measures, prints, and gives its figures; it has a folder for its files."""
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 import psutil  # type: ignore[import-untyped]
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.cli.demo.airflow_api import AirflowApiError
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.logs import GroupLogs
@@ -155,12 +156,22 @@ class Bench:
         stretch = self.stretch()
         for name, run in self.runs.items():
             path = f"/dags/{name}/dagRuns/{run}"
-            await asyncio.to_thread(self.airflow.api.request, "PATCH", path, json={"state": "failed"})
+            await self._insist("PATCH", path, json={"state": "failed"})
         marked_s = time.monotonic() - stretch.began
         while await self._described():
             self._check_time(stretch.began, "all have left")
             await asyncio.sleep(0.5)
         return {**stretch.figures(), "marked_s": round(marked_s, 1)}
+
+    async def _insist(self, method: str, path: str, **options: Any) -> None:
+        """SQLite makes the API server wait for the triggerer, which writes a lot, until the server gives up."""
+        began = time.monotonic()
+        while True:
+            try:
+                await asyncio.to_thread(self.airflow.api.request, method, path, **options)
+                return
+            except AirflowApiError:
+                self._check_time(began, f"{method} {path} succeeds")
 
     # ---- what is seen
 
