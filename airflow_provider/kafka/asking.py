@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from aiokafka.util import wait_for  # noqa: TID253  no DAG file imports this module
 
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.messages import JoinRequest, NodeId, SyncRequest
@@ -128,7 +128,8 @@ class Asking:
     async def _heartbeat(self, command: SendHeartbeat) -> Event:
         settings = self._settings
         sent_at = now_ms()
-        error = await asyncio.wait_for(
+        # Not asyncio.wait_for, which makes a task of each in Python before 3.12.
+        error = await wait_for(
             self._transport.heartbeat(
                 NodeId(command.node), settings.group_id, command.generation, command.member_id, settings.worker
             ),

@@ -11,12 +11,14 @@ import asyncio
 import logging
 import random
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from aiokafka import errors as aiokafka_errors
 from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.util import wait_for
 
 from airflow_provider.kafka.errors import (
     CHECK_CERTIFICATE,
@@ -29,9 +31,13 @@ from airflow_provider.kafka.errors import (
 )
 from airflow_provider.kafka.messages import NodeId
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.turnstile import Turnstile
 
 _SHARED_IDLE_MS: Final = 540_000  # brokers close after 600 s
 _CLOSE_TIMEOUT_S: Final = 2.0
+# A broker's backlog is 50 (socket.listen.backlog.size); what it has no room for is tried again a second later.
+_OPENED_AT_ONCE: Final = 32
+_IN_A_TURN: Final = 20
 _NO_ANSWER: Final = (
     OSError,  # DNS and TLS included
     EOFError,
@@ -91,6 +97,8 @@ class Connections:
         self._opening: dict[Address, asyncio.Task[AIOKafkaConnection]] = {}
         self._kept: dict[Owner, _Kept] = {}
         self._closing: set[asyncio.Future[None]] = set()
+        self._turns: dict[Address, asyncio.Semaphore] = {}
+        self._turnstile = Turnstile(_IN_A_TURN)
         _log_once()
 
     def learn(self, node: NodeId, address: Address) -> None:
@@ -141,6 +149,7 @@ class Connections:
             connection = await self._open(address, request_timeout_ms=timeout_ms, idle_ms=None)
         try:
             response = await _send(connection, address, request)
+            await self._turnstile.enter()  # the whole group is answered at once
         except BaseException:
             # Also when the caller gave up: the broker would answer nothing else on it for a long time.
             self._close(connection)
@@ -210,6 +219,7 @@ class Connections:
             raise TransportError(f"the cluster has no broker {node}", fault=Fault.CONNECTION) from None
 
     async def _ask_shared(self, address: Address, request: Any) -> Any:
+        await self._turnstile.enter()
         connection = await self._shared_connection(address)
         try:
             return await _send(connection, address, request)
@@ -249,9 +259,15 @@ class Connections:
         arguments = {**self._arguments, "request_timeout_ms": request_timeout_ms, "max_idle_ms": idle_ms}
         timeout_s = self._settings.connect_timeout_ms / 1000
         try:
-            return await asyncio.wait_for(create_conn(address.host, address.port, **arguments), timeout_s)
+            # Whoever has no turn within that time tries again later, as if nobody had answered: by then its member may
+            # have sent the same request another way.
+            return await wait_for(self._open_in_turn(address, arguments), timeout_s)
         except _NO_CONNECTION as error:
             raise _transport_error(error, f"cannot connect to {address}", waited_s=timeout_s) from error
+
+    async def _open_in_turn(self, address: Address, arguments: Mapping[str, Any]) -> AIOKafkaConnection:
+        async with self._turns.setdefault(address, asyncio.Semaphore(_OPENED_AT_ONCE)):
+            return await create_conn(address.host, address.port, **arguments)
 
 
 async def _send(connection: AIOKafkaConnection, address: Address, request: Any) -> Any:

@@ -249,7 +249,10 @@ class GroupMember:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         # A millisecond late rather than early: the machine counts whole milliseconds.
-        self._timer = loop.call_at((at_ms + 1) / 1000, lambda: self.feed(TimerFired(now_ms=now_ms())))
+        self._timer = loop.call_at((at_ms + 1) / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self.feed(TimerFired(now_ms=now_ms()))
 
     # ---- requests
 
@@ -303,7 +306,8 @@ class GroupMember:
         self._on_logs()
         jobs, status, now = self._logs.jobs, self._logs.status, wall_ms()
         verdict = await off_loop(
-            lambda: lead(gather_call(command, jobs, status, policy=self._policy, wall_ms=now)), tasks=jobs.planned
+            lambda: lead(gather_call(command, jobs, status, policy=self._policy, wall_ms=now)),
+            tasks=jobs.planned + len(command.members),
         )
         for worker in verdict.unreadable:
             log.warning(

@@ -28,6 +28,7 @@ _POLL_S: Final = 0.05
 _BATCH: Final = 1_000
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_S: Final = 0.5
+_MOST_LOOKED_UP: Final = 4
 # A broker that has just started, or one that has not heard of a new topic yet, may not know it for a moment.
 _MISSING_S: Final = 2.0
 _PROPAGATION_MS: Final = 5_000
@@ -75,6 +76,7 @@ class LogReader:
         self._principal = principal_of(config)
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._sinks: dict[str, Sink] = {}
+        self._ordered: dict[str, None] = {}  # in their order
         self._failing: set[tuple[str, int]] = set()
         self._read: dict[str, int] = {}
         self._cluster: str | None = None
@@ -113,8 +115,7 @@ class LogReader:
 
         def order() -> None:
             self._sinks.update(sinks)
-            self._look_up(sinks)
-            self._begin(sinks)
+            self._ordered.update(dict.fromkeys(sinks))
 
         self._orders.put(order)
 
@@ -122,7 +123,10 @@ class LogReader:
         """Read these topics no more."""
 
         def order() -> None:
-            self._end([topic for topic in topics if self._sinks.pop(topic, None) is not None])
+            followed = [topic for topic in topics if self._sinks.pop(topic, None) is not None]
+            self._end([topic for topic in followed if topic not in self._ordered])
+            for topic in followed:
+                self._ordered.pop(topic, None)
 
         self._orders.put(order)
 
@@ -146,8 +150,14 @@ class LogReader:
         finally:
             self._consumer.close()
 
-    def _look_up(self, topics: Iterable[str]) -> None:
-        """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later."""
+    def _look_up(self, topics: Sequence[str]) -> None:
+        """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later.
+
+        It then asks for all at once. Here each is asked for alone, and its answer may have to wait for a fetch: for the
+        topics of many groups, as a triggerer that starts is given, the timer is sooner.
+        """
+        if len(topics) > _MOST_LOOKED_UP:
+            topics = () if self._cluster else topics[:1]
         with contextlib.suppress(KafkaException):
             for topic in topics:
                 found = self._consumer.list_topics(topic, timeout=_ANSWER_S)
@@ -171,6 +181,11 @@ class LogReader:
     def _obey(self) -> None:
         while not self._orders.empty():
             self._orders.get()()
+        if self._ordered:
+            topics = list(self._ordered)
+            self._ordered.clear()
+            self._look_up(topics)
+            self._begin(topics)
 
     def _hand_out(self, messages: Iterable[Message]) -> None:
         records: dict[str, list[Record]] = {}

@@ -199,7 +199,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
         turn.set(predecessor=Predecessor.GONE, hold_until=turn.now + turn.state.settings.session_timeout_ms)
     turn.set(heard_at=max(turn.state.heard_at, turn.state.join_sent_at))
     turn.renew_lease(turn.state.join_sent_at)
-    turn.heartbeat_fast()
+    turn.heartbeat_slowly()
     seq = turn.next_seq()
     turn.set(awaiting=seq)
     state = turn.state

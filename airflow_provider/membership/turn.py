@@ -35,6 +35,8 @@ from airflow_provider.membership.model import (
 from airflow_provider.membership.state import MemberState, Phase
 
 _HEARTBEAT_GROWTH = 1.5
+_HEARTBEATS_A_SECOND = 200
+"""So many at most of a whole group, while it heartbeats fast; a coordinator has other groups, too."""
 
 
 class Turn:
@@ -43,22 +45,31 @@ class Turn:
     Steps change the state and add commands. They never read a clock: ``now`` is the event's.
     """
 
-    __slots__ = ("commands", "now", "state")
+    __slots__ = ("_changes", "_state", "commands", "now")
 
     def __init__(self, state: MemberState, now_ms: int) -> None:
-        self.state = state
+        self._state = state
+        self._changes: dict[str, Any] = {}
         self.now = now_ms
         self.commands: list[Command] = []
 
+    @property
+    def state(self) -> MemberState:
+        """The state after the last step. Made when somebody looks: several changes make one new state."""
+        if self._changes:
+            self._state, self._changes = self._state.changed(self._changes), {}
+        return self._state
+
     def set(self, **changes: Any) -> None:
-        self.state = self.state.changed(changes)
+        self._changes.update(changes)
 
     def do(self, command: Command) -> None:
         self.commands.append(command)
 
     def next_seq(self) -> int:
-        self.set(seq=self.state.seq + 1)
-        return self.state.seq
+        seq = self.state.seq + 1
+        self.set(seq=seq)
+        return seq
 
     # ---- requests
 
@@ -169,9 +180,8 @@ class Turn:
         state = self.state
         assert state.coordinator is not None
         self.set(heartbeat_at=self.now + state.heartbeat_step)
-        self.set(
-            heartbeat_step=min(state.settings.heartbeat_interval_ms, int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1)
-        )
+        longer = max(int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1, self._shortest_step())
+        self.set(heartbeat_step=min(state.settings.heartbeat_interval_ms, longer))
         self.do(
             SendHeartbeat(
                 seq=self.next_seq(), node=state.coordinator, member_id=state.member_id, generation=state.generation
@@ -180,8 +190,19 @@ class Turn:
 
     def heartbeat_fast(self) -> None:
         """Heartbeat soon and then ever more slowly: a rebalance is often followed by another."""
-        step = self.state.settings.fast_heartbeat_ms
+        step = min(self.state.settings.heartbeat_interval_ms, self._shortest_step())
         self.set(heartbeat_step=step, heartbeat_at=self.now + step)
+
+    def heartbeat_slowly(self) -> None:
+        """Only so that the session goes on: there is nothing to hear that the answer waited for would not tell."""
+        step = self.state.settings.heartbeat_interval_ms
+        self.set(heartbeat_step=step, heartbeat_at=self.now + step)
+
+    def _shortest_step(self) -> int:
+        """In a large group all do this at once: as far as its size is known, they shall not overrun the coordinator."""
+        record = self.state.record
+        at_once = 0 if record is None else len(record.members) * 1000 // _HEARTBEATS_A_SECOND
+        return max(self.state.settings.fast_heartbeat_ms, at_once)
 
     def send_leave(self) -> None:
         state = self.state

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import logging
+import sys
+import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,11 +33,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
+_STANDBY: Final = "airflow_provider.triggers.standby"
+_LOADING: Final = threading.Lock()
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
+
+
+def _load() -> None:
+    """Import what holds memberships. Not at the top, because a DAG file imports this module; called in a thread,
+    because Kafka's clients take their time.
+
+    What a triggerer has imported by then stays, so it is taken out of the garbage collector's sight: each of its full
+    collections would hold up the event loop for 100 ms, and the heartbeats of a thousand memberships make one due every
+    minute. (Airflow does the same for its own processes before they fork.)
+    """
+    with _LOADING:
+        if _STANDBY not in sys.modules:
+            importlib.import_module(_STANDBY)
+            gc.freeze()
 
 
 class WorkerTrigger(BaseTrigger):
@@ -139,8 +158,8 @@ class WorkerTrigger(BaseTrigger):
 
     async def _hold(self) -> TriggerEvent:
         settings = await settings_of(self.kafka_conn_id)
-        # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
-        await asyncio.to_thread(importlib.import_module, "airflow_provider.triggers.standby")
+        if _STANDBY not in sys.modules:
+            await asyncio.to_thread(_load)
         told = False
         while True:
             try:

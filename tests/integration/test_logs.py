@@ -376,11 +376,11 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings, group_
     before = threading.active_count()
     many = [GroupLogs(settings, f"{group_id}-{number % 3}") for number in range(60)]
     await asyncio.gather(*(logs.start() for logs in many))
+    await asyncio.gather(*(logs.catch_up() for logs in many))
+    await many[0].submit(JOB)
     named = [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-log")]
     assert sorted(named) == ["cospark-log-reader", "cospark-log-writer"]
     assert threading.active_count() <= before + 3
-    await asyncio.gather(*(logs.catch_up() for logs in many))
-    await many[0].submit(JOB)
     await asyncio.gather(*(logs.catch_up() for logs in many))
     assert [number for number, logs in enumerate(many) if logs.jobs.jobs] == list(range(0, 60, 3))
     for logs in many[:-1]:

@@ -167,7 +167,7 @@ def test_who_had_not_joined_yet_says_nothing_before_it_has() -> None:
     assert isinstance(join, SendJoin)
     assert after.alarms(until=30_000) == []
     after.joined()
-    assert any(isinstance(command, SendHeartbeat) for _, command in after.alarms(until=31_000))
+    assert any(isinstance(command, SendHeartbeat) for _, command in after.alarms(until=34_000))
 
 
 @EITHER

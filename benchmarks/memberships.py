@@ -1,0 +1,121 @@
+"""How many deferred workers one process holds, and what they cost beside bare heartbeats.
+
+On a real broker, each time in a process of its own: the product's triggers (:mod:`benchmarks.triggers`), and as many
+members of plain aiokafka that do nothing but heartbeat (:mod:`benchmarks.bare`). 1,000 in 20 groups, 1,000 in one
+group, 10,000 in 100 groups; sessions of 10 s, heartbeats every 3 s. Then one worker more joins.
+
+The broker runs on the same machine; what it takes of a processor is printed, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from airflow_provider.kafka.local import LocalBroker
+
+_ROOT: Final = Path(__file__).parent.parent
+_MINUTES: Final = 0.5
+_START_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """So many members in each of so many groups.
+
+    :param late_ms: the goal for the worst lateness of the event loop; None: there is none
+    :param cpu: the goal for the share of a core in the steady state
+    """
+
+    name: str
+    groups: int
+    members: int
+    late_ms: float | None
+    cpu: float
+
+
+CROWDS: Final = (
+    Crowd(name="1,000 in 20 groups", groups=20, members=50, late_ms=100, cpu=0.1),
+    Crowd(name="1,000 in one group", groups=1, members=1_000, late_ms=100, cpu=0.1),
+    Crowd(name="10,000 in 100 groups", groups=100, members=100, late_ms=None, cpu=1.0),
+)
+
+
+def run(folder: Path, *, minutes: float = _MINUTES, crowds: Iterable[Crowd] = CROWDS) -> dict[str, Any]:
+    """Measure, print, and give the figures.
+
+    :param minutes: how long to look at the steady state
+    """
+    figures = {}
+    for crowd in crowds:
+        ours = _measured("benchmarks.triggers", crowd, minutes, folder)
+        bare = _measured("benchmarks.bare", crowd, minutes, folder)
+        figures[crowd.name] = {"triggers": ours, "bare": bare}
+        _show(crowd, ours, bare)
+    return figures
+
+
+def _measured(module: str, crowd: Crowd, minutes: float, folder: Path) -> dict[str, Any]:
+    seconds = minutes * 60
+    with LocalBroker() as broker, (folder / f"{module}.log").open("a") as log:
+        assert broker.pid is not None
+        arguments = ("--groups", crowd.groups, "--members", crowd.members, "--seconds", seconds)
+        done = subprocess.run(
+            [sys.executable, "-m", module, broker.bootstrap_servers, *map(str, arguments)],
+            cwd=_ROOT,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            timeout=seconds + _START_S,
+        )
+        process = psutil.Process(broker.pid)
+        used = process.cpu_times()
+        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return {**figures, "broker_cpu_s": used.user + used.system, "broker_mb": process.memory_info().rss / 2**20}
+
+
+def _show(crowd: Crowd, ours: Mapping[str, Any], bare: Mapping[str, Any]) -> None:
+    steady, joining, peer = ours["steady"], ours["joining"], bare["steady"]
+    own_mb, peer_mb = steady["rss_mb"] - ours["base_mb"], peer["rss_mb"]
+    late = "" if crowd.late_ms is None else f"; goal: {crowd.late_ms:.0f} ms"
+    print(
+        f"\n{crowd.name} (bare aiokafka in brackets), {steady['seconds']:.0f} s:\n"
+        f"  all joined after {ours['joined_s']:.1f} s ({bare['joined_s']:.1f} s);"
+        f" one more after {ours['another_s']:.1f} s\n"
+        f"  sessions lost: {ours['sessions_lost']} ({bare['sessions_lost']}); goal: 0\n"
+        f"  share of a core: {steady['cpu']:.1%} ({peer['cpu']:.1%}, {steady['cpu'] / peer['cpu']:.1f} times);"
+        f" goal: under {crowd.cpu:.0%}\n"
+        f"  worst lateness of the loop: {joining['late_ms']:.0f} ms while they join"
+        f" ({bare['joining']['late_ms']:.0f} ms),"
+        f" {steady['late_ms']:.0f} ms in the steady state ({peer['late_ms']:.0f} ms),"
+        f" {ours['another']['late_ms']:.0f} ms while one more joins{late}\n"
+        f"  memory: {steady['rss_mb']:.0f} MB, {own_mb:.0f} of them beyond Python with Airflow"
+        f" ({peer_mb:.0f} MB with Python); {ours['threads']} threads\n"
+        f"  the broker: {ours['broker_cpu_s']:.0f} s of a processor in all ({bare['broker_cpu_s']:.0f} s)",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memberships", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=_MINUTES, help="to look at the steady state")
+    parser.add_argument("--only", type=int, nargs="*", default=range(len(CROWDS)), metavar="N", help="of the crowds")
+    parser.add_argument("--output", type=Path, default=Path("build/bench"), metavar="DIR")
+    args = parser.parse_args()
+    folder = args.output.absolute() / "memberships"
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = run(folder, minutes=args.minutes, crowds=[CROWDS[number] for number in args.only])
+    (folder.parent / "memberships.json").write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""How many connections a crowd of memberships opens at once. The broker here is a socket that says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from airflow_provider.kafka.connections import Address, Connections, Owner
+from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.messages import NodeId
+from airflow_provider.kafka.settings import KafkaSettings
+
+NODE = NodeId(1)
+
+
+class Silent:
+    """Accepts connections and answers nothing."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.open = 0
+        self.most = 0
+        self.accepted = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        self.accepted += 1
+        self.most = max(self.most, self.open)
+        await reader.read(-1)
+        self.open -= 1
+        writer.close()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Silent]:
+        async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            yield self
+
+
+@asynccontextmanager
+async def connections_to(silent: Silent, **extra: object) -> AsyncIterator[Connections]:
+    extra = {"bootstrap.servers": f"127.0.0.1:{silent.port}", **extra}
+    connections = Connections(KafkaSettings.from_extra(extra, conn_id="tests"))
+    connections.learn(NODE, Address("127.0.0.1", silent.port))
+    try:
+        yield connections
+    finally:
+        await connections.close()
+
+
+async def test_a_crowd_that_joins_connects_a_few_at_a_time_and_says_soon_that_nobody_answers() -> None:
+    async with Silent().listening() as silent:
+        async with connections_to(silent, **{"socket.connection.setup.timeout.ms": 1_000}) as connections:
+            joins = [
+                connections.ask_alone(NODE, Owner(f"w{n}", "g"), object(), timeout_ms=60_000, idle_ms=1_000)
+                for n in range(200)
+            ]
+            failed = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 20)
+        assert {type(error) for error in failed} == {TransportError}
+        assert {error.fault for error in failed if isinstance(error, TransportError)} == {Fault.TIMEOUT}
+        assert silent.accepted >= 1
+        assert silent.most <= 50
+
+
+async def test_those_who_wait_for_their_turn_keep_nobody_from_giving_up() -> None:
+    async with Silent().listening() as silent, connections_to(silent) as connections:
+        joins = [
+            asyncio.ensure_future(
+                connections.ask_alone(NODE, Owner(f"w{n}", "g"), object(), timeout_ms=60_000, idle_ms=1_000)
+            )
+            for n in range(100)
+        ]
+        await asyncio.sleep(0.05)
+        for join in joins:
+            join.cancel()
+        ended = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 10)
+        assert {type(each) for each in ended} == {asyncio.CancelledError}

@@ -1,0 +1,40 @@
+"""A member of a very large group takes care not to overrun its coordinator together with all the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from airflow_values import group_record
+from member_script import SETTINGS, Script
+
+from airflow_provider.membership.events import SendHeartbeat
+from airflow_provider.membership.model import MemberId, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+
+def steps_after_a_round(record: GroupRecord | None) -> list[int]:
+    """The times between heartbeats, from a round on that found this as the last record."""
+    script = Script()
+    script.stable("a0")
+    script.state = replace(script.state, record=record)
+    times = [script.now]
+    while script.now < times[0] + 30_000:
+        times += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, SendHeartbeat)]
+        script.heartbeat()
+    return [after - before for before, after in pairwise(times)]
+
+
+@pytest.mark.parametrize(
+    ("members", "least"), [(3, 50), (50, 50), (500, 500), (10_000, SETTINGS.heartbeat_interval_ms)]
+)
+def test_all_together_send_two_hundred_fast_heartbeats_a_second_at_most(members: int, least: int) -> None:
+    names = [f"w{number}" for number in range(members)]
+    record = group_record(2, members={WorkerId(name): MemberId(name) for name in names})
+    steps = steps_after_a_round(record)
+    # The first was set before the size was known.
+    assert steps[0] == SETTINGS.fast_heartbeat_ms
+    assert min(steps[2:]) >= least
+    assert steps == sorted(steps)
+    assert steps[-1] == SETTINGS.heartbeat_interval_ms
