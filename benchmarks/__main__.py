@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, rebalance, triggerer
+from benchmarks import assignor, cost, memberships, rebalance, triggerer
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
+    "memberships": memberships.run,
     "rebalance": rebalance.run,
     "triggerer": triggerer.run,
 }
