@@ -182,7 +182,7 @@ MUTATIONS = (
                 "",
             ),
         ),
-        unit_test="tests/unit/test_member.py",
+        unit_test="tests/unit/test_member_coordinator.py::test_heartbeats_of_another_generation_say_nothing_about_this_one",
     ),
     Mutation(
         name="starts tasks of whose configuration it has not read",

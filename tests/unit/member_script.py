@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider.membership.embedded import encode_assignment
+from airflow_provider.membership.embedded import decode_metadata, encode_assignment
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
@@ -14,8 +14,10 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     Joined,
     Predecessor,
+    PublishAssignment,
     Request,
     RequestRejected,
+    SendJoin,
     Started,
     Synced,
     TimerFired,
@@ -30,6 +32,7 @@ from airflow_provider.membership.model import (
     TaskId,
     Tasks,
     WorkerId,
+    WorkerState,
 )
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
@@ -150,3 +153,24 @@ class Script:
 
     def rejected(self, request: Request, error: KafkaErrorCode, **fields: Any) -> list[Command]:
         return self.feed(RequestRejected, request=request, error=error, **fields)
+
+
+def published(script: Script, owned: str, revoking: str = "") -> PublishAssignment:
+    state = script.state
+    return PublishAssignment(
+        epoch=state.epoch,
+        generation=state.generation,
+        worker=SETTINGS.worker,
+        owned=tasks(owned),
+        revoking=tasks(revoking),
+    )
+
+
+def told(join: SendJoin) -> list[WorkerState]:
+    return [decode_metadata(metadata) for _, metadata in join.protocols]
+
+
+def only_join(commands: list[object]) -> SendJoin:
+    (join,) = commands
+    assert isinstance(join, SendJoin)
+    return join

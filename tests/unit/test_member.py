@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
+from member_script import ME, NODE, OTHER, SETTINGS, Script, only_join, published, tasks, told
 
-from airflow_provider.membership.embedded import decode_metadata
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     AssignmentComputed,
     ConfigAdvanced,
     CoordinatorFound,
-    Fail,
-    FindCoordinator,
-    HeartbeatAnswered,
     LeaveRequested,
     Left,
     PerformAssignment,
-    Predecessor,
-    PublishAssignment,
     RebalanceWanted,
     Request,
     RequestFailed,
@@ -32,14 +25,10 @@ from airflow_provider.membership.events import (
     StartTasks,
     StopReason,
     StopTasks,
-    Synced,
     TasksFinished,
     TasksStopped,
-    TimerFired,
-    Warn,
 )
-from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import ConfigOffset, SubProtocol, WorkerId, WorkerState
+from airflow_provider.membership.model import ConfigOffset, SubProtocol
 from airflow_provider.membership.state import Phase
 
 SESSION_MS = SETTINGS.session_timeout_ms
@@ -51,27 +40,6 @@ CONFIG_MISMATCH = 1
 @pytest.fixture
 def script() -> Script:
     return Script()
-
-
-def published(script: Script, owned: str, revoking: str = "") -> PublishAssignment:
-    state = script.state
-    return PublishAssignment(
-        epoch=state.epoch,
-        generation=state.generation,
-        worker=SETTINGS.worker,
-        owned=tasks(owned),
-        revoking=tasks(revoking),
-    )
-
-
-def told(join: SendJoin) -> list[WorkerState]:
-    return [decode_metadata(metadata) for _, metadata in join.protocols]
-
-
-def only_join(commands: list[object]) -> SendJoin:
-    (join,) = commands
-    assert isinstance(join, SendJoin)
-    return join
 
 
 # ---- into the group
@@ -348,257 +316,6 @@ def test_a_downgrade_to_eager_stops_everything_and_joins_again(script: Script) -
     ], "others may still run what this eager leader deals out"
     join = only_join(script.feed(TasksStopped, tasks=tasks("a0 a1")))
     assert told(join)[-1].assignment is None
-
-
-# ---- what the coordinator may say
-
-
-def test_expelled_it_stops_everything_and_joins_anew(script: Script) -> None:
-    script.stable("a0 a1")
-    assert script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID) == [
-        StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EXPELLED)
-    ]
-    assert script.state.phase is Phase.UNJOINED
-    join = only_join(script.feed(TasksStopped, tasks=tasks("a0 a1")))
-    assert join.member_id == ""
-    assert told(join)[1].assignment is None
-
-
-def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
-    script.joining()
-    script.joined(1)
-    join = only_join(script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID))
-    assert join.member_id == ""
-
-
-def test_fenced_it_stops_everything_and_ends(script: Script) -> None:
-    script.stable("a0")
-    stop, fail = script.heartbeat(KafkaErrorCode.FENCED_INSTANCE_ID)
-    assert stop == StopTasks(tasks=tasks("a0"), reason=StopReason.FENCED)
-    assert isinstance(fail, Fail)
-    assert "'w'" in fail.error
-    assert script.state.phase is Phase.FENCED
-    assert script.feed(TasksStopped, tasks=tasks("a0")) == []
-    assert script.feed(TimerFired) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "hint"),
-    [
-        (KafkaErrorCode.GROUP_AUTHORIZATION_FAILED, "right READ on the group"),
-        (KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, "connect.protocol"),
-        (KafkaErrorCode.INVALID_SESSION_TIMEOUT, "group.max.session.timeout.ms"),
-        (KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "group.max.size"),
-        (KafkaErrorCode.UNRELEASED_INSTANCE_ID, "broker's log"),
-    ],
-)
-def test_what_trying_again_does_not_mend_ends_the_membership_with_a_hint(
-    script: Script, error: KafkaErrorCode, hint: str
-) -> None:
-    script.joining()
-    (fail,) = script.rejected(Request.JOIN, error)
-    assert isinstance(fail, Fail)
-    assert error.name in fail.error
-    assert hint in fail.error
-    assert script.state.phase is Phase.FAILED
-
-
-def test_a_right_that_is_taken_away_later_is_seen_by_heartbeat(script: Script) -> None:
-    script.stable("a0")
-    stop, fail = script.heartbeat(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED)
-    assert stop == StopTasks(tasks=tasks("a0"), reason=StopReason.FAILED)
-    assert isinstance(fail, Fail)
-
-
-def test_another_rebalance_before_the_sync_is_joined_at_once(script: Script) -> None:
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    script.joined(3)
-    join = only_join(script.rejected(Request.SYNC, KafkaErrorCode.REBALANCE_IN_PROGRESS))
-    assert told(join)[1].owned == tasks("a0")
-
-
-def test_bytes_that_are_no_assignment_are_told_and_tried_again_ever_more_slowly(script: Script) -> None:
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    waits = []
-    for _ in range(4):
-        script.joined(3)
-        (warn,) = script.feed(Synced, assignment=b"\x00")
-        assert isinstance(warn, Warn)
-        assert script.state.retry_at is not None
-        waits.append(script.state.retry_at - script.now)
-        script.alarms(until=script.state.retry_at)
-        script.feed(CoordinatorFound, node=NODE)
-    assert waits == sorted(set(waits))
-    assert script.state.running == tasks("a0")
-
-
-# ---- the coordinator is away
-
-
-def test_a_lost_coordinator_is_looked_for_with_growing_waits(script: Script) -> None:
-    script.stable("a0")
-    lost_at = script.now
-    assert script.feed(RequestFailed, seq=99, request=Request.HEARTBEAT, cause="connection reset") == []
-    tries: list[int] = []
-    while len(tries) < 12:
-        tries += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, FindCoordinator)]
-        if script.state.awaiting is not None:
-            script.feed(RequestFailed, request=Request.FIND_COORDINATOR, cause="no broker")
-    waits = [after - before for before, after in pairwise([lost_at, *tries])]
-    longest = SETTINGS.retry_backoff_max_ms
-    assert waits[0] <= SETTINGS.retry_backoff_ms * 1.2
-    assert all(after > before for before, after in pairwise(waits[:5]))
-    assert all(longest * 0.8 <= wait <= longest * 1.2 + 20 for wait in waits[-4:])
-
-
-def test_found_again_the_member_just_goes_on(script: Script) -> None:
-    script.stable("a0")
-    script.feed(RequestFailed, seq=99, request=Request.HEARTBEAT, cause="connection reset")
-    script.alarms(until=script.now + 200)
-    (heartbeat,) = script.feed(CoordinatorFound, node=NODE + 1)
-    assert heartbeat == SendHeartbeat(seq=heartbeat.seq, node=NODE + 1, member_id=ME, generation=2)
-    assert script.heartbeat() == []
-    assert script.state.attempts == 0
-
-
-def test_two_workers_do_not_try_in_step() -> None:
-    waits = set()
-    for name in ("w1", "w2", "w3", "w4"):
-        script = Script(replace(SETTINGS, worker=WorkerId(name))).started()
-        script.feed(RequestFailed, request=Request.FIND_COORDINATOR, cause="no broker")
-        waits.add(script.state.retry_at)
-    assert len(waits) > 1
-
-
-@pytest.mark.parametrize("request_", [Request.JOIN, Request.SYNC])
-def test_a_join_or_sync_without_an_answer_is_begun_again_with_everything_running(
-    script: Script, request_: Request
-) -> None:
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    if request_ is Request.SYNC:
-        script.joined(3)
-    assert script.feed(RequestFailed, request=request_, cause="timeout") == []
-    assert script.state.phase is Phase.UNJOINED
-    assert script.state.running == tasks("a0")
-    assert [type(command) for _, command in script.alarms(until=script.now + 49)] == []
-    found = [command for _, command in script.alarms(until=script.now + 200) if isinstance(command, FindCoordinator)]
-    assert len(found) == 1
-    join = only_join(script.feed(CoordinatorFound, node=NODE))
-    assert told(join)[1].owned == tasks("a0")
-
-
-def test_a_sync_that_is_not_answered_in_a_session_is_begun_again(script: Script) -> None:
-    """Lost without a trace; the coordinator expels who does not ask for its assignment, heartbeats or not."""
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    script.joined(3)
-    began = script.now
-    while script.state.phase is Phase.COMPLETING_REBALANCE:
-        assert script.now <= began + SESSION_MS
-        script.alarms(until=script.now + 1_000)
-        script.heartbeat()
-    assert script.state.phase is Phase.UNJOINED
-    assert script.state.running == tasks("a0")
-
-
-def test_the_lease_ends_too_when_the_coordinator_stops_waiting_for_the_sync(script: Script) -> None:
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    joined_at = script.now
-    script.joined(3)
-    script.at(joined_at + SETTINGS.rebalance_timeout_ms - 3_000).heartbeat()
-    assert script.state.lease_until == joined_at + SETTINGS.rebalance_lease_ms
-    script.synced()
-    script.heartbeat()
-    assert script.state.lease_until == script.now + LEASE_MS
-
-
-def test_joining_the_same_generation_again_moves_no_deadline(script: Script) -> None:
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    script.joined(3)
-    deadline = script.state.rebalance_deadline
-    script.feed(RequestFailed, request=Request.SYNC, cause="connection reset")
-    script.alarms(until=script.now + 5_000)
-    script.feed(CoordinatorFound, node=NODE)
-    script.joined(3)
-    assert script.state.rebalance_deadline == deadline
-
-
-@pytest.mark.parametrize("error", [KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE])
-@pytest.mark.parametrize("joined", [False, True])
-def test_a_heartbeat_tells_that_the_rebalance_has_lost_its_coordinator(
-    script: Script, error: KafkaErrorCode, joined: bool
-) -> None:
-    """The JoinGroup that waits at the old one will get no answer."""
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    if joined:
-        script.joined(3)
-    assert script.heartbeat(error) == []
-    found = [command for _, command in script.alarms(until=script.now + 200) if isinstance(command, FindCoordinator)]
-    assert len(found) == 1
-    only_join(script.feed(CoordinatorFound, node=NODE + 1))
-
-
-def test_a_heartbeat_lost_after_a_join_makes_for_another_join_one_lost_before_it_does_not(script: Script) -> None:
-    script.stable("a0")
-    join = only_join(script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS))
-    script.feed(RequestFailed, seq=join.seq - 1, request=Request.HEARTBEAT, cause="timeout")
-    assert script.state.phase is Phase.PREPARING_REBALANCE
-    script.feed(RequestFailed, seq=join.seq + 1, request=Request.HEARTBEAT, cause="timeout")
-    assert script.state.phase is Phase.UNJOINED
-    assert script.state.running == tasks("a0")
-
-
-def test_a_coordinator_that_answers_with_errors_only_is_not_asked_without_pause(script: Script) -> None:
-    script.stable("a0")
-    for _ in range(5):
-        assert script.heartbeat(KafkaErrorCode.NOT_COORDINATOR) == []
-        assert script.state.retry_at is not None
-        assert script.state.retry_at >= script.now + SETTINGS.retry_backoff_ms * 0.8
-        script.alarms(until=script.state.retry_at)
-        script.feed(CoordinatorFound, node=NODE)
-
-
-def test_the_first_join_without_an_answer_makes_an_earlier_process_of_this_name_possible(script: Script) -> None:
-    script.joining()
-    script.feed(RequestFailed, request=Request.JOIN, cause="timeout")
-    assert script.state.predecessor is Predecessor.UNKNOWN
-
-
-# ---- late answers
-
-
-def test_answers_to_older_requests_change_nothing(script: Script) -> None:
-    script.stable("a0")
-    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
-    before = script.state
-    old = (before.awaiting or 0) - 1
-    assert script.feed(CoordinatorFound, seq=old, node=99) == []
-    assert script.feed(Synced, seq=old, assignment=b"") == []
-    assert script.feed(RequestFailed, seq=old, request=Request.JOIN, cause="timeout") == []
-    assert script.feed(Left, seq=old) == []
-    for error in KafkaErrorCode:
-        assert script.rejected(Request.JOIN, error, seq=old) == []
-    assert script.state == before
-
-
-def test_heartbeats_of_another_generation_say_nothing_about_this_one(script: Script) -> None:
-    script.stable("a0")
-    before = script.state
-    for error in KafkaErrorCode:
-        script.state, commands = _stale_heartbeat(script, error)
-        assert commands == []
-        assert script.state == before
-
-
-def _stale_heartbeat(script: Script, error: KafkaErrorCode) -> tuple[object, list[object]]:
-    event = HeartbeatAnswered(now_ms=script.now, sent_at_ms=script.now, member_id=ME, generation=1, error=error)
-    return handle(script.state, event)
 
 
 # ---- heartbeats
