@@ -84,23 +84,25 @@ def _measured(module: str, crowd: Crowd, minutes: float, folder: Path) -> dict[s
 
 
 def _show(crowd: Crowd, ours: Mapping[str, Any], bare: Mapping[str, Any]) -> None:
-    steady, joining, peer = ours["steady"], ours["joining"], bare["steady"]
-    own_mb, peer_mb = steady["rss_mb"] - ours["base_mb"], peer["rss_mb"]
-    late = "" if crowd.late_ms is None else f"; goal: {crowd.late_ms:.0f} ms"
+    steady, peer = ours["steady"], bare["steady"]
+    own_mb = steady["rss_mb"] - ours["base_mb"]
+    goal = "" if crowd.late_ms is None else f" (goal: {crowd.late_ms:.0f} ms)"
+    late = ", ".join(
+        f"{words} {ours[part]['late_ms']:.0f} ms, of which {ours[part]['busy_ms']:.0f} ms at work"
+        + (f" [{bare[part]['late_ms']:.0f}, {bare[part]['busy_ms']:.0f}]" if part in bare else "")
+        for part, words in (("joining", "while they join"), ("steady", "then"), ("another", "while one more joins"))
+    )
     print(
-        f"\n{crowd.name} (bare aiokafka in brackets), {steady['seconds']:.0f} s:\n"
-        f"  all joined after {ours['joined_s']:.1f} s ({bare['joined_s']:.1f} s);"
+        f"\n{crowd.name} [bare aiokafka], {steady['seconds']:.0f} s:\n"
+        f"  all joined after {ours['joined_s']:.1f} s [{bare['joined_s']:.1f}];"
         f" one more after {ours['another_s']:.1f} s\n"
-        f"  sessions lost: {ours['sessions_lost']} ({bare['sessions_lost']}); goal: 0\n"
-        f"  share of a core: {steady['cpu']:.1%} ({peer['cpu']:.1%}, {steady['cpu'] / peer['cpu']:.1f} times);"
-        f" goal: under {crowd.cpu:.0%}\n"
-        f"  worst lateness of the loop: {joining['late_ms']:.0f} ms while they join"
-        f" ({bare['joining']['late_ms']:.0f} ms),"
-        f" {steady['late_ms']:.0f} ms in the steady state ({peer['late_ms']:.0f} ms),"
-        f" {ours['another']['late_ms']:.0f} ms while one more joins{late}\n"
+        f"  sessions lost: {ours['sessions_lost']} [{bare['sessions_lost']}] (goal: 0)\n"
+        f"  share of a core: {steady['cpu']:.1%} [{peer['cpu']:.1%}], {steady['cpu'] / peer['cpu']:.1f} times"
+        f" (goal: under {crowd.cpu:.0%})\n"
+        f"  the loop was late by at most: {late}{goal}\n"
         f"  memory: {steady['rss_mb']:.0f} MB, {own_mb:.0f} of them beyond Python with Airflow"
-        f" ({peer_mb:.0f} MB with Python); {ours['threads']} threads\n"
-        f"  the broker: {ours['broker_cpu_s']:.0f} s of a processor in all ({bare['broker_cpu_s']:.0f} s)",
+        f" [{peer['rss_mb']:.0f} with Python]; {ours['threads']} threads\n"
+        f"  the broker: {ours['broker_cpu_s']:.0f} s of a processor in all [{bare['broker_cpu_s']:.0f}]",
         flush=True,
     )
 

@@ -39,9 +39,14 @@ REQUESTS = {
 
 
 class Asking:
-    """Sends the requests of one member."""
+    """Sends the requests of one member.
+
+    :ivar heartbeat_waits: one has not been sent yet, because those of others come first: another would only make the
+        queue longer
+    """
 
     def __init__(self, settings: MemberSettings, transport: GroupTransport) -> None:
+        self.heartbeat_waits = False
         self._settings = settings
         self._transport = transport
 
@@ -126,14 +131,22 @@ class Asking:
         return Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment)
 
     async def _heartbeat(self, command: SendHeartbeat) -> Event:
-        settings = self._settings
-        sent_at = now_ms()
         # Not asyncio.wait_for, which makes a task of each in Python before 3.12.
-        error = await wait_for(
-            self._transport.heartbeat(
-                NodeId(command.node), settings.group_id, command.generation, command.member_id, settings.worker
-            ),
-            (settings.session_timeout_ms - settings.lease_margin_ms) / 1000,
+        answered: Event = await wait_for(
+            self._heartbeat_in_turn(command),
+            (self._settings.session_timeout_ms - self._settings.lease_margin_ms) / 1000,
+        )
+        return answered
+
+    async def _heartbeat_in_turn(self, command: SendHeartbeat) -> Event:
+        self.heartbeat_waits = True
+        try:
+            await self._transport.turn()
+        finally:
+            self.heartbeat_waits = False
+        settings, sent_at = self._settings, now_ms()
+        error = await self._transport.heartbeat(
+            NodeId(command.node), settings.group_id, command.generation, command.member_id, settings.worker
         )
         return HeartbeatAnswered(
             now_ms=now_ms(),

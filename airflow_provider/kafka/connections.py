@@ -8,10 +8,10 @@ memberships of a process.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -30,13 +30,12 @@ from airflow_provider.kafka.errors import (
     TransportError,
 )
 from airflow_provider.kafka.messages import NodeId
+from airflow_provider.kafka.openings import Openings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.turnstile import Turnstile
 
 _SHARED_IDLE_MS: Final = 540_000  # brokers close after 600 s
 _CLOSE_TIMEOUT_S: Final = 2.0
-# A broker's backlog is 50 (socket.listen.backlog.size); what it has no room for is tried again a second later.
-_OPENED_AT_ONCE: Final = 32
 _IN_A_TURN: Final = 20
 _NO_ANSWER: Final = (
     OSError,  # DNS and TLS included
@@ -97,7 +96,7 @@ class Connections:
         self._opening: dict[Address, asyncio.Task[AIOKafkaConnection]] = {}
         self._kept: dict[Owner, _Kept] = {}
         self._closing: set[asyncio.Future[None]] = set()
-        self._turns: dict[Address, asyncio.Semaphore] = {}
+        self._openings: dict[Address, Openings] = {}
         self._turnstile = Turnstile(_IN_A_TURN)
         _log_once()
 
@@ -115,6 +114,7 @@ class Connections:
 
         :raises TransportError: none answers; a refusal of our credentials is told rather than a broker that is away
         """
+        await self.turn()
         known = dict.fromkeys((*self._shared, *self._bootstrap, *self._nodes.values()))
         shuffled = random.sample(list(known), len(known))
         failure: TransportError | None = None
@@ -126,6 +126,10 @@ class Connections:
         if failure is None:
             failure = TransportError("no broker is known", fault=Fault.CONNECTION)
         raise failure
+
+    async def turn(self) -> None:
+        """Wait, if very many want to send or have just got an answer, so that others on this loop come in between."""
+        await self._turnstile.enter()
 
     async def ask(self, node: NodeId, request: Any) -> Any:
         """Send a request that is answered at once, on the connection that all share.
@@ -146,10 +150,11 @@ class Connections:
         address = await self._address(node)
         connection = self._take(owner, address)
         if connection is None:
-            connection = await self._open(address, request_timeout_ms=timeout_ms, idle_ms=None)
+            opening = functools.partial(self._open, address, request_timeout_ms=timeout_ms, idle_ms=None)
+            connection = await self._openings.setdefault(address, Openings()).turn(opening)
         try:
             response = await _send(connection, address, request)
-            await self._turnstile.enter()  # the whole group is answered at once
+            await self.turn()  # the whole group is answered at once
         except BaseException:
             # Also when the caller gave up: the broker would answer nothing else on it for a long time.
             self._close(connection)
@@ -219,7 +224,6 @@ class Connections:
             raise TransportError(f"the cluster has no broker {node}", fault=Fault.CONNECTION) from None
 
     async def _ask_shared(self, address: Address, request: Any) -> Any:
-        await self._turnstile.enter()
         connection = await self._shared_connection(address)
         try:
             return await _send(connection, address, request)
@@ -259,15 +263,9 @@ class Connections:
         arguments = {**self._arguments, "request_timeout_ms": request_timeout_ms, "max_idle_ms": idle_ms}
         timeout_s = self._settings.connect_timeout_ms / 1000
         try:
-            # Whoever has no turn within that time tries again later, as if nobody had answered: by then its member may
-            # have sent the same request another way.
-            return await wait_for(self._open_in_turn(address, arguments), timeout_s)
+            return await wait_for(create_conn(address.host, address.port, **arguments), timeout_s)
         except _NO_CONNECTION as error:
             raise _transport_error(error, f"cannot connect to {address}", waited_s=timeout_s) from error
-
-    async def _open_in_turn(self, address: Address, arguments: Mapping[str, Any]) -> AIOKafkaConnection:
-        async with self._turns.setdefault(address, asyncio.Semaphore(_OPENED_AT_ONCE)):
-            return await create_conn(address.host, address.port, **arguments)
 
 
 async def _send(connection: AIOKafkaConnection, address: Address, request: Any) -> Any:

@@ -115,6 +115,7 @@ class GroupMember:
         self._requests: set[asyncio.Task[None]] = set()
         self._writes: set[asyncio.Task[None]] = set()
         self._mending: asyncio.Task[None] | None = None
+        self._joining: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._watch = LeaderWatch(
             logs, record=lambda: self.state.record, want=self._want_rebalance, mend=self._mend_records
@@ -240,7 +241,7 @@ class GroupMember:
             case PerformAssignment():
                 self._spawn(self._requests, self._answer(self._assign(command), Request.SYNC, command.seq))
             case FindCoordinator() | SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
-                self._spawn(self._requests, self._ask(command))
+                self._request(command)
             case _:
                 raise AssertionError(f"no way to carry out {command}")
 
@@ -267,6 +268,17 @@ class GroupMember:
         bug = None if task.cancelled() else task.exception()
         if bug is not None:
             self.fail(bug)
+
+    def _request(self, question: Question) -> None:
+        if isinstance(question, SendHeartbeat) and self._asking.heartbeat_waits:
+            return
+        asking = self._spawn(self._requests, self._ask(question))
+        if isinstance(question, SendJoin):
+            # One that still waits for a connection must not be sent after this one: it would look like another process
+            # under this worker's name.
+            if self._joining is not None and self._joining is not asyncio.current_task():
+                self._joining.cancel()
+            self._joining = asking
 
     async def _ask(self, question: Question) -> None:
         await self._answer(self._asking.ask(question), REQUESTS[type(question)], question.seq)

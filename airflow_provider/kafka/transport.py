@@ -69,6 +69,10 @@ class GroupTransport:
         )
         return SyncGroup.read(response)
 
+    async def turn(self) -> None:
+        """To be waited for before a heartbeat: a thousand may be due at once. Whoever waits has sent nothing yet."""
+        await self._connections.turn()
+
     async def heartbeat(
         self, coordinator: NodeId, group_id: str, generation: GenerationId, member_id: MemberId, worker: WorkerId | None
     ) -> KafkaErrorCode:
@@ -89,6 +93,7 @@ class GroupTransport:
 
         :param reason: told to the broker, which logs it (KIP-800)
         """
+        await self.turn()
         request = LeaveGroup(group_id, member_id, worker, reason)
         return LeaveGroup.read(await self._connections.ask(coordinator, request))
 

@@ -188,6 +188,8 @@ class LonelyCoordinator:
         await self._answer()
         return SyncResponse(error=KafkaErrorCode.NONE, assignment=request.assignments[request.member_id])
 
+    async def turn(self) -> None: ...
+
     async def heartbeat(self, *_: object) -> KafkaErrorCode:
         await self._answer()
         return self.heartbeats_say

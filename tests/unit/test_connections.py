@@ -71,7 +71,8 @@ async def test_those_who_wait_for_their_turn_keep_nobody_from_giving_up() -> Non
             )
             for n in range(100)
         ]
-        await asyncio.sleep(0.05)
+        while silent.accepted < 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
         for join in joins:
             join.cancel()
         ended = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 10)

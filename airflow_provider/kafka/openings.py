@@ -1,0 +1,65 @@
+"""So many connections to a broker are opened at once, and not a thousand: it has room for 50 that it has not accepted
+yet (``socket.listen.backlog.size``), and what finds no room is tried again by TCP a second later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 32
+
+
+class Openings:
+    """The connections to one broker that are being opened. Belongs to one event loop."""
+
+    def __init__(self, at_once: int = _AT_ONCE) -> None:
+        self._free = at_once
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def turn(self, open_one: Callable[[], Awaitable[T]]) -> T:
+        """Open a connection when it is its turn. If one can't be opened, those who wait for theirs hear that, too: the
+        broker may have gone for good, and they have to look for another one.
+
+        :raises Exception: what ``open_one`` raised for this or, while it waited, for another
+        """
+        await self._admitted()
+        try:
+            return await open_one()
+        except Exception as failed:
+            while self._waiting:
+                _fail(self._waiting.popleft(), failed)
+            raise
+        finally:
+            self._next()
+
+    async def _admitted(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled() and mine.exception() is None:
+                self._next()  # its turn came just then
+            raise
+
+    def _next(self) -> None:
+        """Somebody is done: whoever waits longest takes the place over."""
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                return
+        self._free += 1
+
+
+def _fail(waiting: asyncio.Future[None], error: Exception) -> None:
+    if not waiting.done():
+        waiting.set_exception(error)

@@ -1,0 +1,126 @@
+"""What one membership leaves undone so that thousands get along in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from stand_ins import LonelyCoordinator, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.group import GroupMember
+from airflow_provider.kafka.messages import JoinResponse
+from airflow_provider.membership.events import Predecessor, Started
+from airflow_provider.membership.model import ConfigOffset, WorkerId
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+
+SETTINGS = MemberSettings(
+    group_id="g",
+    worker=WorkerId("w"),
+    session_timeout_ms=60_000,
+    heartbeat_interval_ms=5,
+    fast_heartbeat_ms=5,
+    lease_margin_ms=200,
+    retry_backoff_ms=10,
+    retry_backoff_max_ms=10,
+)
+
+
+class CrowdedCoordinator(LonelyCoordinator):
+    """Many others come first, if the test says so; and JoinGroup may be answered late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = asyncio.Event()
+        self.room.set()
+        self.turns = self.heartbeats = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.joins: list[str] = []
+
+    async def turn(self) -> None:
+        self.turns += 1
+        await self.room.wait()
+
+    async def heartbeat(self, *_: object) -> KafkaErrorCode:
+        self.heartbeats += 1
+        return await super().heartbeat()
+
+    async def join(self, *arguments: Any) -> JoinResponse:
+        number = len(self.joins)
+        self.joins.append("waits")
+        try:
+            await self.answers.wait()
+        except asyncio.CancelledError:
+            self.joins[number] = "given up"
+            raise
+        self.joins[number] = "answered"
+        return await super().join(*arguments)
+
+
+class Listener:
+    """Runs nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+async def coordinator() -> CrowdedCoordinator:
+    return CrowdedCoordinator()
+
+
+@pytest.fixture
+async def member(coordinator: CrowdedCoordinator) -> AsyncIterator[GroupMember]:
+    state = MemberState(settings=SETTINGS)
+    listener: Any = Listener()
+    transport: Any = coordinator
+    member = GroupMember(state, transport, MemoryLogs(), listener, policy=Deferred(max_delay_ms=0))
+    yield member
+    await member.aclose()
+
+
+def begin(member: GroupMember) -> None:
+    member.begin(Started(now_ms=now_ms(), config_offset=ConfigOffset(0), predecessor=Predecessor.GONE))
+
+
+async def test_no_more_than_one_heartbeat_waits_for_its_turn(
+    member: GroupMember, coordinator: CrowdedCoordinator
+) -> None:
+    begin(member)
+    await eventually(lambda: member.state.phase is Phase.STABLE and coordinator.heartbeats > 2, "it heartbeats")
+    coordinator.room.clear()
+    before = member.state.seq
+    await eventually(lambda: member.state.seq > before + 5, "more heartbeats are due")
+    turns = coordinator.turns
+    before = member.state.seq
+    await eventually(lambda: member.state.seq > before + 5, "and more")
+    assert coordinator.turns == turns
+    sent = coordinator.heartbeats
+    coordinator.room.set()
+    await eventually(lambda: coordinator.heartbeats > sent + 2, "it goes on when there is room")
+
+
+async def test_a_join_that_was_not_answered_is_given_up_for_the_next_one(
+    member: GroupMember, coordinator: CrowdedCoordinator
+) -> None:
+    """Else it might be sent later, and look like another process under this worker's name."""
+    begin(member)
+    await eventually(lambda: member.state.phase is Phase.STABLE, "it is in the group")
+    coordinator.answers.clear()
+    coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
+    await eventually(lambda: coordinator.joins[1:] == ["waits"], "it joins again")
+    coordinator.away = TransportError("gone", fault=Fault.CONNECTION)
+    await eventually(lambda: member.state.phase is Phase.UNJOINED, "its heartbeats fail, so the join may be lost")
+    coordinator.away = None
+    await eventually(lambda: coordinator.joins[1:3] == ["given up", "waits"], "it joins once more")
+    coordinator.heartbeats_say = KafkaErrorCode.NONE
+    coordinator.answers.set()
+    await eventually(lambda: member.state.phase is Phase.STABLE, "it is in the group again")
+    assert coordinator.joins[2] == "answered"
