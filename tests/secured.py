@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +58,7 @@ def rights_on_the_page() -> dict[str, tuple[PageRight, ...]]:
 
 
 class SecuredBroker:
-    """A running one.
-
-    :param users: who has a password
-    """
+    """A running one, and everybody's password."""
 
     def __init__(self, broker: LocalBroker, certificates: Certificates, passwords: dict[str, str]) -> None:
         self.broker = broker
@@ -107,8 +104,10 @@ class SecuredBroker:
 
 
 @contextmanager
-def secured_broker(certificates: Certificates, users: Iterable[str]) -> Iterator[SecuredBroker]:
-    passwords = {user: secrets.token_urlsafe(24) for user in (ADMIN, *users)}
+def secured_broker(certificates: Certificates, users: Iterable[str] | Mapping[str, str]) -> Iterator[SecuredBroker]:
+    """:param users: their names, or their passwords by name"""
+    known = users if isinstance(users, Mapping) else {}
+    passwords = {user: secrets.token_urlsafe(24) for user in (ADMIN, *users)} | dict(known)
     security = BrokerSecurity(
         authority=certificates.authority,
         certificate=certificates.broker,
