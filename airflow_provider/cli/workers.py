@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
         who.add_argument("--all", action="store_true", help="every worker that is in the group")
-        asking.add_argument(
-            "--wait", type=float, metavar="S", help="until they have left, at most S seconds"
-        )
+        asking.add_argument("--wait", type=float, metavar="S", help="until they have left, at most S seconds")
         add_connection_arguments(asking)
 
 
