@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _DEADLINE_S: Final = 300.0
 _QUIET_S: Final = 5.0
 _LOOK_S: Final = 0.1
+_AT_ONCE: Final = 1_000
+"""So many join at once; the next ones when they have."""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ def trigger_of(group: str, worker: str) -> WorkerTrigger:
     )
 
 
-async def _until(holds: Callable[[], bool], triggerer: Triggerer) -> float:
+async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: float = _QUIET_S) -> float:
     """Wait until something has held for a while.
 
     :returns: seconds until it began to
@@ -124,7 +126,7 @@ async def _until(holds: Callable[[], bool], triggerer: Triggerer) -> float:
         if ended := triggerer.ended():
             raise RuntimeError(f"{len(ended)} triggers have ended: {ended[0]}")
         since = (since or time.monotonic()) if holds() else None
-        if since is not None and time.monotonic() - since > _QUIET_S:
+        if since is not None and time.monotonic() - since >= quiet_s:
             return since - began
         await asyncio.sleep(_LOOK_S)
     states: dict[str, int] = {}
@@ -177,11 +179,14 @@ async def measure(groups: list[str], members: int, *, tasks: int, seconds: float
     async with gauged() as joining:
         with Profiled(profile and f"{profile}-join"):
             began = time.monotonic()
-            for number in range(members):
-                for group in groups:
-                    triggerer.take(group, f"{group}.worker_{number}")
-            settled_s = await _until(triggerer.settled, triggerer)
-            print(f"settled after {settled_s:.1f} s of {time.monotonic() - began:.1f}", file=sys.stderr, flush=True)
+            together = max(1, _AT_ONCE // members)
+            for first in range(0, len(groups), together):
+                for number in range(members):
+                    for group in groups[first : first + together]:
+                        triggerer.take(group, f"{group}.worker_{number}")
+                await _until(triggerer.settled, triggerer, quiet_s=0)
+            settled_s = time.monotonic() - began + await _until(triggerer.settled, triggerer)
+            print(f"settled after {settled_s:.1f} s", file=sys.stderr, flush=True)
     await asyncio.sleep(_QUIET_S)
     before = triggerer.sessions()
     async with gauged() as steady:

@@ -70,6 +70,12 @@ log = logging.getLogger(__name__)
 _WRITE_WITHIN_S: Final = 2.0
 
 
+_TOGETHER_MS: Final = 10
+"""Timers are due together, every so many milliseconds: thousands of memberships then share what a turn of the loop
+costs.
+"""
+
+
 class MembershipListener(Protocol):
     """Whoever runs the tasks of a membership. Called on the event loop; must not block or raise."""
 
@@ -249,8 +255,8 @@ class GroupMember:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        # A millisecond late rather than early: the machine counts whole milliseconds.
-        self._timer = loop.call_at((at_ms + 1) / 1000, self._fire)
+        # Late rather than early: the machine counts whole milliseconds.
+        self._timer = loop.call_at((at_ms // _TOGETHER_MS + 1) * _TOGETHER_MS / 1000, self._fire)
 
     def _fire(self) -> None:
         self.feed(TimerFired(now_ms=now_ms()))

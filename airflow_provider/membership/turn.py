@@ -179,14 +179,13 @@ class Turn:
     def send_heartbeat(self) -> None:
         state = self.state
         assert state.coordinator is not None
-        self.set(heartbeat_at=self.now + state.heartbeat_step)
         longer = max(int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1, self._shortest_step())
-        self.set(heartbeat_step=min(state.settings.heartbeat_interval_ms, longer))
-        self.do(
-            SendHeartbeat(
-                seq=self.next_seq(), node=state.coordinator, member_id=state.member_id, generation=state.generation
-            )
+        seq = self.next_seq()
+        self.set(
+            heartbeat_at=self.now + state.heartbeat_step,
+            heartbeat_step=min(state.settings.heartbeat_interval_ms, longer),
         )
+        self.do(SendHeartbeat(seq=seq, node=state.coordinator, member_id=state.member_id, generation=state.generation))
 
     def heartbeat_fast(self) -> None:
         """Heartbeat soon and then ever more slowly: a rebalance is often followed by another."""
