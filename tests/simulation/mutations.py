@@ -84,8 +84,7 @@ MUTATIONS = (
                 "        turn.renew_lease(turn.now)\n        turn.set(attempts=0",
             ),
         ),
-        plan="wild",
-        broken=(_STARTED, _TWO_RUN, _FENCE),
+        unit_test="tests/unit/test_member.py::test_answered_heartbeats_prolong_the_lease_from_when_they_were_sent",
     ),
     Mutation(
         name="starts what it holds without a lease",

@@ -390,7 +390,8 @@ class World:
         """
         holders = self._holders.setdefault(task, [])
         invariants.a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(process, task, holders)
-        invariants.a_task_goes_to_another_worker_with_a_higher_epoch(process, task, epoch, self._started.get(task))
+        before = self._started.get(task)
+        invariants.a_task_goes_to_another_worker_with_a_higher_epoch(process, task, epoch, before, self.records)
         self._started[task] = (epoch, process.worker)
         holders.append(process)
         if len(holders) > 1:
