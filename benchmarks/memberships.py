@@ -2,7 +2,8 @@
 
 On a real broker, each time in a process of its own: the product's triggers (:mod:`benchmarks.triggers`), and as many
 members of plain aiokafka that do nothing but heartbeat (:mod:`benchmarks.bare`). 1,000 in 20 groups, 1,000 in one
-group, 10,000 in 100 groups; sessions of 10 s, heartbeats every 3 s. Then one worker more joins.
+group; sessions of 10 s, heartbeats every 3 s. Then one worker more joins. If asked for, also 5,000 and 10,000, of whom
+the next 1,000 join when those before have.
 
 The broker runs on the same machine; what it takes of a processor is printed, too.
 """
@@ -45,11 +46,14 @@ class Crowd:
 CROWDS: Final = (
     Crowd(name="1,000 in 20 groups", groups=20, members=50, late_ms=100, cpu=0.1),
     Crowd(name="1,000 in one group", groups=1, members=1_000, late_ms=100, cpu=0.1),
+    Crowd(name="5,000 in 50 groups", groups=50, members=100, late_ms=None, cpu=0.5),
     Crowd(name="10,000 in 100 groups", groups=100, members=100, late_ms=None, cpu=1.0),
 )
+_USUAL: Final = CROWDS[:2]
+"""The others want a machine to themselves, and some minutes each."""
 
 
-def run(folder: Path, *, minutes: float = _MINUTES, crowds: Iterable[Crowd] = CROWDS) -> dict[str, Any]:
+def run(folder: Path, *, minutes: float = _MINUTES, crowds: Iterable[Crowd] = _USUAL) -> dict[str, Any]:
     """Measure, print, and give the figures.
 
     :param minutes: how long to look at the steady state
@@ -110,7 +114,14 @@ def _show(crowd: Crowd, ours: Mapping[str, Any], bare: Mapping[str, Any]) -> Non
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memberships", description=__doc__)
     parser.add_argument("--minutes", type=float, default=_MINUTES, help="to look at the steady state")
-    parser.add_argument("--only", type=int, nargs="*", default=range(len(CROWDS)), metavar="N", help="of the crowds")
+    parser.add_argument(
+        "--only",
+        type=int,
+        nargs="*",
+        default=range(len(_USUAL)),
+        metavar="N",
+        help=", ".join(f"{n}: {crowd.name}" for n, crowd in enumerate(CROWDS)),
+    )
     parser.add_argument("--output", type=Path, default=Path("build/bench"), metavar="DIR")
     args = parser.parse_args()
     folder = args.output.absolute() / "memberships"
