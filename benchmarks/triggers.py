@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _DEADLINE_S: Final = 300.0
 _QUIET_S: Final = 5.0
 _LOOK_S: Final = 0.1
-_AT_ONCE: Final = 1_000
-"""So many join at once; the next ones when they have."""
 
 
 @dataclass(slots=True)
@@ -165,7 +163,9 @@ async def _finished_work(logs: GroupLogs, tasks: int) -> None:
     await asyncio.gather(*(logs.publish_task(status) for status in done))
 
 
-async def measure(groups: list[str], members: int, *, tasks: int, seconds: float, profile: str) -> dict[str, Any]:
+async def measure(
+    groups: list[str], members: int, *, tasks: int, seconds: float, at_once: int, profile: str
+) -> dict[str, Any]:
     from airflow_provider.hooks.spark_group import SparkGroupHook
     from airflow_provider.kafka.shared import shared_logs
 
@@ -179,7 +179,7 @@ async def measure(groups: list[str], members: int, *, tasks: int, seconds: float
     async with gauged() as joining:
         with Profiled(profile and f"{profile}-join"):
             began = time.monotonic()
-            together = max(1, _AT_ONCE // members)
+            together = max(1, at_once // members)
             for first in range(0, len(groups), together):
                 for number in range(members):
                     for group in groups[first : first + together]:
@@ -235,13 +235,23 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=20)
     parser.add_argument("--members", type=int, default=50, help="of each group")
     parser.add_argument("--tasks", type=int, default=100, help="of each group, all finished")
+    parser.add_argument("--at-once", type=int, default=1_000, help="join together; the next ones when they have")
     parser.add_argument("--seconds", type=float, default=60.0, help="to look at the steady state")
     parser.add_argument("--profile", default="", metavar="FILE", help="write profiles; the figures are worse for it")
     args = parser.parse_args()
     extra = {"bootstrap.servers": args.bootstrap_servers}
     os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})
     groups = [f"bench-{number}" for number in range(args.groups)]
-    figures = asyncio.run(measure(groups, args.members, tasks=args.tasks, seconds=args.seconds, profile=args.profile))
+    figures = asyncio.run(
+        measure(
+            groups,
+            args.members,
+            tasks=args.tasks,
+            seconds=args.seconds,
+            at_once=args.at_once,
+            profile=args.profile,
+        )
+    )
     print(json.dumps(figures))
 
 
