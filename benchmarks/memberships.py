@@ -2,8 +2,8 @@
 
 On a real broker, each time in a process of its own: the product's triggers (:mod:`benchmarks.triggers`), and as many
 members of plain aiokafka that do nothing but heartbeat (:mod:`benchmarks.bare`). 1,000 in 20 groups, 1,000 in one
-group; sessions of 10 s, heartbeats every 3 s. Then one worker more joins. If asked for, also 5,000 and 10,000, of whom
-the next 1,000 join when those before have.
+group; sessions of 10 s, heartbeats every 3 s. Then one worker more joins. If asked for, also 5,000 and 10,000, who do
+not join all at once: a part of them when those before have.
 
 The broker runs on the same machine; what it takes of a processor is printed, too.
 """
@@ -34,6 +34,7 @@ class Crowd:
 
     :param late_ms: the goal for the worst lateness of the event loop; None: there is none
     :param cpu: the goal for the share of a core in the steady state
+    :param at_once: so many join together, the next ones when they have
     """
 
     name: str
@@ -41,13 +42,14 @@ class Crowd:
     members: int
     late_ms: float | None
     cpu: float
+    at_once: int = 1_000
 
 
 CROWDS: Final = (
     Crowd(name="1,000 in 20 groups", groups=20, members=50, late_ms=100, cpu=0.1),
     Crowd(name="1,000 in one group", groups=1, members=1_000, late_ms=100, cpu=0.1),
     Crowd(name="5,000 in 50 groups", groups=50, members=100, late_ms=None, cpu=0.5),
-    Crowd(name="10,000 in 100 groups", groups=100, members=100, late_ms=None, cpu=1.0),
+    Crowd(name="10,000 in 100 groups", groups=100, members=100, late_ms=None, cpu=1.0, at_once=200),
 )
 _USUAL: Final = CROWDS[:2]
 """The others want a machine to themselves, and some minutes each."""
@@ -60,20 +62,20 @@ def run(folder: Path, *, minutes: float = _MINUTES, crowds: Iterable[Crowd] = _U
     """
     figures = {}
     for crowd in crowds:
-        ours = _measured("benchmarks.triggers", crowd, minutes, folder)
+        ours = _measured("benchmarks.triggers", crowd, minutes, folder, "--at-once", crowd.at_once)
         bare = _measured("benchmarks.bare", crowd, minutes, folder)
         figures[crowd.name] = {"triggers": ours, "bare": bare}
         _show(crowd, ours, bare)
     return figures
 
 
-def _measured(module: str, crowd: Crowd, minutes: float, folder: Path) -> dict[str, Any]:
+def _measured(module: str, crowd: Crowd, minutes: float, folder: Path, *more: object) -> dict[str, Any]:
     seconds = minutes * 60
     with LocalBroker() as broker, (folder / f"{module}.log").open("a") as log:
         assert broker.pid is not None
-        arguments = ("--groups", crowd.groups, "--members", crowd.members, "--seconds", seconds)
+        size = ("--groups", crowd.groups, "--members", crowd.members, "--seconds", seconds)
         done = subprocess.run(
-            [sys.executable, "-m", module, broker.bootstrap_servers, *map(str, arguments)],
+            [sys.executable, "-m", module, broker.bootstrap_servers, *map(str, (*size, *more))],
             cwd=_ROOT,
             check=True,
             stdout=subprocess.PIPE,

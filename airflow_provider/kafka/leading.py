@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import configured, revocation_rank, spare_capacity
-from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call
@@ -48,8 +49,14 @@ def gather_call(
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
         ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
-        spoken_epoch=max((worker.epoch for worker in status.workers.values()), default=Epoch(0)),
+        spoken_epoch=_spoken_epoch(status),
     )
+
+
+def _spoken_epoch(status: StatusSnapshot) -> Epoch:
+    """Of tasks, too: a worker that outlived the topics may have spoken of them in those made anew, before it ended."""
+    words: Iterable[WorkerStatus | TaskStatus] = chain(status.workers.values(), status.tasks.values())
+    return max((word.epoch for word in words), default=Epoch(0))
 
 
 def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
@@ -66,6 +73,13 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
         return None
     first = ", ".join(str(task) for task in sorted(new)[:3])
     return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+
+
+def outspoken(status: StatusSnapshot) -> str | None:
+    """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
+    if status.group is None or _spoken_epoch(status) <= status.group.epoch:
+        return None
+    return "somebody spoke in a later epoch than that of the last round"
 
 
 def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
@@ -159,7 +173,7 @@ class LeaderWatch:
         if self._logs.status.overwritten:
             self._mend()
         jobs, status = self._logs.jobs, replace(self._logs.status, group=self._record())
-        reason = unassigned_work(jobs, status)
+        reason = unassigned_work(jobs, status) or outspoken(status)
         if reason is None and spare_capacity(jobs, status) and self._may_help():
             return "a worker has run dry while tasks wait elsewhere"
         return reason

@@ -40,7 +40,7 @@ class Call:
     :param revocation_rank: what to revoke first when something must be, the lowest rank first
     :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
         it lets go of them by itself, and need not be told in a round of its own
-    :param spoken_epoch: the highest epoch in any worker's own record; 0: none has one
+    :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
     :param now_ms: wall clock, milliseconds since 1970
     """
 

@@ -53,6 +53,7 @@ class StatusTopic:
 
     def put_task(self, word: TaskWord) -> bool:
         """:return: whether it wins"""
+        self.spoken_epoch = max(self.spoken_epoch, word.status.epoch)
         known = self.tasks.get(word.status.task)
         if known is not None and word.status.is_stale(known.status):
             self.stale += 1

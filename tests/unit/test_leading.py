@@ -15,15 +15,16 @@ import pytest
 from waiting import eventually
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.leading import LeaderWatch, unassigned_work
+from airflow_provider.kafka.leading import LeaderWatch, gather_call, outspoken, unassigned_work
 from airflow_provider.kafka.progress import spare_capacity
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
 from airflow_provider.membership.embedded import encode_metadata
-from airflow_provider.membership.events import JoinedMember
+from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.model import (
+    NO_GENERATION,
     Assignment,
     ConfigOffset,
     Epoch,
@@ -292,6 +293,35 @@ def test_whoever_came_and_whoever_left_is_named() -> None:
     group.status = replace(group.status, group=with_w9)
     record = record_after(group, reason=GENERIC, members=(W1, W2))
     assert record.reason == "w2 joined; w9 left"
+
+
+# ---- the epoch of a round
+
+
+def test_a_round_counts_on_from_what_is_said_of_tasks_though_no_round_is_written() -> None:
+    """Workers that outlive the topics speak in those made anew, before they end. They must not be believed for ever."""
+    left_behind = replace(Group({"w1": "x"}).status, group=None)
+    joined = PerformAssignment(
+        seq=1,
+        generation=GenerationId(1),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId("w1"),
+        last_completed=NO_GENERATION,
+        members=(member(W1, frozenset()),),
+        reason="a worker starts",
+    )
+    record = lead(gather_call(joined, JobsSnapshot(), left_behind, policy=Deferred(), wall_ms=0)).record
+    assert record is not None
+    assert record.epoch == EPOCH + 1
+
+
+def test_whoever_speaks_in_a_later_epoch_is_overtaken_by_another_round() -> None:
+    """Else its word would win against all that the task's worker says."""
+    group = Group({"w1": "r"})
+    assert outspoken(group.status) is None
+    earlier = replace(group.record, epoch=Epoch(EPOCH - 1))
+    assert outspoken(replace(group.status, group=earlier)) is not None
+    assert outspoken(replace(group.status, group=None)) is None
 
 
 # ---- the watch
