@@ -116,6 +116,7 @@ class GroupMember:
         self._policy = policy
         self._inbox: deque[Event] = deque()
         self._draining = False
+        self._driving = True
         self._failed = False
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
@@ -153,8 +154,8 @@ class GroupMember:
 
     @property
     def lease_until_ms(self) -> int | None:
-        """Monotonic milliseconds; None before the first lease and after the end."""
-        return None if self._failed else self.state.lease_until
+        """Monotonic milliseconds; None before the first lease and when nobody drives this membership here any more."""
+        return self.state.lease_until if self._driving else None
 
     def story(self) -> str:
         """The last events and commands, for whoever has to find out what happened."""
@@ -198,13 +199,17 @@ class GroupMember:
     # ---- events in, commands out
 
     def feed(self, event: Event) -> None:
-        """Take in an event, after those that are being handled."""
+        """Take in an event, after those that are being handled. Nothing once this membership is not driven any more: an
+        answer that still comes must not set it going again, for it may have been handed over by then.
+        """
+        if not self._driving:
+            return
         self._inbox.append(event)
         if self._draining:
             return
         self._draining = True
         try:
-            while self._inbox and not self._failed:
+            while self._inbox and self._driving:
                 self._step(self._inbox.popleft())
         except Exception as bug:  # noqa: BLE001  the machine's or the listener's: whoever feeds can't help it
             self.fail(bug)
@@ -278,13 +283,18 @@ class GroupMember:
     def _request(self, question: Question) -> None:
         if isinstance(question, SendHeartbeat) and self._asking.heartbeat_waits:
             return
+        if isinstance(question, (SendJoin, SendLeave)):
+            self._give_up_join()
         asking = self._spawn(self._requests, self._ask(question))
         if isinstance(question, SendJoin):
-            # One that still waits for a connection must not be sent after this one: it would look like another process
-            # under this worker's name.
-            if self._joining is not None and self._joining is not asyncio.current_task():
-                self._joining.cancel()
             self._joining = asking
+
+    def _give_up_join(self) -> None:
+        """A JoinGroup that still waits for a connection must not be sent after the next one: it would look like another
+        process under this worker's name. Nor after LeaveGroup: the group would have a member that nobody drives.
+        """
+        if self._joining is not None and self._joining is not asyncio.current_task():
+            self._joining.cancel()
 
     async def _ask(self, question: Question) -> None:
         await self._answer(self._asking.ask(question), REQUESTS[type(question)], question.seq)
@@ -359,6 +369,7 @@ class GroupMember:
         self._listener.ended(Phase.FAILED, error)
 
     def _stop_driving(self) -> None:
+        self._driving = False
         self._watch.close()
         if self._unsubscribe is not None:
             self._unsubscribe()

@@ -1,0 +1,117 @@
+"""Who drives a membership, and from when on nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from stand_ins import LonelyCoordinator, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.group import GroupMember
+from airflow_provider.kafka.messages import JoinResponse
+from airflow_provider.membership.events import Predecessor, Started
+from airflow_provider.membership.model import ConfigOffset, WorkerId
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+
+SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"), heartbeat_interval_ms=5, fast_heartbeat_ms=5)
+
+
+class SlowCoordinator(LonelyCoordinator):
+    """Answers heartbeats and JoinGroup when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hears = asyncio.Event()
+        self.hears.set()
+        self.heartbeats = 0
+        self.joins: list[str] = []
+
+    async def heartbeat(self, *_: object) -> KafkaErrorCode:
+        self.heartbeats += 1
+        await self.hears.wait()
+        return await super().heartbeat()
+
+    async def join(self, *arguments: Any) -> JoinResponse:
+        number = len(self.joins)
+        self.joins.append("waits")
+        try:
+            await self.hears.wait()
+        except asyncio.CancelledError:
+            self.joins[number] = "given up"
+            raise
+        self.joins[number] = "answered"
+        return await super().join(*arguments)
+
+
+class Listener:
+    """Runs nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+async def coordinator() -> SlowCoordinator:
+    return SlowCoordinator()
+
+
+@pytest.fixture
+async def logs() -> MemoryLogs:
+    return MemoryLogs()
+
+
+@pytest.fixture
+async def member(coordinator: SlowCoordinator, logs: MemoryLogs) -> GroupMember:
+    transport: Any = coordinator
+    listener: Any = Listener()
+    return GroupMember(MemberState(settings=SETTINGS), transport, logs, listener, policy=Deferred())
+
+
+def begin(member: GroupMember) -> None:
+    member.begin(Started(now_ms=now_ms(), config_offset=ConfigOffset(0), predecessor=Predecessor.GONE))
+
+
+async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again(
+    member: GroupMember, coordinator: SlowCoordinator, logs: MemoryLogs
+) -> None:
+    """Two would speak as one member. A leader that hands over waits for its record to be written, and answers come."""
+    logs.takes_s = 0.3
+    begin(member)
+    await eventually(
+        lambda: member.state.phase is Phase.STABLE and logs.status.group is None, "its record is on its way"
+    )
+    coordinator.hears.clear()
+    sent = coordinator.heartbeats
+    await eventually(lambda: coordinator.heartbeats > sent, "a heartbeat is on its way")
+    handing_over = asyncio.ensure_future(member.hand_over())
+    await asyncio.sleep(0)
+    coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
+    coordinator.hears.set()
+    saved = await handing_over
+    assert logs.status.group is not None, "whoever goes on needs it"
+    assert saved["generation"] == coordinator.generation == 1, "it joined nothing any more"
+    assert member.state.phase is Phase.STABLE
+    assert member.lease_until_ms is None, "whatever still runs in this process must not write"
+    heartbeats = coordinator.heartbeats
+    await asyncio.sleep(0.05)
+    assert coordinator.heartbeats == heartbeats
+
+
+async def test_who_leaves_gives_up_a_join_that_was_not_answered(
+    member: GroupMember, coordinator: SlowCoordinator
+) -> None:
+    """If it were sent after LeaveGroup, the group would have a member again, and wait a session for it."""
+    coordinator.hears.clear()
+    begin(member)
+    await eventually(lambda: coordinator.joins == ["waits"], "it joins")
+    member.leave("enough")
+    await eventually(lambda: member.state.phase is Phase.LEFT, "it has left")
+    assert coordinator.joins == ["given up"]
+    assert coordinator.left == ["enough"]
+    await member.aclose()
