@@ -2,6 +2,9 @@
 
 A worker that starts under the name of another waits until that one's lease must be over, unless it can see that the
 process is gone; after a crash on the same host that saves a session's time.
+
+Two places may have the same host name: containers on their host's network, machines made from one image. So a place is
+a start of a kernel (boot id) and, since each container numbers its processes by itself, a pid namespace.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def this_process() -> str:
-    """``host/boot/pid/start``; a host without procfs leaves boot and start empty, and nothing can be seen of it."""
-    return _describe(os.getpid())
+    """``host/place/pid/start``; a host without procfs leaves place and start empty, and nothing can be seen of it."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}/{_place()}/{pid}/{_start_of(pid)}"
 
 
 def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
@@ -30,16 +35,18 @@ def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
 
 def has_ended(process: str) -> bool:
     """Whether ``process`` surely is no more; False where that can't be seen from here."""
-    host, boot, pid, start = (process.split("/") + [""] * 4)[:4]
-    here, this_boot, _, _ = this_process().split("/")
-    if host != here or not boot or not start or not pid.isdigit():
+    host, place, pid, start = (process.split("/") + [""] * 4)[:4]
+    if (host, place) != (socket.gethostname(), _place()) or not place or not start or not pid.isdigit():
         return False
-    return boot != this_boot or _start_of(int(pid)) != start
+    return _start_of(int(pid)) != start
 
 
-def _describe(pid: int) -> str:
-    boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
-    return f"{socket.gethostname()}/{boot}/{pid}/{_start_of(pid)}"
+def _place() -> str:
+    """Where a number names one process; empty if that can't be told."""
+    try:
+        return f"{_BOOT_ID.read_text().strip()}+{_PID_NAMESPACE.readlink()}"
+    except OSError:
+        return ""
 
 
 def _start_of(pid: int) -> str:

@@ -13,8 +13,8 @@ from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.worker.process import has_ended, predecessor_of, this_process
 
-_HOST, _BOOT, _PID, _START = this_process().split("/")
-on_linux = pytest.mark.skipif(not _BOOT, reason="needs procfs")
+_HOST, _PLACE, _PID, _START = this_process().split("/")
+on_linux = pytest.mark.skipif(not _PLACE, reason="needs procfs")
 
 
 def record(process: str, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus:
@@ -44,12 +44,16 @@ def test_a_process_that_ended_has_ended(child: str) -> None:
 
 @on_linux
 def test_another_process_with_the_same_number_is_another_process() -> None:
-    assert has_ended(f"{_HOST}/{_BOOT}/{_PID}/1")
+    assert has_ended(f"{_HOST}/{_PLACE}/{_PID}/1")
 
 
 @on_linux
-def test_whatever_ran_before_the_machine_was_started_again_has_ended() -> None:
-    assert has_ended(f"{_HOST}/another-boot/{_PID}/{_START}")
+def test_of_another_place_with_the_same_host_name_nothing_can_be_seen() -> None:
+    """Another machine, or a container on the network of its host, where the number is another process's."""
+    boot, namespace = _PLACE.split("+")
+    assert not has_ended(f"{_HOST}/another-boot+{namespace}/{_PID}/1")
+    assert not has_ended(f"{_HOST}/{boot}+pid:[1]/{_PID}/1")
+    assert has_ended(f"{_HOST}/{boot}+{namespace}/{_PID}/1")
 
 
 @on_linux
@@ -58,7 +62,7 @@ def test_a_child_that_nobody_has_waited_for_yet_has_ended() -> None:
         start = (f"/proc/{process.pid}/stat",)
         with open(start[0]) as stat:  # noqa: PTH123
             ticks = stat.read().rpartition(")")[2].split()[19]
-        told = f"{_HOST}/{_BOOT}/{process.pid}/{ticks}"
+        told = f"{_HOST}/{_PLACE}/{process.pid}/{ticks}"
         assert not has_ended(told)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -71,8 +75,8 @@ def test_a_child_that_nobody_has_waited_for_yet_has_ended() -> None:
         "",
         "elsewhere/boot/1/1",
         f"{_HOST}//{_PID}/",
-        f"{_HOST}/{_BOOT}/{_PID}/",
-        f"{_HOST}/{_BOOT}/x/1",
+        f"{_HOST}/{_PLACE}/{_PID}/",
+        f"{_HOST}/{_PLACE}/x/1",
         "nonsense",
     ],
 )
