@@ -120,7 +120,7 @@ class TaskExecutor:
         if at_once:
             self._stopped(at_once)
         for task in closing:
-            asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._give_up, task, self._closings[task])
+            self._limit_last_words(task)
         self._stop(tasks - at_once - closing, RunState.STOPPING, reason)
         self._schedule()
 
@@ -130,6 +130,8 @@ class TaskExecutor:
 
     def refresh(self) -> None:
         """Stop what is no longer configured; start anew what is configured otherwise."""
+        jobs = self._logs.jobs.jobs
+        self._stops = {task: said for task, said in self._stops.items() if task.job in jobs}
         for run in list(self._runs.values()):
             if run.state not in (RunState.WAITING, RunState.STARTED):
                 continue
@@ -246,6 +248,9 @@ class TaskExecutor:
         while tasks:
             tasks = await self._runner.stop(tasks, reason, timeout_s=_STOP_WAIT_S)
 
+    def _limit_last_words(self, task: TaskId) -> None:
+        asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._give_up, task, self._closings[task])
+
     def _give_up(self, task: TaskId, closing: asyncio.Task[None]) -> None:
         """Somebody waits for a task that has ended, and its last record can't be written: it has to run again."""
         if self._closings.get(task) is not closing:
@@ -305,6 +310,8 @@ class TaskExecutor:
     def _close(self, run: TaskRun, last_words: Coroutine[Any, Any, None]) -> None:
         self._runs[run.task] = replace(run, state=RunState.CLOSING)
         self._closings[run.task] = self._spawn(last_words)
+        if run.state is RunState.STOPPING:
+            self._limit_last_words(run.task)
 
     async def _finish(self, run: TaskRun, result: Any) -> None:
         if run.task.is_planner:
@@ -319,8 +326,9 @@ class TaskExecutor:
         except JobError as wrong:
             await self._end(run.failed(TaskFailure.of(str(wrong))), TaskState.FAILED, None)
             return
-        known = self._logs.jobs.plan_of(definition.name)
-        if known is None or known.configs != plan.configs:
+        jobs = self._logs.jobs
+        known = jobs.plan_of(definition.name)
+        if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
             await self._journal.insist(lambda: self._logs.publish_plan(plan))
         if definition.replan_interval_ms is None:
             await self._end(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
@@ -337,7 +345,7 @@ class TaskExecutor:
             present = replace(run, epoch=self._runs[run.task].epoch)
             return present.status(state, self._worker, finished_at_ms=ended_at, result=result)
 
-        await self._journal.insist(lambda: self._logs.publish_task(status()))
+        await self._journal.insist(lambda: self._publish_last(status()))
         del self._closings[run.task], self._runs[run.task]
         self._idle()
         self._finished(frozenset({run.task}))
@@ -363,15 +371,14 @@ class TaskExecutor:
         self._journal.note(lambda: self._logs.publish_task(status))
 
     def _note_stopped(self, status: TaskStatus) -> None:
-        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
         self._stops[status.task] = status
+        self._journal.note(lambda: self._publish_last(status))
 
-        async def write() -> None:
-            await self._logs.publish_task(status)
-            if status.task.job not in self._logs.jobs.jobs:
-                await self._logs.forget_task(status.task)
-
-        self._journal.note(write)
+    async def _publish_last(self, status: TaskStatus) -> None:
+        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+        await self._logs.publish_task(status)
+        if status.task.job not in self._logs.jobs.jobs:
+            await self._logs.forget_task(status.task)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         step = asyncio.ensure_future(work)

@@ -196,6 +196,23 @@ async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebo
         assert worker.executor.running == frozenset()
 
 
+async def test_so_is_one_that_came_to_its_end_only_after_somebody_had_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor_module, "_LAST_WORDS_S", 0.05)
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        with worker.logs.out_of_order(AWAY):
+            worker.drop(A0)
+            worker.runner.finish(A0)
+            await worker.releases(A0, into=worker.stopped)
+        assert worker.finished == []
+        assert worker.executor.running == frozenset()
+
+
 async def test_a_planner_that_would_plan_again_is_released_while_its_plan_is_being_written() -> None:
     async with bench() as worker:
         await worker.submit(replan_interval_ms=60_000)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from executor_bench import A0, A1, A2, ME, PLANNER, bench
+import pytest
+from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState
+from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus
+from airflow_provider.worker import journal as journal_module
 
 # ---- jobs that change
 
@@ -20,6 +22,66 @@ async def test_a_job_that_is_removed_stops_and_leaves_nothing_behind() -> None:
         await eventually(lambda: worker.executor.running == frozenset() and not worker.logs.status.tasks)
         ends = [event.status.state for event in worker.logs.events if isinstance(event, TaskEvent)]
         assert ends.count(TaskState.STOPPED) == 2, "the timeline tells it"
+
+
+async def test_a_task_that_finishes_just_as_its_job_is_removed_leaves_nothing_behind() -> None:
+    """Else the next job of that name would take it for finished."""
+    async with bench() as worker:
+        await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        await worker.logs.remove("a")
+        worker.runner.finish(A0)
+        await worker.releases(A0, into=worker.finished)
+        assert not worker.logs.status.tasks
+
+
+async def test_nor_does_a_planner() -> None:
+    """Else the next job of that name would take the plan for its own."""
+    async with bench() as worker:
+        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.stubborn.add(PLANNER)
+        await worker.logs.remove("a")
+        worker.runner.finish(PLANNER, [{"i": 9}])
+        await worker.releases(PLANNER, into=worker.finished)
+        assert not worker.logs.jobs.plans
+        assert not worker.logs.status.tasks
+
+
+async def test_nor_does_what_has_ended_before_but_could_not_be_written_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.01)
+    async with bench() as worker:
+        await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+
+        async def away(_status: TaskStatus) -> None:
+            raise AWAY
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(worker.logs, "publish_task", away)
+            worker.runner.finish(A0)
+            await worker.logs.remove("a")
+        await worker.releases(A0, into=worker.finished)
+        assert not worker.logs.status.tasks
+
+
+async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() -> None:
+    """A worker may live for months, and see many jobs."""
+    async with bench() as worker:
+        await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.drop(A0)
+        await worker.releases(A0, into=worker.stopped)
+        assert set(worker.executor._stops) == {A0}
+        await worker.logs.remove("a")
+        await eventually(lambda: not worker.executor._stops)
 
 
 async def test_a_plan_that_shrinks_stops_what_it_has_no_more_and_nothing_else() -> None:
