@@ -34,8 +34,9 @@ class WorkerLease:
         self._grant += 1
 
     def check(self, grant: int) -> None:
-        if grant != self._grant:
-            raise FencedError("the worker's lease ended while this attempt ran; another worker may own the task by now")
+        # The clock first: a lease that ends and is granted again while this runs has another number by the second look.
         until = self._until_ms()
         if until is None or self._now_ms() >= until:
             raise FencedError("the worker's lease is over: no heartbeat was answered for a whole session")
+        if grant != self._grant:
+            raise FencedError("the worker's lease ended while this attempt ran; another worker may own the task by now")
