@@ -27,7 +27,8 @@ class MemberSettings:
     :param heartbeat_interval_ms: time between heartbeats in a stable group
     :param fast_heartbeat_ms: time to the first heartbeat after a rebalance; from there each interval is half as long
         again as the one before, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of at once
-    :param rebalance_timeout_ms: the coordinator waits so long for members to join a rebalance
+    :param rebalance_timeout_ms: the coordinator waits so long for members to join a rebalance; at least a session: so
+        long a member that hears nothing may believe that there is none
     :param lease_margin_ms: tasks are told to stop so long before the lease ends
     :param retry_backoff_ms: first wait after a failed request; doubles with each further one
     :param retry_backoff_max_ms: longest wait after a failed request
@@ -71,4 +72,10 @@ class MemberSettings:
             raise ValueError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} plus lease_margin_ms={self.lease_margin_ms} must"
                 f" be less than session_timeout_ms={self.session_timeout_ms}: otherwise every heartbeat comes too late"
+            )
+        if self.rebalance_timeout_ms < self.session_timeout_ms:
+            raise ValueError(
+                f"rebalance_timeout_ms={self.rebalance_timeout_ms} must be at least"
+                f" session_timeout_ms={self.session_timeout_ms}: a rebalance that is over sooner gives away tasks that"
+                " a worker still runs, for it has not heard of it"
             )

@@ -80,7 +80,8 @@ class SparkWorkerOperator(BaseOperator):
         trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
         ``triggerer_health_check_threshold`` and a few seconds)
     :param heartbeat_interval: time between heartbeats
-    :param rebalance_timeout: the coordinator waits so long for workers to join a rebalance; must cover stopping a task
+    :param rebalance_timeout: the coordinator waits so long for workers to join a rebalance; must cover stopping a task,
+        and be at least ``session_timeout``
     :param policy: how an imbalance is resolved while this worker leads the group; give all workers the same.
         ``deferred``: lost tasks wait for their worker, and too many are evened out in one round; ``immediate``: nothing
         waits; ``incremental``: as ``deferred``, but evened out in steps, for groups in which it hurts when many tasks
@@ -197,11 +198,17 @@ class SparkWorkerOperator(BaseOperator):
     def _member(self, *, group: str, worker: str, url: str) -> MemberSettings:
         session_ms = milliseconds("session_timeout", self.session_timeout, least_ms=1)
         heartbeat_ms = milliseconds("heartbeat_interval", self.heartbeat_interval, least_ms=1)
+        rebalance_ms = milliseconds("rebalance_timeout", self.rebalance_timeout, least_ms=1)
         margin_ms = min(_LEASE_MARGIN_MS, session_ms // 4)
         if heartbeat_ms + margin_ms >= session_ms:
             raise ValueError(
                 f"session_timeout: {self.session_timeout!r} must be longer than heartbeat_interval"
                 f" ({self.heartbeat_interval!r}) and {margin_ms} ms for stopping tasks in time"
+            )
+        if rebalance_ms < session_ms:
+            raise ValueError(
+                f"rebalance_timeout: {self.rebalance_timeout!r} must be at least session_timeout"
+                f" ({self.session_timeout!r}): so long a worker that hears nothing believes in its tasks"
             )
         return MemberSettings(
             group_id=group,
@@ -211,7 +218,7 @@ class SparkWorkerOperator(BaseOperator):
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=heartbeat_ms,
             fast_heartbeat_ms=min(50, heartbeat_ms),
-            rebalance_timeout_ms=milliseconds("rebalance_timeout", self.rebalance_timeout, least_ms=1),
+            rebalance_timeout_ms=rebalance_ms,
             lease_margin_ms=margin_ms,
         )
 

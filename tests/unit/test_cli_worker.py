@@ -90,6 +90,7 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--move-interval-ms", "5"), "--move-interval-ms: means nothing under the policy 'deferred'"),
         (("--policy", "incremental", "--max-moves", "1", "--connect-protocol", "eager"), "--policy: 'incremental'"),
         (("--session-timeout-ms", "100"), "session_timeout_ms=100"),
+        (("--session-timeout-ms", "70000"), "rebalance_timeout_ms=60000 must be at least session_timeout_ms=70000"),
         (("--instance-id", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
         (("--spark-conf", "=x"), "must be KEY=VALUE"),
         (("--kafka-config", "/no/such/file"), "/no/such/file"),

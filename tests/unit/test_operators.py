@@ -252,14 +252,14 @@ class TestWorkerOperator:
         worker_operator(
             session_timeout=30,
             heartbeat_interval=timedelta(seconds=2),
-            rebalance_timeout=9,
+            rebalance_timeout=90,
             max_delay=timedelta(minutes=1),
             linger=0.5,
             slots="4",
         ).execute(context())
         (run,) = runs.made
         assert (run.plan.member.session_timeout_ms, run.plan.member.heartbeat_interval_ms) == (30_000, 2_000)
-        assert (run.plan.member.rebalance_timeout_ms, run.plan.policy) == (9_000, Deferred(max_delay_ms=60_000))
+        assert (run.plan.member.rebalance_timeout_ms, run.plan.policy) == (90_000, Deferred(max_delay_ms=60_000))
         assert (run.equipment.linger_s, run.plan.slots) == (0.5, 4)
         assert run.plan.member.url == URL
 
@@ -453,6 +453,7 @@ class TestWorkerOperator:
             ({"session_timeout": 3, "heartbeat_interval": 3}, "session_timeout"),
             ({"heartbeat_interval": 0}, "heartbeat_interval"),
             ({"rebalance_timeout": "soon"}, "rebalance_timeout"),
+            ({"session_timeout": 120, "rebalance_timeout": 60}, "rebalance_timeout"),
             ({"max_delay": -1}, "max_delay"),
             ({"max_delay": timedelta(days=30)}, "max_delay"),
             ({"policy": "eventual"}, "policy"),
