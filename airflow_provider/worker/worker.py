@@ -157,7 +157,6 @@ class Worker:
         if self._leaving is None and self._over is None:
             self._leaving = ending
             self._publish(WorkerPhase.STOPPING)
-            self._limit_stopping()
             self.member.leave(reason)
             self._changed.set()
 
@@ -207,7 +206,8 @@ class Worker:
             self.member.fail(self.hands.fault)
         if self._over is not None:
             return self._ending_of(self._over[0]) if self._overdue or not self.hands.running else None
-        if self._leaving is not None:
+        if self._leaving is not None or self.member.state.phase is Phase.LEAVING:
+            self._limit_stopping()
             return Ending.FAILED if self._overdue and self.hands.running else None
         return self._reason_to_end()
 

@@ -18,6 +18,7 @@ from airflow_provider.kafka import group as group_module
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
+from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import (
     ControlAction,
     ControlRecord,
@@ -48,6 +49,7 @@ MEMBER = MemberSettings(
     retry_backoff_ms=10,
     retry_backoff_max_ms=40,
 )
+SHORT = {"rebalance_timeout_ms": MEMBER.session_timeout_ms}
 GONE = TransportError("connection refused", fault=Fault.CONNECTION)
 
 
@@ -251,7 +253,7 @@ async def test_a_group_whose_topics_are_gone_ends_it_with_a_clear_error(gone: Lo
 async def test_a_task_that_does_not_stop_keeps_a_worker_that_leaves_no_longer_than_the_rebalance_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with living(member={"rebalance_timeout_ms": 300}) as life:
+    async with living(member=SHORT) as life:
         life.runner.stubborn.add(A0)
         life.worker.leave("enough")
         outcome = await life.outcome()
@@ -261,10 +263,20 @@ async def test_a_task_that_does_not_stop_keeps_a_worker_that_leaves_no_longer_th
 
 
 async def test_a_task_that_does_not_stop_does_not_keep_a_fenced_worker() -> None:
-    async with living(member={"rebalance_timeout_ms": 300}) as life:
+    async with living(member=SHORT) as life:
         life.runner.stubborn.add(A0)
         life.coordinator.heartbeats_say = KafkaErrorCode.FENCED_INSTANCE_ID
         assert (await life.outcome()).ending is Ending.FENCED
+
+
+async def test_a_task_that_does_not_stop_does_not_keep_a_worker_whose_topics_are_gone() -> None:
+    async with living(member=SHORT) as life:
+        life.runner.stubborn.add(A0)
+        life.logs._followed().status.take([Record(b"worker:w0", None, 0)])  # an offset that comes again
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.FAILED
+        assert "still running: a:0" in (outcome.error or "")
+        assert life.coordinator.left == []
 
 
 # ---- faults of this program
