@@ -18,7 +18,6 @@ from airflow_provider.membership.model import (
     MemberId,
     SubProtocol,
     Tasks,
-    WorkerId,
 )
 from airflow_provider.membership.record import GroupRecord
 
@@ -330,8 +329,6 @@ class PublishAssignment(Command):
     """Say in the worker's own record what it has by now, in which epoch."""
 
     epoch: Epoch
-    generation: GenerationId
-    worker: WorkerId
     owned: Tasks
     revoking: Tasks
 

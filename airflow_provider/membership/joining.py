@@ -45,6 +45,7 @@ _COORDINATOR_ERRORS = frozenset(
 )
 
 _OVERTAKEN = frozenset({KafkaErrorCode.REBALANCE_IN_PROGRESS, KafkaErrorCode.ILLEGAL_GENERATION})
+_ANOTHER = "another rebalance has begun"
 
 _HINTS = {
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
@@ -140,11 +141,23 @@ def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
     elif error is KafkaErrorCode.FENCED_INSTANCE_ID:
         fenced(turn)
     elif error in _OVERTAKEN and event.request is Request.SYNC:
-        turn.send_join("another rebalance has begun")
+        _overtaken(turn)
     elif error in _OVERTAKEN:
         begin_again(turn)
     else:
         refused(turn, event.request, error)
+
+
+def _overtaken(turn: Turn) -> None:
+    """Another rebalance has begun before this member had its assignment. It joins that at once; but in a group that has
+    just gone back to the eager protocol it may have tasks from before, and stops them first.
+    """
+    if turn.state.protocol is SubProtocol.DEFAULT:
+        turn.set(phase=Phase.UNJOINED, awaiting=None)
+        turn.forget_round()
+        turn.want_join(_ANOTHER)
+    else:
+        turn.send_join(_ANOTHER)
 
 
 def begin_again(turn: Turn) -> None:
@@ -154,6 +167,7 @@ def begin_again(turn: Turn) -> None:
     if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
         turn.set(phase=Phase.UNJOINED, rejoin_reason=state.rejoin_reason or state.join_reason)
         turn.forget_round()
+        turn.limit_patience()
 
 
 def fenced(turn: Turn) -> None:

@@ -70,7 +70,9 @@ class MemberState:
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
     :param heard_at: the coordinator said then or later that no rebalance was under way
-    :param rebalance_deadline: the coordinator expels whoever has not joined, or then not asked for its assignment
+    :param join_by: joins then, whatever still stops
+    :param rebalance_deadline: the coordinator goes on without whoever has not joined by then, and expels whoever has
+        joined and not asked for its assignment
     :param lease_until: no other member can be given this one's tasks before then
     """
 
@@ -178,6 +180,12 @@ class MemberState:
             "a rebalance is waited for by one request": self.phase
             not in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE)
             or self.awaiting is not None,
+            "a stable member heartbeats": self.phase is not Phase.STABLE or self.heartbeat_at is not None,
+            "who wants in or out waits for an answer, a time, or tasks that stop": self.phase
+            not in (Phase.UNJOINED, Phase.LEAVING)
+            or self.awaiting is not None
+            or self.retry_at is not None
+            or bool(self.stopping),
         }
         for rule, holds in broken.items():
             if not holds:

@@ -20,7 +20,7 @@ from airflow_provider.membership.events import (
     TimerFired,
 )
 from airflow_provider.membership.joining import begin_again, fenced, refused, without_record
-from airflow_provider.membership.model import NO_TASKS, SubProtocol, Tasks
+from airflow_provider.membership.model import NO_TASKS, Tasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
 
@@ -63,8 +63,8 @@ def _on_heartbeat_error(turn: Turn, error: KafkaErrorCode) -> None:
 
 
 def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
-    """The coordinator waits ``rebalance_timeout_ms`` for this member to join and then expels it, heartbeats or not.
-    The rebalance began at some time after the last heartbeat that was answered without an error. Its end, for this
+    """The coordinator waits ``rebalance_timeout_ms`` for this member to join and then goes on without it, heartbeats or
+    not. The rebalance began at some time after the last heartbeat that was answered without an error. Its end, for this
     member, is the answer to its JoinGroup: one that is on its way may get lost.
     """
     state = turn.state
@@ -73,27 +73,23 @@ def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
     turn.renew_lease(event.sent_at_ms)
     if state.phase is Phase.STABLE:
         turn.want_join("the group rebalances")
-        _limit_patience(turn)
+        _expect_record_soon(turn)
+    turn.limit_patience()
 
 
-def _limit_patience(turn: Turn) -> None:
-    """A cooperative member that waits for tasks to stop joins in time all the same, with what still runs. One that
-    waits for the record of the last round waits no longer than it takes to write one: everybody waits for this member,
-    and a leader of Java Connect's writes none.
+def _expect_record_soon(turn: Turn) -> None:
+    """Who waits for the record of the last round waits no longer than it takes to write one: everybody waits for this
+    member, and a leader of Java Connect's writes none.
     """
     state = turn.state
     if state.record_by is not None:
         soon = turn.now + state.settings.session_timeout_ms // _RECORD_WRITTEN_IN
         turn.set(record_by=min(state.record_by, max(soon, state.hold_until or 0)))
-    if state.phase is not Phase.STABLE or not state.stopping or state.protocol is SubProtocol.DEFAULT:
-        return
-    if state.join_by is None and state.rebalance_deadline is not None:
-        turn.set(join_by=turn.now + max(0, state.rebalance_deadline - turn.now) // 2)
 
 
 def _unknown(turn: Turn) -> None:
     if turn.state.phase is Phase.LEAVING:
-        turn.set(lease_until=turn.now)
+        turn.set(lease_until=None)
     else:
         turn.expelled("the coordinator did not know the member")
 
@@ -115,13 +111,23 @@ def on_timer(turn: Turn, _event: TimerFired) -> None:
         turn.set(rejoin_at=None)
         turn.want_join("the scheduled delay is over")
     if state.join_by is not None and now >= state.join_by:
-        turn.set(join_by=None)
-        if state.coordinator is not None and turn.state.phase is Phase.STABLE:
-            turn.send_join("the rebalance cannot wait for tasks that do not stop")
+        _out_of_patience(turn)
     if state.hold_until is not None and now >= state.hold_until:
         turn.set(hold_until=None)
         _stopped(turn, state.held & state.stopping)
         turn.start_held()
+        turn.join_when_ready()
+
+
+def _out_of_patience(turn: Turn) -> None:
+    """Join with what still runs, rather than have the group go on without this member."""
+    state = turn.state
+    if state.join_by is None:
+        return  # it has joined by now
+    if state.coordinator is None:
+        turn.set(join_by=turn.now + state.settings.retry_backoff_max_ms)
+    else:
+        turn.send_join("the group cannot wait for tasks that do not stop")
 
 
 def _lease_over(turn: Turn) -> None:
@@ -141,8 +147,10 @@ def _heartbeat_due(turn: Turn) -> None:
 
 
 def on_tasks_stopped(turn: Turn, event: TasksStopped) -> None:
+    """What has stopped is to go on elsewhere, which takes another round; others may still be stopping."""
     _stopped(turn, event.tasks)
     turn.join_when_ready()
+    turn.limit_patience()
 
 
 def _stopped(turn: Turn, tasks: Tasks) -> None:

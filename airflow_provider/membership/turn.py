@@ -217,18 +217,38 @@ class Turn:
         self.set(rejoin_at=None, join_by=None, record_by=None, sync_by=None, unadopted=None, unpublished=None)
 
     def want_join(self, reason: str) -> None:
-        """Join as soon as it may be: after what is stopping has stopped, and in an eager group after all has."""
-        if self.state.protocol is SubProtocol.DEFAULT:
-            self.stop(self.state.owned, StopReason.EAGER)
+        """Join as soon as it may be; somebody waits for it."""
         self.set(rejoin_reason=self.state.rejoin_reason or reason)
         self.join_when_ready()
+        self.limit_patience()
 
     def join_when_ready(self) -> None:
+        """Join if this member wants to: after what is stopping has stopped, and in an eager group after all has."""
         state = self.state
-        if state.rejoin_reason is None or state.stopping or state.coordinator is None or state.unadopted is not None:
+        if state.rejoin_reason is None or state.coordinator is None or state.unadopted is not None:
             return
-        if state.phase in (Phase.STABLE, Phase.UNJOINED) and (state.phase is Phase.STABLE or state.awaiting is None):
+        if state.phase is not Phase.STABLE and (state.phase is not Phase.UNJOINED or state.awaiting is not None):
+            return
+        if state.protocol is SubProtocol.DEFAULT:
+            self.stop(state.owned, StopReason.EAGER)
+        if not self.state.stopping:
             self.send_join(state.rejoin_reason)
+
+    def limit_patience(self) -> None:
+        """Somebody waits for this member to join. So it waits for tasks that do not stop no longer than half of the
+        time that is left to join the rebalance (where none has begun: that there would be), and joins with what runs.
+
+        Not in an eager group, where who joins must have stopped; nor when expelled, for then others may have the tasks.
+        """
+        state = self.state
+        if not state.stopping or state.rejoin_reason is None or state.phase not in (Phase.STABLE, Phase.UNJOINED):
+            return
+        if state.protocol is SubProtocol.DEFAULT or state.member_id == UNKNOWN_MEMBER_ID:
+            return
+        whole = self.now + state.settings.rebalance_lease_ms
+        deadline = whole if state.rebalance_deadline is None else state.rebalance_deadline
+        join_by = self.now + max(0, deadline - self.now) // 2
+        self.set(join_by=join_by if state.join_by is None else min(state.join_by, join_by))
 
     # ---- tasks
 
@@ -276,15 +296,7 @@ class Turn:
 
     def publish_assignment(self) -> None:
         state = self.state
-        self.do(
-            PublishAssignment(
-                epoch=state.epoch,
-                generation=state.generation,
-                worker=state.settings.worker,
-                owned=state.owned,
-                revoking=state.stopping,
-            )
-        )
+        self.do(PublishAssignment(epoch=state.epoch, owned=state.owned, revoking=state.stopping))
 
     # ---- endings
 
@@ -312,6 +324,7 @@ class Turn:
             returning=True,
             predecessor=Predecessor.GONE,
             heartbeat_at=None,
+            lease_until=None,
             rebalance_deadline=None,
             rejoin_reason=why,
         )

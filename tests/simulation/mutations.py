@@ -55,7 +55,10 @@ MUTATIONS = (
         name="joins again before the revoked tasks have stopped",
         module=f"{MEMBERSHIP}.turn",
         edits=(
-            ("state.rejoin_reason is None or state.stopping or", "state.rejoin_reason is None or"),
+            (
+                "        if not self.state.stopping:\n            self.send_join(",
+                "        if True:\n            self.send_join(",
+            ),
             ("            assigned=state.owned,\n", "            assigned=state.owned - state.stopping,\n"),
         ),
         plan="calm",
@@ -153,8 +156,8 @@ MUTATIONS = (
         module=f"{MEMBERSHIP}.turn",
         edits=(
             (
-                "        if self.state.protocol is SubProtocol.DEFAULT:\n            self.stop",
-                "        if self.state.owned:\n            self.stop",
+                "        if state.protocol is SubProtocol.DEFAULT:\n            self.stop",
+                "        if state.owned:\n            self.stop",
             ),
         ),
         plan="calm",

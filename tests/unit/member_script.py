@@ -156,14 +156,7 @@ class Script:
 
 
 def published(script: Script, owned: str, revoking: str = "") -> PublishAssignment:
-    state = script.state
-    return PublishAssignment(
-        epoch=state.epoch,
-        generation=state.generation,
-        worker=SETTINGS.worker,
-        owned=tasks(owned),
-        revoking=tasks(revoking),
-    )
+    return PublishAssignment(epoch=script.state.epoch, owned=tasks(owned), revoking=tasks(revoking))
 
 
 def told(join: SendJoin) -> list[WorkerState]:

@@ -18,6 +18,7 @@ from simulation.world import World
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata
 from airflow_provider.membership.model import ConnectProtocol, SubProtocol, TaskId, Tasks, planner_of
 from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.state import Phase
 
 ALL = "AC0 AT1 AT2 BC0 BT1"
 D = 300_000
@@ -286,3 +287,22 @@ def test_rolling_upgrade_from_eager_and_downgrade_back(kip: Kip) -> None:
     assert tasks(" ".join(sent.assigned for sent in second.sends.values())) == tasks(ALL)
     assert world.settled
     kip.no_more_rounds()
+
+
+def test_downgrade_in_which_a_worker_misses_the_empty_assignment(kip: Kip) -> None:
+    """The KIP does not look at this: in the next round all is dealt out, so nobody may come into it with tasks running.
+    The world watches that nothing is started while it runs elsewhere.
+    """
+    world = kip.world
+    kip.initial_group("W1", "W2", "W3", protocol=ConnectProtocol.COMPATIBLE)
+    cut_off = next(process for name, process in world.processes.items() if name not in (world.coordinator.leader, "W3"))
+    assert cut_off.running
+    world.leave("W3")
+    world.run(1_000)
+    world.start("W3", protocol=ConnectProtocol.EAGER)
+    world.run_until(lambda: cut_off.state.phase is Phase.COMPLETING_REBALANCE)
+    cut_off.cut()
+    world.run(30)
+    cut_off.reconnect()
+    world.run(60_000)
+    assert world.settled, world.story()

@@ -276,6 +276,49 @@ def join_after_patience(script: Script) -> SendJoin:
                 return command
 
 
+def test_a_leader_whose_task_does_not_stop_sees_to_new_work_all_the_same(script: Script) -> None:
+    script.stable("a0 a1")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3, leader=ME)
+    script.feed(AssignmentComputed, assignments={}, record=None)
+    script.synced(revoked="a1")
+    began = script.now
+    assert script.feed(RebalanceWanted, reason="new work") == []
+    join = join_with_what_runs(script, within_ms=SETTINGS.rebalance_timeout_ms)
+    assert script.now >= began + SETTINGS.rebalance_lease_ms // 2
+    assert told(join)[1].owned == tasks("a0 a1")
+
+
+def test_a_task_that_does_not_stop_keeps_back_none_that_have_stopped(script: Script) -> None:
+    script.stable("a0 a1")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a0 a1")
+    assert script.feed(TasksStopped, tasks=tasks("a0")) == []
+    join = join_with_what_runs(script, within_ms=SETTINGS.rebalance_timeout_ms)
+    assert told(join)[1].owned == tasks("a1"), "so a0 can start elsewhere"
+
+
+def test_a_task_that_does_not_stop_and_keeps_nobody_waiting_makes_no_rounds(script: Script) -> None:
+    script.stable("a0 a1")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a1")
+    with pytest.raises(AssertionError, match="did not join"):
+        join_with_what_runs(script, within_ms=10 * SETTINGS.rebalance_timeout_ms)
+
+
+def join_with_what_runs(script: Script, *, within_ms: int) -> SendJoin:
+    """The group is stable, heartbeats are answered: until the member joins."""
+    until = script.now + within_ms
+    while script.now < until:
+        script.heartbeat()
+        for _, command in script.alarms(until=script.now + 1_000):
+            if isinstance(command, SendJoin):
+                return command
+    raise AssertionError("it did not join")
+
+
 def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(script: Script) -> None:
     """The leader was told of them; without another round they would run nowhere."""
     script.stable("a0 a1")

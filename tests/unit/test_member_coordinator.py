@@ -19,6 +19,7 @@ from airflow_provider.membership.events import (
     Request,
     RequestFailed,
     SendHeartbeat,
+    SendJoin,
     StopReason,
     StopTasks,
     Synced,
@@ -27,8 +28,10 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.membership.model import SubProtocol, WorkerId
 from airflow_provider.membership.state import Phase
+from airflow_provider.spark.job import FencedError
+from airflow_provider.worker.lease import WorkerLease
 
 SESSION_MS = SETTINGS.session_timeout_ms
 LEASE_MS = SETTINGS.session_lease_ms
@@ -60,6 +63,19 @@ def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_on
     script.joined(1)
     join = only_join(script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID))
     assert join.member_id == ""
+
+
+def test_expelled_it_may_write_no_more_even_if_all_it_had_was_told_to_stop_before(script: Script) -> None:
+    """Nobody tells these tasks a second time; what ends their writing is the lease."""
+    script.stable("a0")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a0")
+    lease = WorkerLease(lambda: script.state.lease_until, lambda: script.now)
+    lease.check(lease.grant)
+    assert script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID) == []
+    with pytest.raises(FencedError):
+        lease.check(lease.grant)
 
 
 def test_fenced_it_stops_everything_and_ends(script: Script) -> None:
@@ -107,6 +123,25 @@ def test_another_rebalance_before_the_sync_is_joined_at_once(script: Script) -> 
     script.joined(3)
     join = only_join(script.rejected(Request.SYNC, KafkaErrorCode.REBALANCE_IN_PROGRESS))
     assert told(join)[1].owned == tasks("a0")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_misses_the_first_round_of_a_downgrade_stops_everything_before_it_joins_the_next(
+    script: Script, lost: bool
+) -> None:
+    """That one deals everything out, and in the eager protocol nobody can say what still runs."""
+    script.stable("a0 a1")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3, protocol=SubProtocol.DEFAULT)
+    if lost:
+        script.feed(RequestFailed, request=Request.SYNC, cause="connection reset")
+        script.alarms(until=script.now + 200)
+        commands = script.feed(CoordinatorFound, node=NODE)
+    else:
+        commands = script.rejected(Request.SYNC, KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    assert commands == [StopTasks(tasks=tasks("a0 a1"), reason=StopReason.EAGER)]
+    assert script.feed(TasksStopped, tasks=tasks("a1")) == []
+    only_join(script.feed(TasksStopped, tasks=tasks("a0")))
 
 
 def test_bytes_that_are_no_assignment_are_told_and_tried_again_ever_more_slowly(script: Script) -> None:
@@ -217,6 +252,40 @@ def test_joining_the_same_generation_again_moves_no_deadline(script: Script) -> 
     script.feed(CoordinatorFound, node=NODE)
     script.joined(3)
     assert script.state.rebalance_deadline == deadline
+
+
+@pytest.mark.parametrize("request_", [Request.JOIN, Request.SYNC])
+def test_after_a_lost_join_or_sync_too_tasks_that_do_not_stop_do_not_keep_it_from_joining_in_time(
+    script: Script, request_: Request
+) -> None:
+    script.stable("a0 a1")
+    script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    script.joined(3)
+    script.synced(revoked="a1")
+    script.heartbeat()
+    began = script.now
+    _until_it_joins(script, KafkaErrorCode.REBALANCE_IN_PROGRESS)
+    if request_ is Request.SYNC:
+        script.joined(4)
+        began = script.now
+    script.feed(RequestFailed, request=request_, cause="connection reset")
+    assert script.state.phase is Phase.UNJOINED
+    others_wait = request_ is Request.JOIN  # who has joined is just expelled when its time is over
+    join = _until_it_joins(script, KafkaErrorCode.REBALANCE_IN_PROGRESS if others_wait else KafkaErrorCode.NONE)
+    assert script.now < began + SETTINGS.rebalance_lease_ms - MARGIN_MS, "before it has to stop everything"
+    assert told(join)[1].owned == tasks("a0 a1")
+
+
+def _until_it_joins(script: Script, heartbeats_say: KafkaErrorCode) -> SendJoin:
+    """A task does not stop; heartbeats are answered, and so is the search for the coordinator."""
+    while True:
+        script.heartbeat(heartbeats_say)
+        for _, command in script.alarms(until=script.now + 1_000):
+            assert not isinstance(command, StopTasks)
+            if isinstance(command, SendJoin):
+                return command
+            if isinstance(command, FindCoordinator):
+                assert script.feed(CoordinatorFound, node=NODE) == [], "it waits for the task, at first"
 
 
 @pytest.mark.parametrize("error", [KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE])

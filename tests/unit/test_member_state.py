@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from airflow_provider.membership.model import ConfigOffset, MemberId, TaskId, WorkerId
+from airflow_provider.membership.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 
@@ -33,3 +33,57 @@ def test_the_state_before_stays_as_it_was() -> None:
 def test_there_is_no_field_of_another_name() -> None:
     with pytest.raises(KeyError, match="sequence"):
         STATE.changed({"sequence": 3})
+
+
+# ---- what must hold
+
+SOUND = replace(STATE, generation=GenerationId(1), heartbeat_at=5)
+TASK = frozenset({TaskId("a", 0)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"held": TASK}, "held tasks are owned"),
+        ({"stopping": TASK}, "stopping tasks are owned"),
+        ({"member_id": MemberId("")}, "a stable member has a member id"),
+        ({"heartbeat_at": None}, "a stable member heartbeats"),
+        ({"phase": Phase.FAILED}, "an ended member wants no timer"),
+        ({"phase": Phase.COMPLETING_REBALANCE}, "a rebalance is waited for by one request"),
+        ({"phase": Phase.UNJOINED}, "who wants in or out waits for an answer, a time, or tasks that stop"),
+        ({"phase": Phase.LEAVING}, "who wants in or out waits for an answer, a time, or tasks that stop"),
+    ],
+)
+def test_a_state_in_which_something_cannot_be_is_refused_by_the_rules_name(
+    changes: dict[str, object], rule: str
+) -> None:
+    SOUND.validate()
+    with pytest.raises(LocalProtocolError, match=rule):
+        replace(SOUND, **changes).validate()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("waits", [{"awaiting": 3}, {"retry_at": 3}, {"owned": TASK, "stopping": TASK}])
+def test_out_of_the_group_each_of_these_is_something_to_wait_for(waits: dict[str, object]) -> None:
+    replace(SOUND, phase=Phase.UNJOINED, **waits).validate()  # type: ignore[arg-type]
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"group_id": ""}, "group_id is empty"),
+        ({"worker": WorkerId("")}, "worker is empty"),
+        ({"fast_heartbeat_ms": 0}, "fast_heartbeat_ms=0"),
+        ({"session_timeout_ms": 5_000}, "session_timeout_ms=5000"),
+        ({"rebalance_timeout_ms": 9_999}, "rebalance_timeout_ms=9999 must be at least session_timeout_ms=10000"),
+    ],
+)
+def test_settings_with_which_no_member_can_keep_its_promises_are_refused(
+    changes: dict[str, object], complaint: str
+) -> None:
+    settings = STATE.settings
+    replace(settings, rebalance_timeout_ms=settings.session_timeout_ms)
+    with pytest.raises(ValueError, match=complaint):
+        replace(settings, **changes)  # type: ignore[arg-type]

@@ -219,6 +219,24 @@ def test_without_a_record_it_joins_again_only_when_the_lease_of_its_predecessor_
     assert len(world.coordinator.rounds) > rounds
 
 
+def test_expelled_while_its_predecessor_may_run_it_joins_anew_when_that_one_cannot_any_more() -> None:
+    """Nothing but the clock tells it so: what it gives up then never ran here, and no other worker writes a record."""
+    world = World(1)
+    world.configure(TASKS)
+    world.start("only")
+    world.run(2_000)
+    world.processes["only"].cut_off = True
+    new = world.start("only", predecessor=Predecessor.UNKNOWN)
+    world.run(1_000)
+    assert new.state.held == frozenset(TASKS)
+    world.coordinator.forget()
+    world.run(5_000)
+    assert new.state.phase is Phase.UNJOINED
+    world.run(60_000)
+    assert new.state.phase is Phase.STABLE
+    assert frozenset(new.running) == frozenset(TASKS)
+
+
 def test_the_older_of_two_namesakes_is_fenced(world: World) -> None:
     old, had = world.processes["follower"], world.running("follower")
     new = world.start("follower", predecessor=Predecessor.UNKNOWN)
