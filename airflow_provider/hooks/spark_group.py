@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -114,10 +116,10 @@ class SparkGroupHook(BaseHook):
 
     # ---- workers
 
-    def stop_workers(self, group: str, workers: Iterable[str] | None = None) -> list[str]:
+    def stop_workers(self, group: str, workers: str | Iterable[str] | None = None) -> list[str]:
         """Ask workers to stop what they run and to leave the group; their Airflow tasks then end with success.
 
-        :param workers: their names; by default all that are in the group
+        :param workers: their names, or the name of one; by default all that are in the group
         :returns: which
         :raises LogError: as :meth:`submit_job`
         """
@@ -125,7 +127,7 @@ class SparkGroupHook(BaseHook):
         async def stop(logs: GroupLogs) -> list[str]:
             await logs.catch_up()
             present = logs.status.group.members if logs.status.group else ()
-            asked = sorted(present if workers is None else workers)
+            asked = [workers] if isinstance(workers, str) else sorted(present if workers is None else workers)
             now_ms = int(time.time() * 1000)
             for worker in asked:
                 wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms)
@@ -197,8 +199,20 @@ class SparkGroupHook(BaseHook):
             async with GroupLogs(settings, group, needs) as logs:
                 return await act(logs)
 
-        return asyncio.run(run())
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(run())
+        with ThreadPoolExecutor(max_workers=1) as thread:  # called by an asynchronous task, which has a loop already
+            return thread.submit(asyncio.run, run()).result()
 
 
 def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:
-    return KafkaSettings.from_extra(connection.extra, conn_id=conn_id)
+    """Airflow's form stores a null for each field in which nobody wrote anything."""
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = connection.extra  # what is wrong with it, the settings say
+    if isinstance(extra, dict):
+        extra = {key: value for key, value in extra.items() if value is not None}
+    return KafkaSettings.from_extra(extra, conn_id=conn_id)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot
+from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
+from stand_ins import MemoryLogs
 
 from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.narration import epoch_in_words, tasks_in_words
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka import one_shot
+from airflow_provider.kafka import logs, one_shot
 from airflow_provider.kafka.log_errors import BrokerAwayError, NoTopicError
 from airflow_provider.kafka.one_shot import GroupSnapshot
 from airflow_provider.kafka.records import TaskState
@@ -20,6 +23,7 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Move, MoveReason
 from airflow_provider.membership.model import MemberId, TaskId, WorkerId
+from airflow_provider.provider_info import get_provider_info
 
 
 @pytest.fixture
@@ -36,6 +40,21 @@ def test_settings_come_from_a_connection_of_type_kafka(connection: None) -> None
     assert settings.bootstrap_servers == "broker:9092"
     assert settings.conn_id == "broker"
     assert "hunter2" not in repr(settings)
+
+
+def test_airflows_form_stores_a_null_where_nobody_wrote_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    (form,) = get_provider_info()["connection-types"]
+    extra = {**dict.fromkeys(form["conn-fields"]), "bootstrap.servers": "broker:9092"}
+    monkeypatch.setenv("AIRFLOW_CONN_FORM", json.dumps({"conn_type": "kafka", "extra": extra}))
+    settings = SparkGroupHook("form").get_settings()
+    assert settings.librdkafka() == {"bootstrap.servers": "broker:9092", "client.id": "cospark"}
+
+
+@pytest.mark.parametrize(("extra", "problem"), [("{", "is not JSON"), ("[1]", "must be a JSON object")])
+def test_an_extra_that_is_no_json_object_is_named(extra: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkGroupHook, "get_connection", lambda _hook, _id: SimpleNamespace(extra=extra))
+    with pytest.raises(SettingsError, match=f"connection 'broken': the extra {problem}"):
+        SparkGroupHook("broken").get_settings()
 
 
 async def test_triggers_get_them_without_blocking(connection: None) -> None:
@@ -63,6 +82,24 @@ def test_the_button_in_airflow_tells_what_is_wrong(connection: None, monkeypatch
         True,
         "The broker answers; groups of workers that can be seen: etl, ml",
     )
+
+
+@pytest.mark.parametrize(
+    ("workers", "asked"), [("w2", ["w2"]), (["w2", "w1"], ["w1", "w2"]), (None, ["w1", "w2"]), ([], [])]
+)
+def test_workers_are_asked_to_go_by_their_names(
+    workers: Any, asked: list[str], connection: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = MemoryLogs()
+    asyncio.run(topics.publish_group(group_record(1)))
+    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    assert SparkGroupHook("broker").stop_workers("g", workers) == asked
+    assert sorted(topics.jobs.controls) == asked
+
+
+async def test_an_asynchronous_task_may_use_the_hook_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: MemoryLogs())
+    assert SparkGroupHook("broker").stop_workers("g", "w1") == ["w1"]
 
 
 def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
