@@ -104,6 +104,11 @@ def resolution_policy(
     return chosen
 
 
+def native_text(value: object) -> object:
+    """A name of digits as a text: where templates are rendered as native objects, ``{{ ds_nodash }}`` is a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def group_name(value: object) -> str:
     """The name of a group: it becomes a part of topics' names.
 
@@ -126,12 +131,13 @@ def job_name(value: object) -> str:
     :raises ValueError: if they can't carry it
     """
     try:
-        return check_job_name(value)
+        return check_job_name(native_text(value))
     except JobError as wrong:
-        raise ValueError(f"job: {wrong}") from wrong
+        raise ValueError(f"job: {value!r}: {wrong.advice}") from wrong
 
 
 def _kafka_name(parameter: str, value: object, longest: int) -> str:
+    value = native_text(value)
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > longest or value in (".", ".."):
         raise ValueError(
             f"{parameter}: {value!r} must be 1 to {longest} letters (a-z, A-Z), digits, '.', '_' or '-', and not '.' or"

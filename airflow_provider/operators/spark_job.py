@@ -126,7 +126,7 @@ class SparkJobOperator(BaseOperator):
         if self.timeout is not None:
             milliseconds("timeout", self.timeout, least_ms=1)
         self._definition(
-            job="job" if is_template(self.job) else self.job,
+            job="job" if is_template(self.job) else job_name(self.job),
             entry_point="module:Job" if is_template(self.entry_point) else self.entry_point,
             config={} if is_template(self.config) else self.config,
             max_tasks=1 if is_template(self.max_tasks) else self.max_tasks,
@@ -158,7 +158,7 @@ class SparkJobOperator(BaseOperator):
                 submitted_by=submitted_by,
             )
         except JobError as wrong:
-            raise ValueError(f"{_PARAMETERS.get(wrong.field_name, wrong.field_name)}: {wrong}") from wrong
+            raise ValueError(f"{_PARAMETERS.get(wrong.field_name, wrong.field_name)}: {wrong.advice}") from wrong
 
     @property
     def _bounded(self) -> bool:
@@ -171,7 +171,7 @@ class SparkJobOperator(BaseOperator):
         group = group_name(self.group)
         run_key = self.run_key if self.run_key is not None else (context["run_id"] if self._bounded else "")
         definition = self._definition(
-            job=self.job,
+            job=job_name(self.job),
             entry_point=self.entry_point,
             config=self.config,
             max_tasks=self.max_tasks,
@@ -188,7 +188,7 @@ class SparkJobOperator(BaseOperator):
                 again = hook.retry_failed(group, definition.name)
                 self.log.info("To be tried again: %s", ", ".join(again) or "nothing")
         if not self.wait_for_completion:
-            return self._summary(hook, group, changed=submission.changed)
+            return self._summary(hook, group, definition.name, changed=submission.changed)
         condition = JobCondition(
             job=definition.name,
             run_key=definition.run_key,
@@ -234,10 +234,10 @@ class SparkJobOperator(BaseOperator):
             raise AirflowException(answer["problem"])
         return {**answer["report"], "changed": changed}
 
-    def _summary(self, hook: SparkGroupHook, group: str, *, changed: bool) -> dict[str, Any]:
-        report = hook.look(group, lambda jobs, status: (JobReport.of(self.job, jobs, status), group_link(status)))
+    def _summary(self, hook: SparkGroupHook, group: str, job: str, *, changed: bool) -> dict[str, Any]:
+        report = hook.look(group, lambda jobs, status: (JobReport.of(job, jobs, status), group_link(status)))
         if report is None or report[0] is None:
-            raise AirflowException(f"job {self.job!r} was removed from group {group!r} right after it was submitted")
+            raise AirflowException(f"job {job!r} was removed from group {group!r} right after it was submitted")
         self.group_link = report[1]
         return {**report[0].to_json(), "changed": changed}
 
@@ -253,7 +253,6 @@ class RemoveSparkJobOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("group", "job", "kafka_conn_id")
-    operator_extra_links = (SparkGroupLink(),)
     ui_color = "#f7e3b5"
 
     def __init__(
@@ -263,7 +262,6 @@ class RemoveSparkJobOperator(BaseOperator):
         self.group = group
         self.job = job
         self.kafka_conn_id = kafka_conn_id
-        self.group_link = ""
         if not is_template(group):
             group_name(group)
         if not is_template(job):

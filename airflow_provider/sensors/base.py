@@ -92,12 +92,17 @@ class SparkGroupSensor(BaseSensorOperator):
     def _look(self) -> Answer | None:
         """What the topics say now; None: not what is waited for."""
         condition = self.condition()
+        group = group_name(self.group)
         looked = SparkGroupHook(self.kafka_conn_id).look(
-            group_name(self.group), lambda jobs, status: (condition.answer(jobs, status), group_link(status))
+            group,
+            lambda jobs, status: (condition.answer(jobs, status), condition.so_far(jobs, status), group_link(status)),
         )
         if looked is None:
+            self.log.info("Group %s has no topics yet: nobody has submitted a job, and no worker has started", group)
             return None
-        answer, self.group_link = looked
+        answer, so_far, self.group_link = looked
+        if answer is None:
+            self.log.info("Group %s: waiting for %s", group, so_far)
         return answer
 
 

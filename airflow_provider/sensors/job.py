@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider.hooks.parameters import choice, is_template, job_name
+from airflow_provider.hooks.parameters import choice, is_template, job_name, native_text
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 
@@ -20,7 +20,8 @@ class JobSensor(SparkGroupSensor):
     :param state: ``finished``; ``failed``; or ``running``: every task that has not finished runs, which is what there
         is to wait for with streaming jobs
     :param run_key: of which run; by default that of this DAG run, which is what ``SparkJobOperator`` gives a job that
-        ends by itself. None: of whichever is the present one. Not looked at for jobs that do not end by themselves
+        ends by itself. None: of whichever is the present one, which is what a sensor in another DAG than the operator's
+        wants. Not looked at for jobs that do not end by themselves
 
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 
@@ -42,4 +43,5 @@ class JobSensor(SparkGroupSensor):
             job_name(job)
 
     def condition(self) -> JobCondition:
-        return JobCondition(job=job_name(self.job), run_key=self.run_key, goal=choice("state", self.state, JobGoal))
+        run_key = None if self.run_key is None else str(native_text(self.run_key))
+        return JobCondition(job=job_name(self.job), run_key=run_key, goal=choice("state", self.state, JobGoal))

@@ -51,6 +51,14 @@ class EpochCondition:
             return None
         return Answer(report=report.to_json())
 
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:  # noqa: ARG002
+        """What is waited for and where that is, for a log."""
+        wanted = f"epoch {self.at_least} or a later one{', converged' if self.converged else ''}"
+        report = GroupReport.of(status)
+        if report is None:
+            return f"{wanted}: the group has had no rebalance yet"
+        return f"{wanted}: the group is at epoch {report.record.epoch}{'' if report.converged else ', not converged'}"
+
     def to_json(self) -> dict[str, Any]:
         return {"of": "epoch", "at_least": self.at_least, "converged": self.converged}
 
@@ -100,6 +108,17 @@ class JobCondition:
         if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
             return None
         return self._judge(report, bounded=definition.bounded)
+
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
+        """What is waited for and where that is, for a log."""
+        wanted = f"job {self.job!r}{f' of run {self.run_key!r}' if self.run_key else ''} to be {self.goal.value}"
+        definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
+        if definition is None or report is None:
+            return f"{wanted}: the group has no such job"
+        if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
+            return f"{wanted}: the group has that job of run {definition.run_key!r}"
+        counts = ", ".join(f"{number} {state.value}" for state, number in report.progress.counts.items())
+        return f"{wanted}: it is {report.progress.state.value} ({counts or 'no tasks yet'})"
 
     def _judge(self, report: JobReport, *, bounded: bool) -> Answer | None:
         progress = report.progress

@@ -55,7 +55,7 @@ def test_good_names(name: str) -> None:
     assert worker_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, None, 7, "a:b", "a\n"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, None, 1.5, True, "a:b", "a\n"])
 @pytest.mark.parametrize(("check", "parameter"), [(group_name, "group"), (worker_name, "worker"), (job_name, "job")])
 def test_names_that_kafka_cannot_carry(check: Callable[[object], str], parameter: str, name: object) -> None:
     with pytest.raises(ValueError, match=f"^{parameter}: "):

@@ -43,6 +43,28 @@ def test_where_there_is_no_group_yet_a_sensor_waits(sensor: SparkGroupSensor, to
     assert not sensor.poke(context()).is_done
 
 
+def test_its_log_tells_what_a_sensor_waits_for(topics: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    jobs().poke(context())
+    known = jobs_snapshot(job(run_key="other"), tasks=2)
+    topics[:] = known, status_snapshot(known, "job", TaskState.FINISHED, TaskState.RUNNING)
+    jobs().poke(context())
+    jobs(run_key=None).poke(context())
+    jobs(job="another").poke(context())
+    epochs(at_least=2).poke(context())
+    topics[:] = known, group_snapshot(2, applied=1)
+    epochs(at_least=2, converged=True).poke(context())
+    logged = capsys.readouterr().out
+    for line in (
+        "Group g has no topics yet: nobody has submitted a job, and no worker has started",
+        "Group g: waiting for job 'job' of run 'r1' to be finished: the group has that job of run 'other'",
+        "Group g: waiting for job 'job' to be finished: it is running (1 running, 1 finished)",
+        "Group g: waiting for job 'another' of run 'r1' to be finished: the group has no such job",
+        "Group g: waiting for epoch 2 or a later one: the group has had no rebalance yet",
+        "Group g: waiting for epoch 2 or a later one, converged: the group is at epoch 2, not converged",
+    ):
+        assert line in logged
+
+
 def test_poking_until_the_epoch_is_reached(topics: list[Any]) -> None:
     sensor = epochs(after="4")
     topics[:] = JobsSnapshot(), group_snapshot(4)
@@ -118,6 +140,16 @@ def test_by_default_a_job_sensor_waits_for_the_run_of_its_own_dag_run(topics: li
         sensor = JobSensor(task_id="t", group="g", job="job")
     sensor.render_template_fields({"run_id": "manual__1"})  # type: ignore[typeddict-item]
     assert sensor.condition().run_key == "manual__1"
+
+
+def test_names_of_digits_stay_names_where_templates_are_rendered_as_native_objects(topics: list[Any]) -> None:
+    with DAG("d", render_template_as_native_obj=True):
+        sensor = JobSensor(task_id="t", group="{{ run_id }}", job="{{ run_id }}", kafka_conn_id="c")
+    sensor.render_template_fields({"run_id": "20260101"})  # type: ignore[typeddict-item]
+    assert sensor.run_key == 20260101
+    condition = sensor.condition()
+    assert (condition.job, condition.run_key) == ("20260101", "20260101")
+    assert not sensor.poke(context()).is_done
 
 
 @pytest.mark.parametrize(
