@@ -26,6 +26,7 @@ from airflow_provider.hooks.parameters import (
 )
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.policy import Policy, PolicyName
 from airflow_provider.membership.settings import MemberSettings
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 UNTIL: Final = ("drained", "forever")
 RUNNERS: Final = ("local", "noop")
 _LEASE_MARGIN_MS: Final = 2_000
+_KILLED: Final = "its task was ended by a user"
 _SAME_NAME: Final = (
     "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1, or have the"
     " run's id in the parameter worker or group"
@@ -74,7 +76,8 @@ class SparkWorkerOperator(BaseOperator):
         to try out groups
     :param spark_master: Spark's master URL
     :param spark_conf: Spark's settings
-    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group
+    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. The
+        default is a temporary folder of the machine that runs the task: enough for batch only
     :param linger: how long to keep the process when there is nothing to run
     :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
         trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
@@ -147,7 +150,7 @@ class SparkWorkerOperator(BaseOperator):
         self.runner = runner
         self.spark_master = spark_master
         self.spark_conf = spark_conf or {}
-        self.checkpoint_root = checkpoint_root or str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
+        self.checkpoint_root = checkpoint_root
         self.linger = linger
         self.session_timeout = session_timeout
         self.heartbeat_interval = heartbeat_interval
@@ -174,7 +177,7 @@ class SparkWorkerOperator(BaseOperator):
             (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
             (lambda value: text("spark_master", value), self.spark_master),
             (lambda value: text_mapping("spark_conf", value), self.spark_conf),
-            (lambda value: text("checkpoint_root", value), self.checkpoint_root),
+            (lambda value: text("checkpoint_root", value), self.checkpoint_root or "default"),
         ):
             if not is_template(value):
                 check(value)
@@ -236,7 +239,7 @@ class SparkWorkerOperator(BaseOperator):
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
-            checkpoint_root=text("checkpoint_root", self.checkpoint_root),
+            checkpoint_root=text("checkpoint_root", self.checkpoint_root or default_checkpoint_root()),
             spark_master=text("spark_master", self.spark_master),
             spark_conf=text_mapping("spark_conf", self.spark_conf),
             linger_s=milliseconds("linger", self.linger) / 1000,
@@ -267,11 +270,15 @@ class SparkWorkerOperator(BaseOperator):
         """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
         self._killed = True
         if self._run is not None:
-            self._run.leave("its task was ended by a user")
+            self._run.leave(_KILLED)
 
     def _work(self, plan: WorkerPlan, story: WorkerStory, saved: Mapping[str, Any] | None) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
         self._run = self._make_run(plan, self._equipment(), kafka, story, saved)
+        if self._killed:  # before there was anybody to tell
+            if saved is None:
+                raise AirflowException(f"worker {plan.member.worker}: {_KILLED} before it joined the group")
+            self._run.leave(_KILLED)
         result: RunResult = self._run.run()
         self.group_link = group_link(result.status)
         outcome = result.outcome
@@ -288,6 +295,7 @@ class SparkWorkerOperator(BaseOperator):
                     story=result.story.deferred().to_json(),
                     deferred_at_ms=wall_ms(),
                     push_summary=bool(self.do_xcom_push),
+                    ends_task=not self.outlets,
                 ),
                 method_name="resume",
             )
@@ -310,6 +318,8 @@ class SparkWorkerOperator(BaseOperator):
         me = plan.member.worker
         if status.group is None or me not in status.group.members or me not in status.workers:
             return
+        if status.workers[me].state is WorkerPhase.LEFT:
+            return  # and nobody has made an assignment without it since
         mine, other = TaskPage.of(plan.member.url), TaskPage.of(status.workers[me].url)
         if mine and other and other != mine and other.airflow == mine.airflow and other.state() not in OVER:
             raise AirflowFailException(
@@ -339,6 +349,11 @@ class SparkWorkerOperator(BaseOperator):
                 f" {_SAME_NAME}"
             )
         raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
+
+
+def default_checkpoint_root() -> str:
+    """Of the machine that runs the task: the one that parses the DAG may have its temporary files elsewhere."""
+    return str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
 
 
 def default_worker_name(ti: Any) -> str:

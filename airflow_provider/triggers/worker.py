@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import logging
-import sys
-import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
-_STANDBY: Final = "airflow_provider.triggers.standby"
-_LOADING: Final = threading.Lock()
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
 
@@ -42,25 +37,11 @@ _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
 
 
-def _load() -> None:
-    """Import what holds memberships. Not at the top, because a DAG file imports this module; called in a thread,
-    because Kafka's clients take their time.
-
-    What a triggerer has imported by then stays, so it is taken out of the garbage collector's sight: each of its full
-    collections would hold up the event loop for 100 ms, and the heartbeats of a thousand memberships make one due every
-    minute. (Airflow does the same for its own processes before they fork.)
-    """
-    with _LOADING:
-        if _STANDBY not in sys.modules:
-            importlib.import_module(_STANDBY)
-            gc.freeze()
-
-
 class WorkerTrigger(BaseTrigger):
     """The same worker as in the task's process, with hands that run nothing: it heartbeats, joins, syncs, and assigns.
 
     It fires once: when there is a task to run (the operator goes on with the same membership), or when the membership
-    is over. When the group has done its work it ends the task by itself.
+    is over. When the group has done its work it ends the task by itself, if it may.
 
     A broker that is away is waited for. A triggerer that is shut down leaves the membership to the next one; a user who
     ends the task ends the membership.
@@ -71,6 +52,8 @@ class WorkerTrigger(BaseTrigger):
     :param story: see :class:`~airflow_provider.triggers.worker_values.WorkerStory`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param push_summary: whether a summary is to be left as the task's ``return_value``
+    :param ends_task: whether it may end the task by itself. Airflow then tells nobody that the task's outlets were
+        updated, so a task that has outlets ends on a worker
     """
 
     def __init__(
@@ -82,6 +65,7 @@ class WorkerTrigger(BaseTrigger):
         story: Mapping[str, Any],
         deferred_at_ms: int = 0,
         push_summary: bool = True,
+        ends_task: bool = True,
         v: int = VERSION,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -92,6 +76,7 @@ class WorkerTrigger(BaseTrigger):
         self.story = WorkerStory.from_json(story)
         self.deferred_at_ms = deferred_at_ms
         self.push_summary = push_summary
+        self.ends_task = ends_task
         self._worker: Worker | None = None
         self._leaving: str | None = None
         self._holding: asyncio.Task[TriggerEvent] | None = None
@@ -109,6 +94,7 @@ class WorkerTrigger(BaseTrigger):
                 "story": self.story.to_json(),
                 "deferred_at_ms": self.deferred_at_ms,
                 "push_summary": self.push_summary,
+                "ends_task": self.ends_task,
             },
         )
 
@@ -158,8 +144,9 @@ class WorkerTrigger(BaseTrigger):
 
     async def _hold(self) -> TriggerEvent:
         settings = await settings_of(self.kafka_conn_id)
-        if _STANDBY not in sys.modules:
-            await asyncio.to_thread(_load)
+        # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
+        # Also when it is in sys.modules already: another trigger may still be importing it.
+        await asyncio.to_thread(importlib.import_module, "airflow_provider.triggers.standby")
         told = False
         while True:
             try:
@@ -222,7 +209,7 @@ class WorkerTrigger(BaseTrigger):
     async def _event_of(self, outcome: Outcome, story: WorkerStory, summary: Mapping[str, Any]) -> TriggerEvent:
         over = outcome.ending.value in ("drained", "left")
         log.info("Worker %s: %s at epoch %s", self.plan.member.worker, outcome.ending.value, outcome.epoch)
-        if over and self.task_instance is not None:
+        if over and self.ends_task and self.task_instance is not None:
             if self.push_summary:
                 await push_xcom(self.task_instance, "return_value", dict(summary))
             return TaskSuccessEvent()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -58,7 +59,7 @@ async def triggerer(monkeypatch: pytest.MonkeyPatch) -> Triggerer:
 
 
 TRIGGERS = [
-    worker_trigger(push_summary=False),
+    worker_trigger(push_summary=False, ends_task=False),
     GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json(), carried={"x": 1}),
 ]
 
@@ -184,6 +185,35 @@ class TestWorkerTrigger:
             assert triggerer.xcoms["return_value"]["ended"] == "drained"
         else:
             assert not triggerer.xcoms
+
+    async def test_drained_it_leaves_the_end_of_a_task_with_outlets_to_a_worker(self, triggerer: Triggerer) -> None:
+        """Airflow tells of updated assets only when a worker ends the task."""
+        running = await triggerer.start(worker_trigger(ends_task=False))
+        assert triggerer.worker
+        triggerer.worker.end(Ending.DRAINED)
+        (event,) = await asyncio.wait_for(running, 10)
+        assert (event.payload["ending"], event.payload["summary"]["ended"]) == ("drained", "drained")
+        assert not triggerer.xcoms
+
+    async def test_while_another_trigger_imports_what_both_need_the_loop_goes_on(
+        self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked, imported = threading.Event(), threading.Event()
+
+        def import_module(name: str) -> Any:
+            asked.set()
+            imported.wait(10)
+            return sys.modules[name]
+
+        monkeypatch.setattr(worker_module.importlib, "import_module", import_module)
+        running = triggerer.run(worker_trigger())
+        await eventually(asked.is_set)
+        assert triggerer.worker is None
+        imported.set()
+        await asyncio.wait_for(triggerer.held.wait(), 10)
+        assert triggerer.worker
+        triggerer.worker.end(Ending.DRAINED)
+        await asyncio.wait_for(running, 10)
 
     async def test_a_membership_that_ends_badly_is_the_operators_matter(self, triggerer: Triggerer) -> None:
         running = await triggerer.start(worker_trigger())

@@ -1,230 +1,36 @@
-"""The operators, up to the seam where a worker runs or a group is asked."""
+"""The operator of workers, up to the seam where a worker runs or a group is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
+from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import LogTimeoutError
-from airflow_provider.kafka.logs import Submission
-from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState
+from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.operators import spark_worker
-from airflow_provider.operators.spark_job import RemoveSparkJobOperator, SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
-from airflow_provider.triggers.conditions import JobCondition, JobGoal
-from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
-from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.worker.equipment import Equipment
+from airflow_provider.triggers.worker_values import WorkerStory
 from airflow_provider.worker.worker import Ending, Outcome, Until
-
-SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")
-
-
-def job_operator(**parameters: Any) -> SparkJobOperator:
-    return SparkJobOperator(
-        **{"task_id": "t", "group": "g", "job": "job", "entry_point": "module:Job", "max_tasks": 9, **parameters}
-    )
-
-
-def worker_operator(**parameters: Any) -> SparkWorkerOperator:
-    return SparkWorkerOperator(**{"task_id": "w", "group": "g", "allowed_entry_points": ["jobs"], **parameters})
-
-
-class FakeGroup:
-    """What the hook does to a group, without a broker."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.submitted: list[JobDefinition] = []
-        self.removed: list[str] = []
-        self.retried: list[str] = []
-        self.jobs = JobsSnapshot()
-        self.status = StatusSnapshot()
-        self.known = False
-        monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
-        for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for"):
-            double = getattr(self, name)
-            monkeypatch.setattr(SparkGroupHook, name, lambda _hook, *args, _double=double, **kw: _double(*args, **kw))
-
-    def submit_job(self, _group: str, definition: JobDefinition) -> Submission:
-        self.submitted.append(definition)
-        if not self.jobs.jobs:
-            self.jobs = jobs_snapshot(definition)
-        return Submission(definition=definition, changed=not self.known)
-
-    def remove_job(self, _group: str, name: str) -> bool:
-        self.removed.append(name)
-        return True
-
-    def retry_failed(self, _group: str, name: str) -> list[str]:
-        self.retried.append(name)
-        return [f"{name}:1"]
-
-    def look(self, _group: str, read: Callable[..., Any]) -> Any:
-        return read(self.jobs, self.status)
-
-    def wait_for(self, _group: str, read: Callable[..., Any], *, timeout_s: float | None = None) -> Any:
-        answer = read(self.jobs, self.status)
-        assert answer is not None, "it would wait for ever"
-        return answer
 
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> FakeGroup:
     return FakeGroup(monkeypatch)
-
-
-class TestJobOperator:
-    def test_it_submits_what_it_was_told(self, group: FakeGroup) -> None:
-        operator = job_operator(
-            config={"a": [1]}, task_retries=2, task_retry_delay=timedelta(seconds=1.5), run_key="k", retries=7
-        )
-        summary = operator.execute(context(dag_id="d", task_id="t"))
-        (definition,) = group.submitted
-        assert (definition.name, definition.config, definition.run_key) == ("job", {"a": [1]}, "k")
-        assert (definition.retries, definition.retry_delay_ms) == (2, 1500), "not Airflow's own"
-        assert definition.submitted_by == "d.t"
-        assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
-
-    def test_a_job_that_ends_runs_once_a_dag_run_and_one_that_does_not_only_once(self, group: FakeGroup) -> None:
-        job_operator().execute(context(run_id="manual__1"))
-        job_operator(kind="streaming").execute(context(run_id="manual__1"))
-        job_operator(replan_interval=60).execute(context(run_id="manual__1"))
-        job_operator(kind="streaming", run_key="mine").execute(context(run_id="manual__1"))
-        assert [definition.run_key for definition in group.submitted] == ["manual__1", "", "", "mine"]
-
-    def test_waiting_ends_with_the_results(self, group: FakeGroup) -> None:
-        group.jobs = jobs_snapshot(job(), tasks=2)
-        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FINISHED)
-        summary = job_operator(wait_for_completion=True, run_key="r1").execute(context())
-        assert summary["state"] == "finished"
-        assert summary["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
-
-    def test_waiting_for_a_job_that_fails_fails_with_the_errors_of_its_tasks(self, group: FakeGroup) -> None:
-        group.jobs = jobs_snapshot(job(), tasks=2)
-        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FAILED)
-        with pytest.raises(AirflowException, match="job:1: no luck with 1"):
-            job_operator(wait_for_completion=True, run_key="r1").execute(context())
-
-    @pytest.mark.parametrize(("kind", "goal"), [("batch", JobGoal.FINISHED), ("streaming", JobGoal.RUNNING)])
-    def test_deferred_it_waits_for_its_own_submission(self, group: FakeGroup, kind: str, goal: JobGoal) -> None:
-        operator = job_operator(wait_for_completion=True, deferrable=True, kind=kind, timeout=5, kafka_conn_id="b")
-        with pytest.raises(TaskDeferred) as deferred:
-            operator.execute(context())
-        trigger = deferred.value.trigger
-        assert isinstance(trigger, GroupTrigger)
-        condition = trigger.condition
-        assert isinstance(condition, JobCondition)
-        assert (condition.goal, condition.fingerprint) == (goal, group.submitted[0].fingerprint)
-        assert deferred.value.timeout == timedelta(seconds=5)
-        event = {"report": {"state": "finished"}, "problem": None, "link": URL, "carried": trigger.carried}
-        assert operator.execute_complete(context(), event) == {"state": "finished", "changed": True}
-        with pytest.raises(AirflowException, match="no luck"):
-            operator.execute_complete(context(), {**event, "problem": "no luck"})
-
-    def test_a_job_that_is_over_already_needs_no_triggerer(self, group: FakeGroup) -> None:
-        group.jobs = jobs_snapshot(job(), tasks=1)
-        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED)
-        operator = job_operator(wait_for_completion=True, deferrable=True, run_key="r1")
-        assert operator.execute(context())["state"] == "finished"
-
-    def test_a_job_that_takes_too_long_is_named(self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-        def late(*_: Any, **__: Any) -> None:
-            raise LogTimeoutError("waiting for a change")
-
-        monkeypatch.setattr(SparkGroupHook, "wait_for", late)
-        with pytest.raises(AirflowException, match="timeout: job 'job' is not finished within 5"):
-            job_operator(wait_for_completion=True, timeout=5).execute(context())
-
-    def test_run_again_it_has_failed_tasks_tried_again(self, group: FakeGroup) -> None:
-        group.known = True
-        job_operator().execute(context(try_number=1))
-        assert group.retried == []
-        job_operator().execute(context(try_number=2))
-        assert group.retried == ["job"]
-
-    @pytest.mark.parametrize(
-        ("parameters", "parameter"),
-        [
-            ({"group": "a/b"}, "group"),
-            ({"job": "a/b"}, "job"),
-            ({"job": ""}, "job"),
-            ({"entry_point": "module.Job"}, "entry_point"),
-            ({"config": {"a": object()}}, "config"),
-            ({"config": {"a": float("nan")}}, "config"),
-            ({"config": ["a"]}, "config"),
-            ({"max_tasks": 0}, "max_tasks"),
-            ({"kind": "endless"}, "kind"),
-            ({"task_retries": -1}, "task_retries"),
-            ({"task_retry_delay": -1}, "task_retry_delay"),
-            ({"replan_interval": 0}, "replan_interval"),
-            ({"timeout": 0}, "timeout"),
-            ({"run_key": 7}, "run_key"),
-        ],
-    )
-    def test_what_is_wrong_is_refused_when_the_dag_is_parsed(self, parameters: Any, parameter: str) -> None:
-        with pytest.raises(ValueError, match=f"^{parameter}: "):
-            job_operator(**parameters)
-
-    def test_what_a_template_made_wrong_is_refused_when_the_task_runs(self, group: FakeGroup) -> None:
-        with DAG("d"):
-            operator = job_operator(job="{{ name }}", max_tasks="{{ number }}", config={"x": "{{ number }}"})
-        operator.render_template_fields({"name": "a b", "number": 3})  # type: ignore[typeddict-unknown-key]
-        with pytest.raises(ValueError, match=r"^job: "):
-            operator.execute(context())
-        operator.job = "good"
-        operator.execute(context())
-        assert (group.submitted[0].max_tasks, group.submitted[0].config) == (3, {"x": "3"})
-
-    def test_removing(self, group: FakeGroup) -> None:
-        assert RemoveSparkJobOperator(task_id="t", group="g", job="job").execute(context()) == {
-            "job": "job",
-            "removed": True,
-        }
-        with pytest.raises(ValueError, match=r"^job: "):
-            RemoveSparkJobOperator(task_id="t", group="g", job="a/b")
-
-
-class FakeRun:
-    """A worker that ends as the test says."""
-
-    endings: list[Outcome]
-    made: list[FakeRun]
-    status: StatusSnapshot
-
-    def __init__(self, plan: WorkerPlan, equipment: Equipment, kafka: KafkaSettings, story: WorkerStory, saved: Any):
-        self.plan, self.equipment, self.kafka, self.story, self.saved = plan, equipment, kafka, story, saved
-        self.left: list[str] = []
-        self.while_it_runs: Callable[[], None] = lambda: None
-        self.made.append(self)
-
-    def run(self) -> RunResult:
-        self.while_it_runs()
-        return RunResult(
-            outcome=self.endings.pop(0), story=self.story.in_epochs(1, 3).stopped_more(1), status=self.status
-        )
-
-    def leave(self, reason: str) -> None:
-        self.left.append(reason)
-
-
-def outcome(ending: Ending, **more: Any) -> Outcome:
-    return Outcome(ending=ending, epoch=Epoch(3), **more)
 
 
 @pytest.fixture
@@ -360,13 +166,7 @@ class TestWorkerOperator:
     ) -> None:
         record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1")
         group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
-        event = {
-            "ending": "handed over",
-            "worker": "dag.task",
-            "epoch": 3,
-            "saved": {"v": 1},
-            "story": WorkerStory(began_ms=1).to_json(),
-        }
+        event = _handed_over()
         runs.endings += [outcome(Ending.FENCED, error="another process joined"), outcome(Ending.DRAINED)]
         assert worker_operator().resume(context(), event=event)["ended"] == "drained"  # type: ignore[index]
         assert [run.saved for run in runs.made] == [{"v": 1}, None]
@@ -407,6 +207,17 @@ class TestWorkerOperator:
             operator.execute(context())
             assert len(runs.made) == 1
 
+    def test_a_name_is_free_when_the_worker_that_had_it_has_left(
+        self, runs: type[FakeRun], group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The last one to leave a group makes no assignment without itself; Airflow takes seconds to end its task."""
+        monkeypatch.setattr(TaskPage, "state", lambda _page: "running")
+        left = _worker("w1", "http://airflow.example/dags/d/runs/r2/tasks/w?try_number=1", WorkerPhase.LEFT)
+        group.status = replace(group_snapshot(3), workers={WorkerId("w1"): left})
+        runs.endings.append(outcome(Ending.DRAINED))
+        worker_operator(worker="w1").execute(context())
+        assert len(runs.made) == 1
+
     def test_the_link_to_the_group_is_there_while_the_worker_runs(self, runs: type[FakeRun], group: FakeGroup) -> None:
         group.status = group_snapshot(3)
         runs.endings.append(outcome(Ending.DRAINED))
@@ -431,6 +242,53 @@ class TestWorkerOperator:
         with pytest.raises(AirflowException, match="ended by a user"):
             operator.execute(context())
         assert made[-1].left == ["its task was ended by a user"]
+
+    def test_killed_before_it_has_joined_it_does_not_join(
+        self, runs: type[FakeRun], group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It reads the group's topics first, which takes a second and more."""
+        operator = worker_operator()
+
+        def killed_meanwhile(*_: Any) -> None:
+            operator.on_kill()
+
+        monkeypatch.setattr(SparkGroupHook, "look", killed_meanwhile)
+        with pytest.raises(AirflowException, match="ended by a user before it joined"):
+            operator.execute(context())
+
+    def test_killed_before_it_goes_on_with_a_membership_it_leaves(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        operator = worker_operator()
+
+        def killed_meanwhile(_hook: SparkGroupHook) -> KafkaSettings:
+            operator.on_kill()
+            return SETTINGS
+
+        monkeypatch.setattr(SparkGroupHook, "get_settings", killed_meanwhile)
+        runs.endings.append(outcome(Ending.LEFT))
+        with pytest.raises(AirflowException, match="it has left the group"):
+            operator.resume(context(), event=_handed_over())
+        assert runs.made[0].left == ["its task was ended by a user"]
+
+    def test_with_outlets_it_ends_on_a_worker(self, runs: type[FakeRun]) -> None:
+        ends = []
+        for outlets in ([], [Asset("counts")]):
+            runs.endings.append(outcome(Ending.HANDED_OVER, saved={"v": 1}))
+            with pytest.raises(TaskDeferred) as deferred:
+                worker_operator(outlets=outlets).execute(context())
+            assert isinstance(deferred.value.trigger, WorkerTrigger)
+            ends.append(deferred.value.trigger.ends_task)
+        assert ends == [True, False]
+
+    def test_where_checkpoints_go_by_default_the_machine_that_runs_the_task_says(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        operator = worker_operator()
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: "/of/this/machine")
+        runs.endings.append(outcome(Ending.DRAINED))
+        operator.execute(context())
+        assert runs.made[0].equipment.checkpoint_root == "/of/this/machine/cospark-checkpoints"
 
     def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.LEFT))
@@ -482,9 +340,15 @@ def _ended_now(status: Any) -> Any:
     return replace(status, finished_at_ms=10**14)
 
 
-def _worker(name: str, url: str) -> Any:
-    return replace(worker_status(name, 3), url=url)
+def _worker(name: str, url: str, state: WorkerPhase = WorkerPhase.STABLE) -> Any:
+    return replace(worker_status(name, 3, state), url=url)
 
 
-def test_kinds_are_those_of_the_records() -> None:
-    assert {kind.value for kind in TaskKind} == {"batch", "streaming"}
+def _handed_over() -> dict[str, Any]:
+    return {
+        "ending": "handed over",
+        "worker": "dag.task",
+        "epoch": 3,
+        "saved": {"v": 1},
+        "story": WorkerStory(began_ms=1).to_json(),
+    }

@@ -1,0 +1,100 @@
+"""What surrounds an operator in its tests: a group without a broker, and a worker that ends as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow_values import jobs_snapshot
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.logs import Submission
+from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch
+from airflow_provider.operators.spark_job import SparkJobOperator
+from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.worker_run import RunResult
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.worker import Ending, Outcome
+
+SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")
+
+
+def job_operator(**parameters: Any) -> SparkJobOperator:
+    return SparkJobOperator(
+        **{"task_id": "t", "group": "g", "job": "job", "entry_point": "module:Job", "max_tasks": 9, **parameters}
+    )
+
+
+def worker_operator(**parameters: Any) -> SparkWorkerOperator:
+    return SparkWorkerOperator(**{"task_id": "w", "group": "g", "allowed_entry_points": ["jobs"], **parameters})
+
+
+class FakeGroup:
+    """What the hook does to a group, without a broker."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.submitted: list[JobDefinition] = []
+        self.removed: list[str] = []
+        self.retried: list[str] = []
+        self.jobs = JobsSnapshot()
+        self.status = StatusSnapshot()
+        self.known = False
+        monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
+        for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for"):
+            double = getattr(self, name)
+            monkeypatch.setattr(SparkGroupHook, name, lambda _hook, *args, _double=double, **kw: _double(*args, **kw))
+
+    def submit_job(self, _group: str, definition: JobDefinition) -> Submission:
+        self.submitted.append(definition)
+        if not self.jobs.jobs:
+            self.jobs = jobs_snapshot(definition)
+        return Submission(definition=definition, changed=not self.known)
+
+    def remove_job(self, _group: str, name: str) -> bool:
+        self.removed.append(name)
+        return True
+
+    def retry_failed(self, _group: str, name: str) -> list[str]:
+        self.retried.append(name)
+        return [f"{name}:1"]
+
+    def look(self, _group: str, read: Callable[..., Any]) -> Any:
+        return read(self.jobs, self.status)
+
+    def wait_for(self, _group: str, read: Callable[..., Any], *, timeout_s: float | None = None) -> Any:
+        answer = read(self.jobs, self.status)
+        assert answer is not None, "it would wait for ever"
+        return answer
+
+
+class FakeRun:
+    """A worker that ends as the test says."""
+
+    endings: list[Outcome]
+    made: list[FakeRun]
+    status: StatusSnapshot
+
+    def __init__(self, plan: WorkerPlan, equipment: Equipment, kafka: KafkaSettings, story: WorkerStory, saved: Any):
+        self.plan, self.equipment, self.kafka, self.story, self.saved = plan, equipment, kafka, story, saved
+        self.left: list[str] = []
+        self.while_it_runs: Callable[[], None] = lambda: None
+        self.made.append(self)
+
+    def run(self) -> RunResult:
+        self.while_it_runs()
+        return RunResult(
+            outcome=self.endings.pop(0), story=self.story.in_epochs(1, 3).stopped_more(1), status=self.status
+        )
+
+    def leave(self, reason: str) -> None:
+        self.left.append(reason)
+
+
+def outcome(ending: Ending, **more: Any) -> Outcome:
+    return Outcome(ending=ending, epoch=Epoch(3), **more)

@@ -1,0 +1,147 @@
+"""The operators that submit and remove jobs, up to the seam where a group is asked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, TaskDeferred
+from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
+from operator_bench import FakeGroup, job_operator
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.log_errors import LogTimeoutError
+from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.operators.spark_job import RemoveSparkJobOperator
+from airflow_provider.triggers.conditions import JobCondition, JobGoal
+from airflow_provider.triggers.group import GroupTrigger
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> FakeGroup:
+    return FakeGroup(monkeypatch)
+
+
+class TestJobOperator:
+    def test_it_submits_what_it_was_told(self, group: FakeGroup) -> None:
+        operator = job_operator(
+            config={"a": [1]}, task_retries=2, task_retry_delay=timedelta(seconds=1.5), run_key="k", retries=7
+        )
+        summary = operator.execute(context(dag_id="d", task_id="t"))
+        (definition,) = group.submitted
+        assert (definition.name, definition.config, definition.run_key) == ("job", {"a": [1]}, "k")
+        assert (definition.retries, definition.retry_delay_ms) == (2, 1500), "not Airflow's own"
+        assert definition.submitted_by == "d.t"
+        assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
+
+    def test_a_job_that_ends_runs_once_a_dag_run_and_one_that_does_not_only_once(self, group: FakeGroup) -> None:
+        job_operator().execute(context(run_id="manual__1"))
+        job_operator(kind="streaming").execute(context(run_id="manual__1"))
+        job_operator(replan_interval=60).execute(context(run_id="manual__1"))
+        job_operator(kind="streaming", run_key="mine").execute(context(run_id="manual__1"))
+        assert [definition.run_key for definition in group.submitted] == ["manual__1", "", "", "mine"]
+
+    def test_waiting_ends_with_the_results(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=2)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FINISHED)
+        summary = job_operator(wait_for_completion=True, run_key="r1").execute(context())
+        assert summary["state"] == "finished"
+        assert summary["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
+
+    def test_waiting_for_a_job_that_fails_fails_with_the_errors_of_its_tasks(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=2)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FAILED)
+        with pytest.raises(AirflowException, match="job:1: no luck with 1"):
+            job_operator(wait_for_completion=True, run_key="r1").execute(context())
+
+    @pytest.mark.parametrize(("kind", "goal"), [("batch", JobGoal.FINISHED), ("streaming", JobGoal.RUNNING)])
+    def test_deferred_it_waits_for_its_own_submission(self, group: FakeGroup, kind: str, goal: JobGoal) -> None:
+        operator = job_operator(wait_for_completion=True, deferrable=True, kind=kind, timeout=5, kafka_conn_id="b")
+        with pytest.raises(TaskDeferred) as deferred:
+            operator.execute(context())
+        trigger = deferred.value.trigger
+        assert isinstance(trigger, GroupTrigger)
+        condition = trigger.condition
+        assert isinstance(condition, JobCondition)
+        assert (condition.goal, condition.fingerprint) == (goal, group.submitted[0].fingerprint)
+        assert deferred.value.timeout == timedelta(seconds=5)
+        event = {"report": {"state": "finished"}, "problem": None, "link": URL, "carried": trigger.carried}
+        assert operator.execute_complete(context(), event) == {"state": "finished", "changed": True}
+        with pytest.raises(AirflowException, match="no luck"):
+            operator.execute_complete(context(), {**event, "problem": "no luck"})
+
+    def test_a_job_that_is_over_already_needs_no_triggerer(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=1)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED)
+        operator = job_operator(wait_for_completion=True, deferrable=True, run_key="r1")
+        assert operator.execute(context())["state"] == "finished"
+
+    def test_a_job_that_takes_too_long_is_named(self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+        def late(*_: Any, **__: Any) -> None:
+            raise LogTimeoutError("waiting for a change")
+
+        monkeypatch.setattr(SparkGroupHook, "wait_for", late)
+        with pytest.raises(AirflowException, match="timeout: job 'job' is not finished within 5"):
+            job_operator(wait_for_completion=True, timeout=5).execute(context())
+
+    def test_run_again_it_has_failed_tasks_tried_again(self, group: FakeGroup) -> None:
+        group.known = True
+        job_operator().execute(context(try_number=1))
+        assert group.retried == []
+        job_operator().execute(context(try_number=2))
+        assert group.retried == ["job"]
+
+    @pytest.mark.parametrize(
+        ("parameters", "parameter"),
+        [
+            ({"group": "a/b"}, "group"),
+            ({"job": "a/b"}, "job"),
+            ({"job": ""}, "job"),
+            ({"entry_point": "module.Job"}, "entry_point"),
+            ({"config": {"a": object()}}, "config"),
+            ({"config": {"a": float("nan")}}, "config"),
+            ({"config": ["a"]}, "config"),
+            ({"max_tasks": 0}, "max_tasks"),
+            ({"kind": "endless"}, "kind"),
+            ({"task_retries": -1}, "task_retries"),
+            ({"task_retry_delay": -1}, "task_retry_delay"),
+            ({"replan_interval": 0}, "replan_interval"),
+            ({"timeout": 0}, "timeout"),
+            ({"run_key": 7}, "run_key"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_when_the_dag_is_parsed(self, parameters: Any, parameter: str) -> None:
+        with pytest.raises(ValueError, match=f"^{parameter}: "):
+            job_operator(**parameters)
+
+    def test_what_a_template_made_wrong_is_refused_when_the_task_runs(self, group: FakeGroup) -> None:
+        with DAG("d"):
+            operator = job_operator(job="{{ name }}", max_tasks="{{ number }}", config={"x": "{{ number }}"})
+        operator.render_template_fields({"name": "a b", "number": 3})  # type: ignore[typeddict-unknown-key]
+        with pytest.raises(ValueError, match=r"^job: "):
+            operator.execute(context())
+        operator.job = "good"
+        operator.execute(context())
+        assert (group.submitted[0].max_tasks, group.submitted[0].config) == (3, {"x": "3"})
+
+    def test_names_of_digits_stay_names_where_templates_are_rendered_as_native_objects(self, group: FakeGroup) -> None:
+        with DAG("d", render_template_as_native_obj=True):
+            operator = job_operator(group="{{ day }}", job="{{ day }}", run_key="{{ day }}", config="{{ {'a': [1]} }}")
+        operator.render_template_fields({"day": "20260101"})  # type: ignore[typeddict-unknown-key]
+        operator.execute(context())
+        (definition,) = group.submitted
+        assert (definition.name, definition.run_key, definition.config) == ("20260101", "20260101", {"a": [1]})
+
+    def test_removing(self, group: FakeGroup) -> None:
+        assert RemoveSparkJobOperator(task_id="t", group="g", job="job").execute(context()) == {
+            "job": "job",
+            "removed": True,
+        }
+        with pytest.raises(ValueError, match=r"^job: "):
+            RemoveSparkJobOperator(task_id="t", group="g", job="a/b")
+
+
+def test_kinds_are_those_of_the_records() -> None:
+    assert {kind.value for kind in TaskKind} == {"batch", "streaming"}
