@@ -113,12 +113,8 @@ with DAG("example_streaming_group", schedule=None, catchup=False, max_active_run
         return {"lines": len(lines)}
 
     write_first_lines() >> submit >> [workers, runs]
-    (
-        runs
-        >> first_lines_are_copied()
-        >> stop_the_worker_that_runs_it()
-        >> write_more_lines()
-        >> all_lines_are_copied()
-        >> remove
-        >> [stop_the_other_worker(), each_line_is_there_once()]
-    )
+    copied = all_lines_are_copied()
+    runs >> first_lines_are_copied() >> stop_the_worker_that_runs_it() >> write_more_lines() >> copied
+    # Whatever fails before: the job is taken back and the workers, which would stay for ever, are sent home.
+    copied >> remove.as_teardown(setups=submit) >> stop_the_other_worker().as_teardown(setups=submit)
+    [copied, remove] >> each_line_is_there_once()
