@@ -72,6 +72,25 @@ def get_provider_info() -> dict[str, Any]:
                 "plugin-class": "airflow_provider.plugins.cooperative_spark.CooperativeSparkPlugin",
             }
         ],
+        "config": {
+            "cooperative_spark": {
+                "description": "Workers of groups that share Spark tasks, in this Airflow's triggerers",
+                "options": {
+                    "gc_freeze": {
+                        "description": (
+                            "Have each triggerer call Python's gc.freeze() once, when it is given its first deferred"
+                            " worker. A full garbage collection then holds up its event loop about 100 ms less. What"
+                            " other triggers hold at that moment may never be collected if it comes to refer to itself,"
+                            " so this is for triggerers that hold many hundreds of workers."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "False",
+                    }
+                },
+            }
+        },
         "cli": ["airflow_provider.cli.airflow_commands.get_commands"],
     }
 

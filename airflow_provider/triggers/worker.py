@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import importlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_provider.kafka.log_errors import BrokerAwayError
@@ -35,6 +38,27 @@ _LEAVE_WITHIN_S: Final = 30.0
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
+
+
+def _load() -> None:
+    """Import what holds memberships. Not at the top, because a DAG file imports this module.
+
+    Called in a thread, because Kafka's clients take their time; by each trigger, because another one may still be
+    importing what is in ``sys.modules`` already.
+    """
+    importlib.import_module("airflow_provider.triggers.standby")
+    if conf.getboolean("cooperative_spark", "gc_freeze", fallback=False):
+        _freeze()
+
+
+@functools.cache
+def _freeze() -> None:
+    """Take what the process has by now out of its garbage collector's sight, once.
+
+    Only where that was asked for: a triggerer is shared, and what others have in it would stay for ever if it became a
+    cycle of garbage.
+    """
+    gc.freeze()
 
 
 class WorkerTrigger(BaseTrigger):
@@ -144,9 +168,7 @@ class WorkerTrigger(BaseTrigger):
 
     async def _hold(self) -> TriggerEvent:
         settings = await settings_of(self.kafka_conn_id)
-        # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
-        # Also when it is in sys.modules already: another trigger may still be importing it.
-        await asyncio.to_thread(importlib.import_module, "airflow_provider.triggers.standby")
+        await asyncio.to_thread(_load)
         told = False
         while True:
             try:

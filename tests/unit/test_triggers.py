@@ -215,6 +215,24 @@ class TestWorkerTrigger:
         triggerer.worker.end(Ending.DRAINED)
         await asyncio.wait_for(running, 10)
 
+    @pytest.mark.parametrize(("option", "frozen"), [(None, []), ("False", []), ("True", ["once"])])
+    async def test_a_triggerer_is_shared_so_its_garbage_collector_is_left_alone_unless_that_is_asked_for(
+        self, option: str | None, frozen: list[str], triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done: list[str] = []
+        monkeypatch.setattr(worker_module.gc, "freeze", lambda: done.append("once"))
+        worker_module._freeze.cache_clear()
+        if option is not None:
+            monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__GC_FREEZE", option)
+        for _ in range(2):
+            triggerer.held.clear()
+            running = await triggerer.start(worker_trigger())
+            assert triggerer.worker
+            triggerer.worker.end(Ending.DRAINED)
+            await asyncio.wait_for(running, 10)
+        worker_module._freeze.cache_clear()
+        assert done == frozen
+
     async def test_a_membership_that_ends_badly_is_the_operators_matter(self, triggerer: Triggerer) -> None:
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker
