@@ -33,6 +33,8 @@ _LONGEST_PAUSE_S: Final = 0.5
 _PROPAGATION_S: Final = 1.0
 _REFUSAL_S: Final = 1.0
 """Whoever was refused may have been let in since, and another broker may answer: so much later it is given up."""
+_LISTEN_S: Final = 0.1
+"""Whoever waits for an answer hears so much later, at most, why there is none."""
 
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _UNKNOWN_TOPIC: Final = frozenset(
@@ -71,8 +73,9 @@ class TopicAdmin:
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
         self._outage = outage
+        self._heard: list[KafkaError] = []
         self._principal = principal_of(config)
-        ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._on_error}
+        ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._heard.append}
         try:
             self._client = AdminClient({**config, **ours})
         except KafkaException as refused:
@@ -123,13 +126,18 @@ class TopicAdmin:
     async def groups(self, *, timeout_s: float) -> list[str]:
         """The groups whose topics this connection can see.
 
+        :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         """
+        deadline = time.monotonic() + timeout_s
         try:
-            listed = await asyncio.to_thread(self._client.list_topics, timeout=timeout_s)
-        except KafkaException as failed:
-            self._client.poll(0)  # while nobody waits for an answer, only this lets it say why there is none
-            raise self._explain(_TopicFailure("", failed.args[0]), "DESCRIBE", "listing the topics") from failed
+            # A thread that lists can't be called back before its time is over: first see that somebody answers.
+            await self._answer("", asyncio.wrap_future(self._client.describe_cluster(request_timeout=timeout_s)))
+            left_s = max(_LISTEN_S, deadline - time.monotonic())
+            listing = asyncio.ensure_future(asyncio.to_thread(self._client.list_topics, timeout=left_s))
+            listed = await self._answer("", listing)
+        except _TopicFailure as failure:
+            raise self._explain(failure, "DESCRIBE", "listing the topics") from failure
         names = set(listed.topics)
         suffix = Topics.of("").jobs
         groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
@@ -211,11 +219,15 @@ class TopicAdmin:
 
     async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
         """Wait for an answer, and not for one that will not come."""
+        self._complaints()  # of before this question: they may be over
         with self._outage.watch() as watched:
             refused = asyncio.wrap_future(watched)
             either: set[asyncio.Future[Any]] = {asked, refused}
             try:
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                while not (asked.done() or refused.done()):
+                    await asyncio.wait(either, timeout=_LISTEN_S, return_when=asyncio.FIRST_COMPLETED)
+                    for error in self._complaints():
+                        tell(self._outage, error)
                 if not asked.done():
                     await asyncio.wait({asked}, timeout=_REFUSAL_S)
                 refusal = self._outage.refusal
@@ -238,9 +250,12 @@ class TopicAdmin:
             return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or str(failure))
         return LogError(f"{doing} failed: {failure}")
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            tell(self._outage, error)
+    def _complaints(self) -> list[KafkaError]:
+        """What was wrong with connections since this was last asked. An admin client tells only when it is polled."""
+        self._client.poll(0)
+        heard = [error for error in self._heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
+        self._heard.clear()
+        return heard
 
 
 class _TopicFailure(Exception):  # noqa: N818  never leaves this module

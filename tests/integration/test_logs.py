@@ -608,6 +608,13 @@ class TestRights:
             await GroupLogs(settings, group_id).start(timeout_s=SOON_S)
         assert "wrong-password" not in str(failed.value)
 
+    @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])
+    def test_so_it_is_to_whoever_asks_just_once(self, guarded, ask):
+        settings, began = self._as(guarded, "alice", "wrong-password"), time.monotonic()
+        with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password"):
+            ask(settings, timeout_s=60.0)
+        assert time.monotonic() - began < SOON_S
+
 
 FORK = """
 import asyncio, os, sys

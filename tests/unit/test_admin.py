@@ -1,0 +1,130 @@
+"""What is asked about topics of a broker that lets nobody in: told at once, not when the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socketserver
+import struct
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka import admin as admin_module
+from airflow_provider.kafka.admin import TopicAdmin
+from airflow_provider.kafka.log_errors import RefusedError
+from airflow_provider.kafka.outage import Outage
+
+AT_ONCE_S = 8.0  # on a machine that does a lot beside it; it takes little more than a second
+IN_TIME_S = 30.0
+
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+SASL_AUTHENTICATION_FAILED = 58
+
+
+class _Refusing(socketserver.StreamRequestHandler):
+    """Speaks just as much of Kafka as it needs to say that the password is wrong."""
+
+    def handle(self) -> None:
+        while header := self.rfile.read(12):
+            size, api, _, correlation = struct.unpack(">ihhi", header)
+            self.rfile.read(size - 8)
+            answer = struct.pack(">i", correlation) + _ANSWERS[api]
+            self.wfile.write(struct.pack(">i", len(answer)) + answer)
+            if api == SASL_AUTHENTICATE:
+                return
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _api_versions() -> bytes:
+    """In version 3: what is spoken here, each from version 0 on."""
+    spoken = ((SASL_HANDSHAKE, 1), (API_VERSIONS, 3), (SASL_AUTHENTICATE, 0))
+    apis = b"".join(struct.pack(">hhhB", api, 0, newest, 0) for api, newest in spoken)
+    return struct.pack(">hB", 0, len(spoken) + 1) + apis + struct.pack(">iB", 0, 0)
+
+
+_ANSWERS = {
+    API_VERSIONS: _api_versions(),
+    SASL_HANDSHAKE: struct.pack(">hi", 0, 1) + _string("PLAIN"),
+    SASL_AUTHENTICATE: struct.pack(">h", SASL_AUTHENTICATION_FAILED) + _string("no such user") + struct.pack(">i", 0),
+}
+
+
+@pytest.fixture
+def refused() -> Iterator[dict[str, str]]:
+    """The configuration of a connection to a broker that refuses it."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        yield {
+            "bootstrap.servers": f"127.0.0.1:{server.server_address[1]}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "etl",
+            "sasl.password": "hunter2",
+        }
+        server.shutdown()
+
+
+QUESTIONS: dict[str, Callable[[TopicAdmin], Awaitable[object]]] = {
+    "the groups": lambda admin: admin.groups(timeout_s=IN_TIME_S),
+    "where topics end": lambda admin: admin.end_offsets(["etl.events"], timeout_s=IN_TIME_S),
+}
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
+async def test_a_wrong_password_is_told_at_once(
+    ask: Callable[[TopicAdmin], Awaitable[object]], refused: dict[str, str]
+) -> None:
+    """Though nobody else reads here who would notice."""
+    began = time.monotonic()
+    with pytest.raises(RefusedError, match=r"no such user.*check .*sasl\.password") as caught:
+        await ask(TopicAdmin(refused, Outage(refused["bootstrap.servers"])))
+    assert time.monotonic() - began < AT_ONCE_S
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_button_in_airflow_tells_of_a_wrong_password_at_once(
+    refused: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REFUSED", json.dumps({"conn_type": "kafka", "extra": refused}))
+    began = time.monotonic()
+    worked, message = SparkGroupHook("refused").test_connection()
+    assert time.monotonic() - began < AT_ONCE_S
+    assert not worked
+    assert "check sasl.username, sasl.password" in message
+
+
+class _Client:
+    """An admin client that had trouble once, and whose broker answers now, slowly."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._tell = config["error_cb"]
+        self._errors = [KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: no such user")]
+
+    def poll(self, _timeout: float) -> None:
+        while self._errors:
+            self._tell(self._errors.pop())
+
+    def describe_cluster(self, **_: object) -> Future[object]:
+        answer: Future[object] = Future()
+        asyncio.get_running_loop().call_later(0.3, answer.set_result, object())
+        return answer
+
+    def list_topics(self, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(topics={"etl.jobs": None, "etl.status": None, "other": None})
+
+
+async def test_what_was_wrong_before_the_question_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_module, "AdminClient", _Client)
+    monkeypatch.setattr(admin_module, "_REFUSAL_S", 0.05)
+    assert await TopicAdmin({}, Outage("broker:9093")).groups(timeout_s=IN_TIME_S) == ["etl"]
