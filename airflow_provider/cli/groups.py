@@ -6,14 +6,15 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.messages import GroupDescription
 from airflow_provider.kafka.one_shot import list_groups
 from airflow_provider.kafka.progress import converged
@@ -24,8 +25,28 @@ from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
 
-_NOBODY = "no worker has joined"
+_NOBODY: Final = "no worker has joined"
 """What is said of a group that has topics (a job was submitted, say) and that no coordinator knows."""
+
+_NOT_YET: Final = frozenset(
+    {
+        KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Of a group whose coordinator is being found, or still reads what it coordinates. On a new broker the first question
+about any group has the topic made in which groups are kept.
+"""
+_AGAIN_S: Final = 0.2
+
+
+class _Answer(Protocol):
+    @property
+    def error(self) -> KafkaErrorCode: ...
+
+
+AnswerT = TypeVar("AnswerT", bound=_Answer)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _list(settings: KafkaSettings) -> int:
     async with shared_transport(settings) as transport:
-        answer = await transport.list_groups()
+        answer = await _once_coordinated(transport.list_groups)
     if answer.error is not KafkaErrorCode.NONE:
         print(f"cospark groups list: a broker refused to list its groups: {answer.error.name}", file=sys.stderr)
         return 2
@@ -65,7 +86,12 @@ async def _list(settings: KafkaSettings) -> int:
 
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     async with shared_transport(settings) as transport:
-        (description,) = await transport.describe([args.group])
+
+        async def ask() -> GroupDescription:
+            (description,) = await transport.describe([args.group])
+            return description
+
+        description = await _once_coordinated(ask)
     if description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):
         print(
             f"cospark groups describe: group {args.group!r}: {_in_words(description.error, settings)}", file=sys.stderr
@@ -80,7 +106,22 @@ async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     return 0
 
 
+async def _once_coordinated(ask: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+    """Ask until there is a coordinator to answer; after a while its absence is the answer."""
+    deadline = time.monotonic() + DEFAULT_TIMEOUT_S
+    while True:
+        answer = await ask()
+        if answer.error not in _NOT_YET or time.monotonic() + _AGAIN_S > deadline:
+            return answer
+        await asyncio.sleep(_AGAIN_S)
+
+
 def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
+    if error is KafkaErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return (
+            f"{error.name} for {DEFAULT_TIMEOUT_S:g} s: are there as many brokers as"
+            " offsets.topic.replication.factor asks for?"
+        )
     if error is not KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
         return error.name
     who = settings.principal or "the user of this connection"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
+from stand_ins import MemoryLogs
 
+from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.groups import as_text, describe
+from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.messages import DescribedMember, GroupDescription
+from airflow_provider.kafka.messages import DescribedMember, GroupDescription, ListedGroup, ListGroupsResponse
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
@@ -160,6 +164,75 @@ def test_a_group_that_waits_for_its_first_worker_has_jobs() -> None:
     text = as_text(describe(unknown, JOBS, StatusSnapshot()))
     assert text.splitlines()[0] == "group g: no worker has joined"
     assert text.splitlines()[-1] == "  jobs that wait for a worker: a"
+
+
+class Broker:
+    """Answers as a new one does: its coordinator comes only after it was asked some times."""
+
+    def __init__(self, *errors: KafkaErrorCode) -> None:
+        self.errors = list(errors)
+
+    def _error(self) -> KafkaErrorCode:
+        return self.errors.pop(0) if self.errors else KafkaErrorCode.NONE
+
+    async def describe(self, _groups: list[str]) -> list[GroupDescription]:
+        return [coordinator("w1", error=self._error())]
+
+    async def list_groups(self) -> ListGroupsResponse:
+        listed = ListedGroup(group_id="g", protocol_type="connect", state="Stable")
+        return ListGroupsResponse(error=self._error(), groups=(listed,))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Broker]:
+    """The command is run against such a broker from now on."""
+
+    def ask(*errors: KafkaErrorCode) -> Broker:
+        broker = Broker(*errors)
+
+        @asynccontextmanager
+        async def transport(_settings: object) -> AsyncIterator[Broker]:
+            yield broker
+
+        monkeypatch.setattr(groups_module, "shared_transport", transport)
+        monkeypatch.setattr(groups_module, "GroupLogs", lambda _settings, _group: MemoryLogs("g"))
+        monkeypatch.setattr(groups_module, "list_groups", lambda _settings: [])
+        monkeypatch.setattr(groups_module, "_AGAIN_S", 0.01)
+        return broker
+
+    return ask
+
+
+NOT_YET = [KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+@pytest.mark.parametrize("action", [("describe", "g"), ("list",)], ids=["describe", "list"])
+def test_a_broker_that_has_just_begun_is_asked_until_it_knows(
+    action: tuple[str, ...], asked: Callable[..., Broker], capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker = asked(*NOT_YET, KafkaErrorCode.NOT_COORDINATOR)
+    assert main(["groups", *action, "--bootstrap-servers", "nowhere:9"]) == 0
+    told = capsys.readouterr()
+    assert (broker.errors, told.err) == ([], "")
+    assert "g: Stable" in told.out
+
+
+def test_a_cluster_that_never_has_a_coordinator_is_not_asked_for_ever(
+    asked: Callable[..., Broker], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups_module, "DEFAULT_TIMEOUT_S", 0.1)
+    asked(*NOT_YET[:1] * 10_000)
+    assert main(["groups", "describe", "g", "--bootstrap-servers", "nowhere:9"]) == 2
+    told = capsys.readouterr()
+    assert "COORDINATOR_NOT_AVAILABLE for 0.1 s" in told.err
+    assert "offsets.topic.replication.factor" in told.err
+
+
+def test_what_will_not_change_is_told_at_once(asked: Callable[..., Broker], capsys: pytest.CaptureFixture[str]) -> None:
+    broker = asked(*[KafkaErrorCode.GROUP_AUTHORIZATION_FAILED] * 2)
+    assert main(["groups", "describe", "g", "--bootstrap-servers", "nowhere:9"]) == 2
+    assert len(broker.errors) == 1
+    assert "no right to DESCRIBE it" in capsys.readouterr().err
 
 
 # ---- status
