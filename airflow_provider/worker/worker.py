@@ -120,6 +120,7 @@ class Worker:
         self._leaving: Ending | None = None
         self._over: tuple[Phase, str | None] | None = None
         self._overdue = False
+        self._said: WorkerPhase | None = None
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
@@ -261,6 +262,9 @@ class Worker:
             wish = self._wish()
             if wish is not None:
                 self._journal.note(lambda: self._logs.clear_control(wish))
+        elif ending is Ending.FAILED and self._said is WorkerPhase.JOINING:
+            # It had to say so before it joined: by the process in it a successor sees whether it has to wait.
+            self._publish(WorkerPhase.LEFT)
         return Outcome(ending=ending, epoch=epoch, error=self._error())
 
     def _error(self) -> str | None:
@@ -275,6 +279,7 @@ class Worker:
         )
 
     def _publish(self, phase: WorkerPhase) -> None:
+        self._said = phase
         state = self.member.state
         known = self._logs.status.group
         status = WorkerStatus(

@@ -36,6 +36,7 @@ from airflow_provider.kafka.records import (
     TaskKind,
     TaskState,
     TaskStatus,
+    WorkerPhase,
 )
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import reach, shared_group
@@ -233,6 +234,16 @@ async def test_a_topic_that_may_not_be_made_is_named(missing: PageRight, secured
     assert f"User:{user} has no right to CREATE on the topic '{missing.name(group)}': grant it" in told
 
 
+async def test_a_worker_that_is_refused_does_not_look_as_if_it_were_still_joining(
+    secured: SecuredBroker, observer: GroupLogs
+) -> None:
+    (read,) = (right for right in RIGHTS["worker"] if right.resource == "group")
+    user = without("worker", read)
+    assert "was refused" in await complaint(work(secured.settings(user), GROUP, "refused"))
+    await observer.catch_up()
+    assert observer.status.workers[WorkerId("refused")].state is WorkerPhase.LEFT
+
+
 async def test_all_that_a_worker_lacks_is_named_at_once(secured: SecuredBroker, undisturbed: None) -> None:
     told = await complaint(work(secured.settings("watcher"), GROUP, "watcher"))
     assert (
@@ -318,6 +329,8 @@ async def test_a_connection_that_is_refused_names_its_setting(secured: SecuredBr
             await reach(settings)
         with pytest.raises((RefusedError, BrokerAwayError), match=f"check .*{setting.strip()}") as by_topics:
             await asyncio.to_thread(one_shot.read_group, settings, GROUP, timeout_s=5)
+        with pytest.raises((RefusedError, BrokerAwayError), match=f"check .*{setting.strip()}"):
+            await asyncio.to_thread(one_shot.list_groups, settings, timeout_s=5)
         for caught in (by_group, by_topics):
             assert "guessed" not in str(caught.value)
             assert secured.passwords["worker"] not in str(caught.value)

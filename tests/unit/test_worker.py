@@ -227,6 +227,14 @@ async def test_a_coordinator_that_refuses_ends_it_with_the_codes_name(error: Kaf
     outcome = await life.outcome()
     assert outcome.ending is Ending.FAILED
     assert error.name in (outcome.error or "")
+    assert life.phase is WorkerPhase.LEFT, "it does not look as if it were still joining"
+
+
+async def test_a_worker_that_was_let_in_and_is_refused_later_does_not_say_that_it_has_left() -> None:
+    async with living() as life:
+        life.coordinator.joins_say = life.coordinator.heartbeats_say = KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert (await life.outcome()).ending is Ending.FAILED
+        assert life.phase is WorkerPhase.STABLE, "the group waits a session for it"
 
 
 async def test_a_broker_that_is_too_old_ends_it() -> None:
@@ -235,6 +243,7 @@ async def test_a_broker_that_is_too_old_ends_it() -> None:
     life.begin()
     outcome = await life.outcome()
     assert (outcome.ending, outcome.error) == (Ending.FAILED, "JoinGroup: the broker is too old")
+    assert life.phase is WorkerPhase.LEFT
 
 
 @pytest.mark.parametrize("gone", [NoTopicError("g.jobs"), TopicRenewedError("g.jobs")])

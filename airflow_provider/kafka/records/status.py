@@ -172,7 +172,7 @@ class WorkerPhase(str, Enum):
     STOPPING = "stopping"
     """Stops what it runs and will leave."""
     LEFT = "left"
-    """Left the group."""
+    """Left the group, or was never let in."""
 
     @property
     def applied(self) -> bool:
