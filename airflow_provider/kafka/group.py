@@ -125,7 +125,11 @@ class GroupMember:
         self._joining: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._watch = LeaderWatch(
-            logs, record=lambda: self.state.record, want=self._want_rebalance, mend=self._mend_records
+            logs,
+            record=lambda: self.state.record,
+            want=self._want_rebalance,
+            mend=self._mend_records,
+            spawn=functools.partial(self._spawn, self._requests),
         )
         self._record_read: GroupRecord | None = None
         self._away_since: float | None = None

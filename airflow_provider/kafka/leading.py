@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.progress import configured, revocation_rank, spare_capacity
 from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
@@ -24,7 +26,7 @@ _SETTLE_S: Final = 0.05
 """Several jobs are often submitted together; one rebalance shall do for them."""
 
 _REST: Final = 10
-"""A look at a group of many tasks takes tens of milliseconds: the loop has ten times as long for everything else."""
+"""A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
 
 _BETWEEN_HELPS_S: Final = 2.0
 """The least time between two rebalances for the sake of a worker that has run dry."""
@@ -71,7 +73,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     new = configured(jobs, status.tasks) - _covered(record, status)
     if not new:
         return None
-    first = ", ".join(str(task) for task in sorted(new)[:3])
+    first = ", ".join(str(task) for task in nsmallest(3, new))
     return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
 
 
@@ -116,6 +118,7 @@ class LeaderWatch:
     :param record: the newest round that the member knows of: the topic may not have given it back yet
     :param want: is told the reason
     :param mend: is called when a stale record was written over one that wins
+    :param spawn: runs what goes on beside the member
     """
 
     def __init__(
@@ -125,58 +128,62 @@ class LeaderWatch:
         record: Callable[[], GroupRecord | None],
         want: Callable[[str], None],
         mend: Callable[[], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        self._leading = False
         self._unsubscribe: Callable[[], None] = _nothing
         self._logs = logs
         self._record = record
         self._want = want
         self._mend = mend
-        self._timer: asyncio.TimerHandle | None = None
+        self._spawn = spawn
+        self._watching: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
         self._help_timer: asyncio.TimerHandle | None = None
         self._settle_s = _SETTLE_S
         self._helped_at = float("-inf")
 
     def lead(self, leading: bool) -> None:
         """Whether this member leads a stable group, from now on."""
-        if leading is self._leading:
+        if leading is (self._watching is not None):
             return
-        self._leading = leading
-        if leading:
+        if self._watching is None:
             self._unsubscribe = self._logs.subscribe(self.look)
+            self._watching = self._spawn(self._watch())
             self.look()
         else:
             self._unsubscribe()
+            self._watching.cancel()
+            self._watching = None
 
     def look(self) -> None:
         """Something changed: look once it has settled."""
-        if self._leading and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._look)
+        self._changed.set()
 
     def close(self) -> None:
         self.lead(False)
-        for timer in (self._timer, self._help_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._help_timer is not None:
+            self._help_timer.cancel()
 
-    def _look(self) -> None:
-        self._timer = None
-        if not self._leading:
-            return
-        began = time.perf_counter()
-        reason = self._reason()
-        self._settle_s = max(_SETTLE_S, _REST * (time.perf_counter() - began))
-        if reason is not None:
-            self._want(reason)
+    async def _watch(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(self._settle_s)
+            self._changed.clear()
+            began = time.perf_counter()
+            reason = await self._reason()
+            self._settle_s = max(_SETTLE_S, _REST * (time.perf_counter() - began))
+            if reason is not None:
+                self._want(reason)
 
-    def _reason(self) -> str | None:
+    async def _reason(self) -> str | None:
         if self._logs.status.overwritten:
             self._mend()
         jobs, status = self._logs.jobs, replace(self._logs.status, group=self._record())
-        reason = unassigned_work(jobs, status) or outspoken(status)
-        if reason is None and spare_capacity(jobs, status) and self._may_help():
-            return "a worker has run dry while tasks wait elsewhere"
-        return reason
+        reason = await off_loop(lambda: unassigned_work(jobs, status) or outspoken(status), tasks=jobs.planned)
+        if reason is not None:
+            return reason
+        spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
+        return "a worker has run dry while tasks wait elsewhere" if spare and self._may_help() else None
 
     def _may_help(self) -> bool:
         """Not too often; what is too early now is looked at again when it is time."""

@@ -1,23 +1,20 @@
 """What a leader does between rounds: reasons for the next one, and when it leaves well alone.
 
-A group is written as ``{"w1": "r p", "w2": ""}``: w1 has two tasks, the first runs, the second waits for a slot. The
-letters: r runs, s streams, p is pending, f has finished, x was stopped, ``.`` has no record yet.
+How a group is written: see :mod:`led_group`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from waiting import eventually
+from led_group import EPOCH, Group, record_of
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.leading import LeaderWatch, gather_call, outspoken, unassigned_work
+from airflow_provider.kafka.leading import gather_call, outspoken, unassigned_work
 from airflow_provider.kafka.progress import spare_capacity
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobDefinition, TaskState
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
 from airflow_provider.membership.embedded import encode_metadata
@@ -39,67 +36,6 @@ from airflow_provider.membership.model import (
 )
 from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.record import GroupRecord
-
-STATES = {
-    "r": TaskState.RUNNING,
-    "s": TaskState.RUNNING,
-    "p": TaskState.PENDING,
-    "f": TaskState.FINISHED,
-    "x": TaskState.STOPPED,
-}
-EPOCH = Epoch(5)
-
-
-class Group:
-    """A group after a round in which everything configured was assigned."""
-
-    def __init__(self, workers: Mapping[str, str], **record: Any) -> None:
-        self.job = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r1")
-        letters = [(worker, letter) for worker, tasks in workers.items() for letter in tasks.split()]
-        plan = PlanRecord.of(self.job, [{"i": i} for i in range(len(letters))], planned_by=WorkerId("w1"), at_ms=0)
-        self.jobs = JobsSnapshot(jobs={"a": self.job}, plans={"a": plan})
-        owned: dict[WorkerId, set[TaskId]] = {WorkerId(worker): set() for worker in workers}
-        tasks: dict[TaskId, TaskStatus] = {}
-        for index, (worker, letter) in enumerate(letters):
-            task = TaskId("a", index)
-            owned[WorkerId(worker)].add(task)
-            if letter != ".":
-                tasks[task] = TaskStatus(
-                    task=task,
-                    state=STATES[letter],
-                    epoch=EPOCH,
-                    worker=WorkerId(worker),
-                    run_key="r1",
-                    fingerprint=plan.fingerprints[index],
-                    kind=TaskKind.STREAMING if letter == "s" else TaskKind.BATCH,
-                )
-        assignment = {worker: frozenset(share) for worker, share in owned.items()}
-        self.status = StatusSnapshot(group=replace(record_of(assignment), **record), tasks=tasks)
-
-    @property
-    def record(self) -> GroupRecord:
-        assert self.status.group is not None
-        return self.status.group
-
-
-def record_of(assignment: Mapping[WorkerId, Tasks]) -> GroupRecord:
-    return GroupRecord(
-        epoch=EPOCH,
-        generation=GenerationId(5),
-        leader=WorkerId("w1"),
-        leader_member=MemberId("m1"),
-        protocol=SubProtocol.SESSIONED,
-        config_offset=ConfigOffset(0),
-        members={worker: MemberId(worker) for worker in assignment},
-        assignment=assignment,
-        revoked={},
-        moves=(),
-        delay_ms=0,
-        reason="",
-        at_ms=0,
-        memory=Memory(),
-    )
-
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -322,121 +258,3 @@ def test_whoever_speaks_in_a_later_epoch_is_overtaken_by_another_round() -> None
     earlier = replace(group.record, epoch=Epoch(EPOCH - 1))
     assert outspoken(replace(group.status, group=earlier)) is not None
     assert outspoken(replace(group.status, group=None)) is None
-
-
-# ---- the watch
-
-
-class Logs:
-    """What the watch reads of a :class:`GroupLogs`; the real one needs a broker."""
-
-    def __init__(self, group: Group) -> None:
-        self.jobs = group.jobs
-        self.status = group.status
-
-        self.listening = 0
-
-    def subscribe(self, _listener: Callable[[], None]) -> Callable[[], None]:
-        self.listening += 1
-
-        def stop() -> None:
-            self.listening -= 1
-
-        return stop
-
-    def submit(self, name: str) -> None:
-        self.jobs = replace(self.jobs, jobs={**self.jobs.jobs, name: JobDefinition(name=name, entry_point="m:f")})
-
-
-class Watched:
-    """A watch over a group, and what it asked for."""
-
-    def __init__(self, group: Group) -> None:
-        self.logs = Logs(group)
-        self.record: GroupRecord | None = group.record
-        self.asked: list[str] = []
-        self.watch = LeaderWatch(
-            self.logs,  # type: ignore[arg-type]
-            record=lambda: self.record,
-            want=self.asked.append,
-            mend=lambda: self.asked.append("mend"),
-        )
-
-    async def asks(self, reason: str) -> None:
-        await eventually(lambda: reason in self.asked, reason)
-
-    async def asks_nothing(self) -> None:
-        """Not within several times what it takes to settle."""
-        await asyncio.sleep(0.3)
-        assert self.asked == []
-
-
-async def test_only_a_leader_asks() -> None:
-    watched = Watched(Group({"w1": "r"}))
-    watched.logs.submit("b")
-    watched.watch.look()
-    await watched.asks_nothing()
-    watched.watch.lead(True)
-    await watched.asks("new work: b:planner")
-    watched.watch.close()
-
-
-async def test_a_new_leader_looks_without_being_told_that_anything_changed() -> None:
-    watched = Watched(Group({"w1": "r p", "w2": ""}))
-    watched.watch.lead(True)
-    await watched.asks("a worker has run dry while tasks wait elsewhere")
-    watched.watch.close()
-
-
-async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which_may_be_behind() -> None:
-    watched = Watched(Group({"w1": "r"}))
-    watched.logs.submit("b")
-    watched.record = record_of({W1: frozenset({A0, planner_of("b")})})
-    watched.watch.lead(True)
-    watched.watch.look()
-    await watched.asks_nothing()
-    watched.watch.close()
-
-
-async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again() -> None:
-    watched = Watched(Group({"w1": "r p", "w2": ""}))
-    watched.watch.lead(True)
-    await watched.asks("a worker has run dry while tasks wait elsewhere")
-    watched.watch.look()
-    await asyncio.sleep(0.2)
-    assert len(watched.asked) == 1, "not again so soon"
-    watched.logs.submit("b")
-    watched.watch.look()
-    await asyncio.wait_for(watched.asks("new work: b:planner"), 1)
-    watched.watch.close()
-
-
-async def test_records_that_a_stale_one_was_written_over_are_mended() -> None:
-    watched = Watched(Group({"w1": "r"}))
-    task = next(iter(watched.logs.status.tasks.values()))
-    watched.logs.status = replace(watched.logs.status, overwritten={"task:a:0": task})
-    watched.watch.lead(True)
-    await watched.asks("mend")
-    watched.watch.close()
-
-
-async def test_a_closed_watch_asks_nothing() -> None:
-    watched = Watched(Group({"w1": "r p", "w2": ""}))
-    watched.watch.lead(True)
-    watched.watch.close()
-    await watched.asks_nothing()
-
-
-async def test_only_while_it_leads_it_listens() -> None:
-    """In a group of a thousand, all but one are spared every word of every worker."""
-    watched = Watched(Group({"w1": "r"}))
-    assert watched.logs.listening == 0
-    watched.watch.lead(True)
-    watched.watch.lead(True)
-    assert watched.logs.listening == 1
-    watched.watch.lead(False)
-    assert watched.logs.listening == 0
-    watched.watch.lead(True)
-    watched.watch.close()
-    watched.watch.close()
-    assert watched.logs.listening == 0

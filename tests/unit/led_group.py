@@ -1,0 +1,87 @@
+"""A group that is led, for tests of its leader.
+
+It is written as ``{"w1": "r p", "w2": ""}``: w1 has two tasks, the first runs, the second waits for a slot. The
+letters: r runs, s streams, p is pending, f has finished, x was stopped, ``.`` has no record yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.membership.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+)
+from airflow_provider.membership.record import GroupRecord
+
+STATES = {
+    "r": TaskState.RUNNING,
+    "s": TaskState.RUNNING,
+    "p": TaskState.PENDING,
+    "f": TaskState.FINISHED,
+    "x": TaskState.STOPPED,
+}
+EPOCH = Epoch(5)
+
+
+class Group:
+    """A group after a round in which everything configured was assigned."""
+
+    def __init__(self, workers: Mapping[str, str], **record: Any) -> None:
+        self.job = JobDefinition(name="a", entry_point="m:f", max_tasks=5_000, run_key="r1")
+        letters = [(worker, letter) for worker, tasks in workers.items() for letter in tasks.split()]
+        plan = PlanRecord.of(self.job, [{"i": i} for i in range(len(letters))], planned_by=WorkerId("w1"), at_ms=0)
+        self.jobs = JobsSnapshot(jobs={"a": self.job}, plans={"a": plan})
+        owned: dict[WorkerId, set[TaskId]] = {WorkerId(worker): set() for worker in workers}
+        tasks: dict[TaskId, TaskStatus] = {}
+        for index, (worker, letter) in enumerate(letters):
+            task = TaskId("a", index)
+            owned[WorkerId(worker)].add(task)
+            if letter != ".":
+                tasks[task] = TaskStatus(
+                    task=task,
+                    state=STATES[letter],
+                    epoch=EPOCH,
+                    worker=WorkerId(worker),
+                    run_key="r1",
+                    fingerprint=plan.fingerprints[index],
+                    kind=TaskKind.STREAMING if letter == "s" else TaskKind.BATCH,
+                )
+        assignment = {worker: frozenset(share) for worker, share in owned.items()}
+        self.status = StatusSnapshot(group=replace(record_of(assignment), **record), tasks=tasks)
+
+    @property
+    def record(self) -> GroupRecord:
+        assert self.status.group is not None
+        return self.status.group
+
+
+def record_of(assignment: Mapping[WorkerId, Tasks]) -> GroupRecord:
+    return GroupRecord(
+        epoch=EPOCH,
+        generation=GenerationId(5),
+        leader=WorkerId("w1"),
+        leader_member=MemberId("m1"),
+        protocol=SubProtocol.SESSIONED,
+        config_offset=ConfigOffset(0),
+        members={worker: MemberId(worker) for worker in assignment},
+        assignment=assignment,
+        revoked={},
+        moves=(),
+        delay_ms=0,
+        reason="",
+        at_ms=0,
+        memory=Memory(),
+    )

@@ -1,0 +1,219 @@
+"""How a leader watches over its group between rounds: when it looks, what it asks for, and that it stops in time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from led_group import Group, record_of
+from waiting import eventually
+
+from airflow_provider.kafka import leading
+from airflow_provider.kafka.jobs_view import JobsSnapshot
+from airflow_provider.kafka.leading import LeaderWatch, unassigned_work
+from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId, WorkerId, planner_of
+from airflow_provider.membership.record import GroupRecord
+
+A0 = TaskId("a", 0)
+W1 = WorkerId("w1")
+
+
+class Logs:
+    """What the watch reads of a :class:`GroupLogs`; the real one needs a broker."""
+
+    def __init__(self, group: Group) -> None:
+        self.jobs = group.jobs
+        self.status = group.status
+
+        self.listening = 0
+
+    def subscribe(self, _listener: Callable[[], None]) -> Callable[[], None]:
+        self.listening += 1
+
+        def stop() -> None:
+            self.listening -= 1
+
+        return stop
+
+    def submit(self, name: str) -> None:
+        self.jobs = replace(self.jobs, jobs={**self.jobs.jobs, name: JobDefinition(name=name, entry_point="m:f")})
+
+
+class Watched:
+    """A watch over a group, and what it asked for."""
+
+    def __init__(self, group: Group) -> None:
+        self.logs = Logs(group)
+        self.record: GroupRecord | None = group.record
+        self.asked: list[str] = []
+        self.watch = LeaderWatch(
+            self.logs,  # type: ignore[arg-type]
+            record=lambda: self.record,
+            want=self.asked.append,
+            mend=lambda: self.asked.append("mend"),
+            spawn=self._spawn,
+        )
+        self.spawned: list[asyncio.Task[None]] = []
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self.spawned.append(task)
+        return task
+
+    async def asks(self, reason: str) -> None:
+        await eventually(lambda: reason in self.asked, reason)
+
+    async def asks_nothing(self) -> None:
+        """Not within several times what it takes to settle."""
+        await asyncio.sleep(0.3)
+        assert self.asked == []
+
+
+async def test_only_a_leader_asks() -> None:
+    watched = Watched(Group({"w1": "r"}))
+    watched.logs.submit("b")
+    watched.watch.look()
+    await watched.asks_nothing()
+    watched.watch.lead(True)
+    await watched.asks("new work: b:planner")
+    watched.watch.close()
+
+
+async def test_a_new_leader_looks_without_being_told_that_anything_changed() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    await watched.asks("a worker has run dry while tasks wait elsewhere")
+    watched.watch.close()
+
+
+async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which_may_be_behind() -> None:
+    watched = Watched(Group({"w1": "r"}))
+    watched.logs.submit("b")
+    watched.record = record_of({W1: frozenset({A0, planner_of("b")})})
+    watched.watch.lead(True)
+    watched.watch.look()
+    await watched.asks_nothing()
+    watched.watch.close()
+
+
+async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    await watched.asks("a worker has run dry while tasks wait elsewhere")
+    watched.watch.look()
+    await asyncio.sleep(0.2)
+    assert len(watched.asked) == 1, "not again so soon"
+    watched.logs.submit("b")
+    watched.watch.look()
+    await asyncio.wait_for(watched.asks("new work: b:planner"), 1)
+    watched.watch.close()
+
+
+async def test_records_that_a_stale_one_was_written_over_are_mended() -> None:
+    watched = Watched(Group({"w1": "r"}))
+    task = next(iter(watched.logs.status.tasks.values()))
+    watched.logs.status = replace(watched.logs.status, overwritten={"task:a:0": task})
+    watched.watch.lead(True)
+    await watched.asks("mend")
+    watched.watch.close()
+
+
+async def test_a_closed_watch_asks_nothing() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    watched.watch.close()
+    await watched.asks_nothing()
+
+
+class Slow:
+    """In the place of the look for new work: it takes until the test lets it go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = 0
+        self._go_on = threading.Event()
+        monkeypatch.setattr(leading, "unassigned_work", self._look)
+
+    def _look(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
+        self.begun += 1
+        assert self._go_on.wait(10), "the loop waits for this, and this for the loop"
+        return unassigned_work(jobs, status)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    made = Slow(monkeypatch)
+    yield made
+    made.go_on()
+
+
+def large() -> Watched:
+    watched = Watched(Group({"w1": "r " * 2_500}))
+    watched.watch.lead(True)
+    return watched
+
+
+async def test_the_loop_goes_on_while_it_looks_through_very_many_tasks(slow: Slow) -> None:
+    watched = large()
+    watched.logs.submit("b")
+    await eventually(lambda: slow.begun)
+    slow.go_on()
+    await watched.asks("new work: b:planner")
+    watched.watch.close()
+
+
+async def test_what_changes_while_it_looks_is_looked_at_next(slow: Slow) -> None:
+    watched = large()
+    await eventually(lambda: slow.begun)
+    watched.logs.submit("b")
+    watched.watch.look()
+    watched.watch.look()
+    await asyncio.sleep(0.1)
+    assert slow.begun == 1, "one look at a time"
+    slow.go_on()
+    await watched.asks("new work: b:planner")
+    watched.watch.close()
+
+
+async def test_what_it_finds_when_it_leads_no_longer_is_of_no_concern(slow: Slow) -> None:
+    watched = large()
+    watched.logs.submit("b")
+    await eventually(lambda: slow.begun)
+    watched.watch.lead(False)
+    slow.go_on()
+    await watched.asks_nothing()
+    watched.watch.close()
+
+
+async def test_a_fault_of_the_look_is_told_to_whoever_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The membership ends then: a leader that has stopped to look must not seem to lead."""
+    monkeypatch.setattr(leading, "unassigned_work", lambda _jobs, _status: 1 // 0)
+    watched = Watched(Group({"w1": "r"}))
+    watched.watch.lead(True)
+    (watching,) = watched.spawned
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(watching, 10)
+    watched.watch.close()
+
+
+async def test_only_while_it_leads_it_listens() -> None:
+    """In a group of a thousand, all but one are spared every word of every worker."""
+    watched = Watched(Group({"w1": "r"}))
+    assert watched.logs.listening == 0
+    watched.watch.lead(True)
+    watched.watch.lead(True)
+    assert watched.logs.listening == 1
+    watched.watch.lead(False)
+    assert watched.logs.listening == 0
+    watched.watch.lead(True)
+    watched.watch.close()
+    watched.watch.close()
+    assert watched.logs.listening == 0
