@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from airflow_provider.membership.assignors import cooperative, eager
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
@@ -27,6 +28,8 @@ from airflow_provider.membership.model import (
 )
 from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, epoch_of
+
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,7 @@ def _reason(call: Call, members: frozenset[WorkerId]) -> str:
     last = call.last_record
     before = frozenset(last.members) if last else frozenset()
     came, went = sorted(members - before), sorted(before - members)
-    changes = ([f"{', '.join(came)} joined"] if came else []) + ([f"{', '.join(went)} left"] if went else [])
+    changes = ([f"{_names(came)} joined"] if came else []) + ([f"{_names(went)} left"] if went else [])
     if changes or last is None:
         return "; ".join(changes) or call.reason
     if last.revokes:
@@ -157,6 +160,14 @@ def _reason(call: Call, members: frozenset[WorkerId]) -> str:
     if 0 < last.deadline_ms <= call.now_ms:
         return "the scheduled delay is over" if last.memory.deadline_ms else "the next tasks may move"
     return call.reason
+
+
+def _names(workers: Sequence[WorkerId]) -> str:
+    """The first few by name: a thousand may come at once, and the record is read by each of them."""
+    others = len(workers) - _NAMED
+    if others <= 1:
+        return ", ".join(workers)
+    return f"{', '.join(workers[:_NAMED])} and {others} others"
 
 
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:

@@ -231,6 +231,28 @@ def test_whoever_came_and_whoever_left_is_named() -> None:
     assert record.reason == "w2 joined; w9 left"
 
 
+@pytest.mark.parametrize(
+    ("number", "named"),
+    [
+        (3, "w01, w02, w03 joined"),
+        (4, "w01, w02, w03, w04 joined"),
+        (5, "w01, w02, w03 and 2 others joined"),
+        (99, "w01, w02, w03 and 96 others joined"),
+    ],
+)
+def test_of_a_crowd_a_few_are_named_for_each_of_them_reads_the_record(number: int, named: str) -> None:
+    crowd = tuple(WorkerId(f"w{worker:02}") for worker in range(1, number + 1))
+    assert record_after(Group({"w1": "r"}), reason=GENERIC, joins=crowd).reason == named
+
+
+def test_of_a_crowd_that_left_too() -> None:
+    crowd = {WorkerId(f"w{worker:02}"): MemberId(f"w{worker:02}") for worker in range(1, 100)}
+    group = Group({"w1": "r"})
+    group.status = replace(group.status, group=replace(group.record, members={W1: MemberId("w1"), **crowd}))
+    reason = record_after(group, reason=GENERIC, members=(W1, W2)).reason
+    assert reason == "w2 joined; w01, w02, w03 and 96 others left"
+
+
 # ---- the epoch of a round
 
 
