@@ -13,7 +13,7 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactBytes, Int16, 
 
 from airflow_provider.kafka import messages
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.requests import STRING, TAGS, StructT, fill, worker_id
+from airflow_provider.kafka.flexible import STRING, TAGS, StructT, fill, worker_id
 from airflow_provider.membership.model import MemberId
 
 # ---- DescribeGroups (15)

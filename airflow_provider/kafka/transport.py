@@ -23,7 +23,8 @@ from airflow_provider.kafka.messages import (
     SyncRequest,
     SyncResponse,
 )
-from airflow_provider.kafka.requests import FindCoordinator, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from airflow_provider.kafka.requests import FindCoordinator, Heartbeat, LeaveGroup
+from airflow_provider.kafka.rounds import JoinGroup, SyncGroup
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
 

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from airflow_provider.kafka import inspection, messages, requests
+from airflow_provider.kafka import inspection, messages, requests, rounds
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
 
@@ -82,7 +82,7 @@ def milliseconds(duration: timedelta) -> int:
 @pytest.mark.parametrize("version", [6, 7, 8, 9])
 def test_join_group_request(version: int) -> None:
     entity = kio_type("join_group", version, "request", "JoinGroupRequest")
-    read = read_by_kio(entity, sent(requests.JoinGroup(JOIN), version).encode())
+    read = read_by_kio(entity, sent(rounds.JoinGroup(JOIN), version).encode())
     assert read.group_id == "flights"
     assert milliseconds(read.session_timeout) == 10_000
     assert milliseconds(read.rebalance_timeout) == 60_000
@@ -94,7 +94,7 @@ def test_join_group_request(version: int) -> None:
 def test_join_group_request_of_a_dynamic_member_has_null_where_there_is_nothing() -> None:
     message = messages.JoinRequest(group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, protocols=())
     entity = kio_type("join_group", 9, "request", "JoinGroupRequest")
-    read = read_by_kio(entity, sent(requests.JoinGroup(message), 9).encode())
+    read = read_by_kio(entity, sent(rounds.JoinGroup(message), 9).encode())
     assert (read.member_id, read.group_instance_id, read.reason, read.protocols) == ("", None, None, ())
 
 
@@ -116,7 +116,7 @@ def test_join_group_response(version: int) -> None:
         **({"protocol_type": "connect"} if version >= 7 else {}),
         **({"skip_assignment": True} if version >= 9 else {}),
     )
-    read = answered(requests.JoinGroup(JOIN), version, value)
+    read = answered(rounds.JoinGroup(JOIN), version, value)
     assert read == messages.JoinResponse(
         error=KafkaErrorCode.NONE,
         generation=GenerationId(7),
@@ -142,7 +142,7 @@ def test_join_group_response_with_an_error_has_null_for_the_protocol() -> None:
         member_id="given",
         members=(),
     )
-    read = answered(requests.JoinGroup(JOIN), 9, value)
+    read = answered(rounds.JoinGroup(JOIN), 9, value)
     assert read == messages.JoinResponse(error=KafkaErrorCode.MEMBER_ID_REQUIRED, member_id=MemberId("given"))
     assert not read.is_leader
 
@@ -150,7 +150,7 @@ def test_join_group_response_with_an_error_has_null_for_the_protocol() -> None:
 @pytest.mark.parametrize("version", [4, 5])
 def test_sync_group_request(version: int) -> None:
     entity = kio_type("sync_group", version, "request", "SyncGroupRequest")
-    read = read_by_kio(entity, sent(requests.SyncGroup(SYNC), version).encode())
+    read = read_by_kio(entity, sent(rounds.SyncGroup(SYNC), version).encode())
     assert (read.group_id, read.generation_id) == ("flights", 7)
     assert (read.member_id, read.group_instance_id) == ("m-1", "worker-1")
     assert {each.member_id: each.assignment for each in read.assignments} == SYNC.assignments
@@ -162,7 +162,7 @@ def test_sync_group_request(version: int) -> None:
 def test_sync_group_response(version: int) -> None:
     entity = kio_type("sync_group", version, "response", "SyncGroupResponse")
     value = entity(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, assignment=b"\x07" * 500)
-    read = answered(requests.SyncGroup(SYNC), version, value)
+    read = answered(rounds.SyncGroup(SYNC), version, value)
     assert read == messages.SyncResponse(error=KafkaErrorCode.NONE, assignment=b"\x07" * 500)
 
 
@@ -326,7 +326,7 @@ def test_list_groups(version: int) -> None:
 
 
 def test_a_newer_broker_gets_the_newest_version_that_we_know() -> None:
-    assert requests.JoinGroup(JOIN).prepare({11: (2, 40)}).API_VERSION == 9
+    assert rounds.JoinGroup(JOIN).prepare({11: (2, 40)}).API_VERSION == 9
 
 
 def test_an_error_code_that_is_not_listed_is_kept() -> None:

@@ -1,0 +1,28 @@
+"""What the flexible versions (KIP-482) of all requests have in common, in aiokafka's terms."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from aiokafka.protocol.types import CompactString, Int32, TaggedFields
+
+from airflow_provider.membership.model import WorkerId
+
+STRING = CompactString("utf-8")
+TAGS = ("tags", TaggedFields)
+NO_TAGS: dict[int, bytes] = {}
+
+MEMBER = (("group_id", STRING), ("generation_id", Int32), ("member_id", STRING), ("group_instance_id", STRING))
+"""How a member of a generation begins what it says."""
+
+StructT = TypeVar("StructT")
+
+
+def fill(struct: type[StructT], **fields: object) -> StructT:
+    """Build a request of this version from all that newer versions could say."""
+    names: tuple[str, ...] = struct.SCHEMA.names  # type: ignore[attr-defined]
+    return struct(**{name: (NO_TAGS if name == "tags" else fields[name]) for name in names})
+
+
+def worker_id(instance_id: str | None) -> WorkerId | None:
+    return None if instance_id is None else WorkerId(instance_id)
