@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
@@ -17,10 +16,12 @@ from typing import Any, Final, Protocol
 from airflow_provider.kafka.asking import REQUESTS, Asking, Question
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.leading import LeaderWatch, gather_call
+from airflow_provider.kafka.leader_records import LeaderRecords
+from airflow_provider.kafka.leader_watch import LeaderWatch
+from airflow_provider.kafka.leading import assign
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.kafka.silence import Silence
 from airflow_provider.kafka.story import Story
 from airflow_provider.kafka.topic_view import About
 from airflow_provider.kafka.topics_watch import TopicsWatch
@@ -28,7 +29,6 @@ from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
-    AssignmentComputed,
     Command,
     ConfigAdvanced,
     Event,
@@ -57,7 +57,6 @@ from airflow_provider.membership.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.membership.leader import lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.model import Epoch, Tasks, WorkerId
 from airflow_provider.membership.policy import Policy
@@ -121,18 +120,18 @@ class GroupMember:
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._writes: set[asyncio.Task[None]] = set()
-        self._mending: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
+        self._records = LeaderRecords(logs, functools.partial(self._spawn, self._writes))
         self._watch = LeaderWatch(
             logs,
             record=lambda: self.state.record,
             want=self._want_rebalance,
-            mend=self._mend_records,
+            mend=self._records.mend,
             spawn=functools.partial(self._spawn, self._requests),
         )
         self._record_read: GroupRecord | None = None
-        self._away_since: float | None = None
+        self._silence = Silence(state.settings.group_id, state.settings.worker)
         self._topics = TopicsWatch(logs, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone)
         self._leaving_for: str | None = None
         self._whom_to_allow = ""
@@ -252,7 +251,7 @@ class GroupMember:
                 log.error("group %s, worker %s: %s", self._group_id, self._worker, error)
                 self._listener.ended(self.state.phase, error)
             case PublishGroup():
-                self._spawn(self._writes, self._publish_group(command.record))
+                self._records.publish(command.record)
             case PerformAssignment():
                 self._spawn(self._requests, self._answer(self._assign(command), Request.SYNC, command.seq))
             case FindCoordinator() | SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
@@ -312,11 +311,11 @@ class GroupMember:
                 self._end(str(failed))
                 return
             cause = str(failed) or type(failed).__name__
-            self._away(kind, cause)
+            self._silence.unanswered(kind, cause)
             answer = RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause)
         else:
             if self._is_good(answer):
-                self._back()
+                self._silence.over()
             elif isinstance(answer, (RequestRejected, HeartbeatAnswered)) and self._transport.principal:
                 # The machine tells what right is missing; it does not know who we are to the broker.
                 unauthorized = answer.error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -336,18 +335,7 @@ class GroupMember:
             self._topics.missed(gone.topic)
             raise
         self._on_logs()
-        jobs, status, now = self._logs.jobs, self._logs.status, wall_ms()
-        verdict = await off_loop(
-            lambda: lead(gather_call(command, jobs, status, policy=self._policy, wall_ms=now)),
-            tasks=jobs.planned + len(command.members),
-        )
-        for worker in verdict.unreadable:
-            log.warning(
-                "group %s: what worker %s says of itself cannot be read; it gets nothing", self._group_id, worker
-            )
-        return AssignmentComputed(
-            now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record
-        )
+        return await assign(command, self._logs, policy=self._policy)
 
     # ---- endings that are not the machine's
 
@@ -395,43 +383,6 @@ class GroupMember:
 
     def _want_rebalance(self, reason: str) -> None:
         self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))
-
-    async def _publish_group(self, record: GroupRecord) -> None:
-        """Without the record nothing breaks: workers that come back join anew, the next leader has no memory."""
-        try:
-            await self._logs.publish_group(record)
-        except LogError as failed:
-            log.warning("group %s: the record of epoch %d was not written: %s", self._group_id, record.epoch, failed)
-
-    def _mend_records(self) -> None:
-        if self._mending is None or self._mending.done():
-            self._mending = self._spawn(self._writes, self._mend())
-
-    async def _mend(self) -> None:
-        """Compaction keeps the last record of a key, and that must not be one that a worker wrote too late."""
-        try:
-            await self._logs.reassert()
-        except LogError as failed:
-            log.warning("group %s: records that a stale worker wrote over were not mended: %s", self._group_id, failed)
-
-    # ---- logging: once when the coordinator goes, once when it is back
-
-    def _away(self, request: Request, cause: str) -> None:
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            log.warning(
-                "group %s, worker %s: %s was not answered (%s); trying again until it is",
-                self._group_id,
-                self._worker,
-                request.value,
-                cause,
-            )
-
-    def _back(self) -> None:
-        if self._away_since is not None:
-            away = time.monotonic() - self._away_since
-            self._away_since = None
-            log.info("group %s, worker %s: back in the group after %.1f s", self._group_id, self._worker, away)
 
     @property
     def _group_id(self) -> str:

@@ -12,9 +12,10 @@ import pytest
 from led_group import Group, record_of
 from waiting import eventually
 
-from airflow_provider.kafka import leading
+from airflow_provider.kafka import leader_watch
 from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.leading import LeaderWatch, unassigned_work
+from airflow_provider.kafka.leader_watch import LeaderWatch
+from airflow_provider.kafka.leading import unassigned_work
 from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId, WorkerId, planner_of
@@ -137,7 +138,7 @@ class Slow:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = 0
         self._go_on = threading.Event()
-        monkeypatch.setattr(leading, "unassigned_work", self._look)
+        monkeypatch.setattr(leader_watch, "unassigned_work", self._look)
 
     def _look(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
         self.begun += 1
@@ -195,7 +196,7 @@ async def test_what_it_finds_when_it_leads_no_longer_is_of_no_concern(slow: Slow
 
 async def test_a_fault_of_the_look_is_told_to_whoever_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The membership ends then: a leader that has stopped to look must not seem to lead."""
-    monkeypatch.setattr(leading, "unassigned_work", lambda _jobs, _status: 1 // 0)
+    monkeypatch.setattr(leader_watch, "unassigned_work", lambda _jobs, _status: 1 // 0)
     watched = Watched(Group({"w1": "r"}))
     watched.watch.lead(True)
     (watching,) = watched.spawned

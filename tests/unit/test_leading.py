@@ -268,7 +268,7 @@ def test_a_round_counts_on_from_what_is_said_of_tasks_though_no_round_is_written
         members=(member(W1, frozenset()),),
         reason="a worker starts",
     )
-    record = lead(gather_call(joined, JobsSnapshot(), left_behind, policy=Deferred(), wall_ms=0)).record
+    record = lead(gather_call(joined, JobsSnapshot(), left_behind, policy=Deferred(), at_ms=0)).record
     assert record is not None
     assert record.epoch == EPOCH + 1
 

@@ -15,6 +15,7 @@ from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
 from waiting import eventually
 
 from airflow_provider.kafka import group as group_module
+from airflow_provider.kafka import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
@@ -355,7 +356,7 @@ async def test_without_a_broker_tasks_stop_before_the_lease_is_over_and_go_on_wh
         life.coordinator.away = None
         await life.runs(A0, A1)
         assert life.runner.order_of(A0).attempt == 2
-    words = [record.getMessage() for record in caplog.records if record.name == group_module.__name__]
+    words = [record.getMessage() for record in caplog.records if record.name == silence.__name__]
     assert len([word for word in words if "trying again" in word]) == 1, words
     assert len([word for word in words if "back in the group" in word]) == 1, words
 

@@ -1,0 +1,49 @@
+"""What a leader writes to the status topic: its rounds, and records that a stale worker wrote over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.membership.record import GroupRecord
+
+log: Final = logging.getLogger(__name__)
+
+
+class LeaderRecords:
+    """Writes for one member, which does not wait for it. What can't be written is said: without it nothing breaks.
+
+    :param spawn: runs what goes on beside the member
+    """
+
+    def __init__(self, logs: GroupLogs, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._logs = logs
+        self._spawn = spawn
+        self._mending: asyncio.Task[None] | None = None
+
+    def publish(self, record: GroupRecord) -> None:
+        """A round that is completed. Without it workers that come back join anew, and the next leader has no memory."""
+        self._spawn(self._publish(record))
+
+    def mend(self) -> None:
+        """Compaction keeps the last record of a key, and that must not be one that a worker wrote too late."""
+        if self._mending is None or self._mending.done():
+            self._mending = self._spawn(self._mend())
+
+    async def _publish(self, record: GroupRecord) -> None:
+        try:
+            await self._logs.publish_group(record)
+        except LogError as failed:
+            log.warning("group %s: the record of epoch %d was not written: %s", self._logs.group, record.epoch, failed)
+
+    async def _mend(self) -> None:
+        try:
+            await self._logs.reassert()
+        except LogError as failed:
+            log.warning(
+                "group %s: records that a stale worker wrote over were not mended: %s", self._logs.group, failed
+            )
