@@ -43,8 +43,10 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
             yield planner_of(name)
         if plan is not None:
             for task, status in _tasks_of(definition, plan, statuses):
-                if status is None or not status.state.final:
+                if status is None:
                     yield task
+                elif not status.state.final:
+                    yield status.task  # the same object each time: new ones would wake the garbage collector
 
 
 def _tasks_of(

@@ -71,6 +71,13 @@ def test_an_empty_plan_needs_nothing():
     assert configured(_jobs(plan=_plan(tasks=0)), {}) == frozenset()
 
 
+def test_what_is_needed_is_made_of_names_that_are_there_already():
+    """A leader asks after each change: a hundred thousand new ones would wake the garbage collector each time."""
+    known = _statuses({TaskId("a", 0): TaskState.RUNNING})
+    needed = configured(_jobs(plan=_plan()), known)
+    assert {task for task in needed if task is known[A0].task} == {A0}
+
+
 @pytest.mark.parametrize("state", list(TaskState))
 def test_a_task_is_needed_until_it_finished_or_failed_for_good(state):
     needed = configured(_jobs(plan=_plan()), _statuses({A0: state}))
