@@ -17,7 +17,7 @@ from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, WorkerId
+from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId
 from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, newer
 
@@ -90,23 +90,22 @@ def outspoken(status: StatusSnapshot) -> str | None:
 
 def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     """What some worker has or will be given without another reason to rebalance."""
-    begun = NO_TASKS.union(*(move.tasks for move in record.moves if move.target is not None))
-    covered = {
-        task
-        for worker, tasks in record.assignment.items()
-        for task in tasks
-        if not _released(status.tasks.get(task), worker, record.epoch, begun=task in begun)
-    }
+    covered = set[TaskId]().union(*record.assignment.values()) - _released(record, status)
     covered.update(*record.revoked.values())
     if record.memory.deadline_ms:
         covered.update(*record.memory.assignment.values())
     return covered
 
 
-def _released(status: TaskStatus | None, worker: WorkerId, epoch: Epoch, *, begun: bool) -> bool:
-    """Whether the task's worker has let go of it. What others wrote, or this one before a round that gave it the task
-    (again), says nothing of that: that was before.
+def _released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
+    """What its worker has let go of. What others wrote, or this one before a round that gave it the task (again), says
+    nothing of that: that was before.
     """
-    if status is None or status.worker != worker or not (status.state.final or status.state is TaskState.STOPPED):
-        return False
-    return not begun or status.epoch >= epoch
+    begun = NO_TASKS.union(*(move.tasks for move in record.moves if move.target is not None))
+    return {
+        task
+        for task, told in status.tasks.items()
+        if (told.state is TaskState.STOPPED or told.state.final)
+        and task in record.owned_by(told.worker)
+        and (task not in begun or told.epoch >= record.epoch)
+    }
