@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
+
+from asgiref.sync import sync_to_async
 
 OVER: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
 """The states of a task instance that does not run any more; None: there is none."""
@@ -53,10 +54,12 @@ class TaskPage:
 async def state_of(task_instance: Any) -> str | None:
     """The state of the task instance now, of whichever try; None if it is gone.
 
+    In a thread of asgiref's: before Airflow 3.3 only what these ask is passed on to the triggerer's loop.
+
     Must not be called while the triggerer shuts down: Airflow then never answers.
     """
     ti = task_instance
-    return await asyncio.to_thread(_state, ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+    return await sync_to_async(_state, thread_sensitive=False)(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
 
 
 def _state(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str | None:
@@ -76,8 +79,7 @@ async def push_xcom(task_instance: Any, key: str, value: Any) -> None:
     """Leave a value for other tasks. The values that ``TaskSuccessEvent`` takes arrive as text (Airflow 3.3.2)."""
     from airflow.providers.common.compat.sdk import XCom
 
-    await asyncio.to_thread(
-        XCom.set,
+    await sync_to_async(XCom.set, thread_sensitive=False)(
         key=key,
         value=value,
         dag_id=task_instance.dag_id,

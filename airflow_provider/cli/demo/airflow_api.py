@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import httpx
+import pendulum
 
 FINISHED_STATES: Final = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance (and, the first two, of a DAG run) that it does not leave by itself."""
@@ -340,7 +341,11 @@ def _task_instance(item: dict[str, Any]) -> TaskInstance:
 
 
 def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if text is None:
+        return None
+    moment = pendulum.parse(text)
+    assert isinstance(moment, pendulum.DateTime)
+    return moment
 
 
 def _log_line(line: dict[str, Any]) -> str:
