@@ -5,20 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from group_records import record_of
+
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.kafka.records import WorkerStatus as Worker
 from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
-from airflow_provider.membership.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-)
+from airflow_provider.membership.assignors.model import Move, MoveReason
+from airflow_provider.membership.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 URL = "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1"
@@ -85,22 +79,15 @@ def group_record(epoch: int, **changes: Any) -> GroupRecord:
     """Two workers with a task each; the second one has just got its from the first."""
     one, two, task = WorkerId("w1"), WorkerId("w2"), TaskId("job", 1)
     values: dict[str, Any] = {
-        "epoch": Epoch(epoch),
-        "generation": GenerationId(epoch),
-        "leader": one,
+        "assignment": {one: frozenset({TaskId("job", 0)}), two: frozenset({task})},
         "leader_member": MemberId("w1-member"),
-        "protocol": SubProtocol.SESSIONED,
         "config_offset": ConfigOffset(3),
         "members": {one: MemberId("w1-member"), two: MemberId("w2-member")},
-        "assignment": {one: frozenset({TaskId("job", 0)}), two: frozenset({task})},
-        "revoked": {},
         "moves": (Move(tasks=frozenset({task}), source=one, target=two, reason=MoveReason.BALANCE),),
-        "delay_ms": 0,
         "reason": "w2 joined",
         "at_ms": 5_000,
-        "memory": Memory(),
     }
-    return GroupRecord(**{**values, **changes})
+    return record_of(epoch=epoch, **{**values, **changes})
 
 
 def worker_status(worker: str, epoch: int, state: WorkerPhase = WorkerPhase.STABLE) -> Worker:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from group_records import record_of
+
 from airflow_provider.kafka.records import RebalanceEvent, TaskEvent, TaskState, TaskStatus
-from airflow_provider.membership.assignors.model import Memory, Move
-from airflow_provider.membership.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    Tasks,
-    WorkerId,
-)
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.assignors.model import Move
+from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
@@ -43,20 +35,12 @@ def step(
 def rebalance(
     epoch: int, *, revoked: dict[WorkerId, Tasks] | None = None, moves: Iterable[Move] = ()
 ) -> RebalanceEvent:
-    record = GroupRecord(
-        epoch=Epoch(epoch),
-        generation=GenerationId(epoch),
-        leader=W1,
-        leader_member=MemberId("m"),
-        protocol=SubProtocol.SESSIONED,
-        config_offset=ConfigOffset(0),
-        members={W1: MemberId("m"), W2: MemberId("n")},
-        assignment={W1: frozenset({A0, A1}), W2: frozenset()},
+    record = record_of(
+        {W1: frozenset({A0, A1}), W2: frozenset()},
+        epoch=epoch,
         revoked=revoked or {},
         moves=tuple(moves),
-        delay_ms=0,
         reason="w2 joined",
         at_ms=epoch * 1_000,
-        memory=Memory(),
     )
     return RebalanceEvent.of(record)

@@ -10,20 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from group_records import record_of
+
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    Tasks,
-    WorkerId,
-)
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 STATES = {
@@ -66,22 +58,3 @@ class Group:
     def record(self) -> GroupRecord:
         assert self.status.group is not None
         return self.status.group
-
-
-def record_of(assignment: Mapping[WorkerId, Tasks]) -> GroupRecord:
-    return GroupRecord(
-        epoch=EPOCH,
-        generation=GenerationId(5),
-        leader=WorkerId("w1"),
-        leader_member=MemberId("m1"),
-        protocol=SubProtocol.SESSIONED,
-        config_offset=ConfigOffset(0),
-        members={worker: MemberId(worker) for worker in assignment},
-        assignment=assignment,
-        revoked={},
-        moves=(),
-        delay_ms=0,
-        reason="",
-        at_ms=0,
-        memory=Memory(),
-    )

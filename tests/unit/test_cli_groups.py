@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryLogs
 
@@ -29,46 +29,13 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
-from airflow_provider.membership.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    Tasks,
-    WorkerId,
-    planner_of,
-)
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
 PLAN = PlanRecord.of(JOB, [{}] * 3, planned_by=W1, at_ms=0)
 JOBS = JobsSnapshot(jobs={"a": JOB}, plans={"a": PLAN})
-
-
-def record(assignment: Mapping[WorkerId, Tasks], **more: Any) -> GroupRecord:
-    return GroupRecord(
-        **{
-            "epoch": Epoch(5),
-            "generation": GenerationId(5),
-            "leader": W1,
-            "leader_member": MemberId("m1"),
-            "protocol": SubProtocol.SESSIONED,
-            "config_offset": ConfigOffset(0),
-            "members": {worker: MemberId(worker) for worker in assignment},
-            "assignment": assignment,
-            "revoked": {},
-            "moves": (),
-            "delay_ms": 0,
-            "reason": "w2 joined",
-            "at_ms": 0,
-            "memory": Memory(),
-            **more,
-        }
-    )
 
 
 def worker(name: WorkerId, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus:
@@ -81,7 +48,7 @@ def told(task: TaskId, state: TaskState, by: WorkerId = W1, error: str | None = 
 
 
 BUSY = StatusSnapshot(
-    group=record({W1: frozenset({A0, A1}), W2: frozenset({A2})}),
+    group=record_of({W1: frozenset({A0, A1}), W2: frozenset({A2})}, reason="w2 joined"),
     workers={W1: worker(W1), W2: worker(W2, WorkerPhase.DEFERRED)},
     tasks={
         A0: told(A0, TaskState.RUNNING),
@@ -262,13 +229,13 @@ def test_the_page_shows_who_does_what() -> None:
 def test_many_tasks_are_not_all_named() -> None:
     plan = PlanRecord.of(replace(JOB, max_tasks=99), [{}] * 40, planned_by=W1, at_ms=0)
     jobs = JobsSnapshot(jobs={"a": replace(JOB, max_tasks=99)}, plans={"a": plan})
-    status = StatusSnapshot(group=record({W1: frozenset(TaskId("a", index) for index in range(40))}))
+    status = StatusSnapshot(group=record_of({W1: frozenset(TaskId("a", index) for index in range(40))}))
     assert "and 28 more" in page(jobs, status)
 
 
 def test_a_worker_for_which_tasks_wait_is_gone_and_shown_with_them() -> None:
     memory = Memory(assignment={W1: frozenset({A0}), W2: frozenset({A1})}, deadline_ms=61_000)
-    waiting = record({W1: frozenset({A0})}, delay_ms=60_000, memory=memory, reason="w2 left")
+    waiting = record_of({W1: frozenset({A0})}, delay_ms=60_000, memory=memory, reason="w2 left")
     status = replace(BUSY, group=waiting, tasks={A0: told(A0, TaskState.RUNNING), A1: told(A1, TaskState.RUNNING, W2)})
     text = page(JOBS, status, wall_ms=1_000)
     assert "lost tasks wait 60 s more for their worker" in text
@@ -300,6 +267,6 @@ def test_the_last_moves_are_shown() -> None:
     moved = Move(
         tasks=frozenset(TaskId("a", index) for index in range(8)), source=W1, target=W2, reason=MoveReason.BALANCE
     )
-    text = page(JOBS, replace(BUSY, group=record({W1: frozenset(), W2: frozenset()}, moves=(moved,))))
+    text = page(JOBS, replace(BUSY, group=record_of({W1: frozenset(), W2: frozenset()}, moves=(moved,))))
     assert "a:0: w1 → w2 (balance)" in text
     assert "and 2 more moves" in text

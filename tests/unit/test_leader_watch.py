@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from led_group import Group, record_of
+from group_records import record_of
+from led_group import Group
 from waiting import eventually
 
 from airflow_provider.kafka import leader_watch

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from led_group import EPOCH, Group, record_of
+from group_records import record_of
+from led_group import EPOCH, Group
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.leading import gather_call, outspoken, unassigned_work

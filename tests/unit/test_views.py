@@ -7,6 +7,7 @@ import dataclasses
 import json
 
 import pytest
+from group_records import record_of
 
 from airflow_provider.kafka.jobs_view import JobsView
 from airflow_provider.kafka.records import (
@@ -28,18 +29,7 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.status_view import StatusView
 from airflow_provider.kafka.topic_view import Unreadable
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-    planner_of,
-)
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
@@ -177,25 +167,6 @@ def test_the_work_of_a_task_is_its_config_and_that_of_a_planner_the_jobs(jobs):
     assert jobs.view.snapshot().work_of(TaskId("a", 2)) is None
 
 
-def _group(epoch: int, *, generation: int = 1, leader_member: str = "m1", reason: str = "") -> GroupRecord:
-    return GroupRecord(
-        epoch=Epoch(epoch),
-        generation=GenerationId(generation),
-        leader=W1,
-        leader_member=MemberId(leader_member),
-        protocol=SubProtocol.SESSIONED,
-        config_offset=ConfigOffset(0),
-        members={},
-        assignment={},
-        revoked={},
-        moves=(),
-        delay_ms=0,
-        reason=reason,
-        at_ms=0,
-        memory=Memory(),
-    )
-
-
 def _task(epoch: int, state: TaskState = TaskState.RUNNING, **others) -> TaskStatus:
     return TaskStatus(
         **{"task": TaskId("a", 0), "epoch": Epoch(epoch), "state": state, "worker": W1, "run_key": "r1", **others}
@@ -209,7 +180,7 @@ def _worker(epoch: int, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus
 @pytest.mark.parametrize(
     ("key", "newer", "older", "read"),
     [
-        (GROUP_KEY, _group(5), _group(4), lambda snapshot: snapshot.group),
+        (GROUP_KEY, record_of(epoch=5), record_of(epoch=4), lambda snapshot: snapshot.group),
         (worker_key(W1), _worker(5), _worker(4), lambda snapshot: snapshot.workers.get(W1)),
         (task_key(TaskId("a", 0)), _task(5), _task(4), lambda snapshot: snapshot.tasks.get(TaskId("a", 0))),
     ],
@@ -236,18 +207,18 @@ def test_an_older_epoch_never_wins_and_the_winner_is_held_until_written_again(st
 
 
 def test_an_epoch_belongs_to_the_round_that_wrote_it_first(status):
-    first, again = _group(5, reason="first"), _group(5, reason="again")
+    first, again = record_of(epoch=5, reason="first"), record_of(epoch=5, reason="again")
     status.write(GROUP_KEY, first)
-    status.write(GROUP_KEY, _group(5, generation=2))
-    status.write(GROUP_KEY, _group(5, leader_member="m2"))
+    status.write(GROUP_KEY, record_of(epoch=5, generation=2))
+    status.write(GROUP_KEY, record_of(epoch=5, leader_member="m2"))
     assert status.view.snapshot().group == first
     status.write(GROUP_KEY, again)
     assert status.view.snapshot().group == again
 
 
 def test_a_group_counted_from_one_again_goes_on_with_a_higher_epoch(status):
-    status.write(GROUP_KEY, _group(5, generation=5))
-    status.write(GROUP_KEY, _group(6, generation=1, leader_member="m2"))
+    status.write(GROUP_KEY, record_of(epoch=5, generation=5))
+    status.write(GROUP_KEY, record_of(epoch=6, generation=1, leader_member="m2"))
     assert status.view.snapshot().group.generation == 1
 
 
@@ -276,7 +247,7 @@ def test_a_new_run_does_not_make_an_old_epoch_win(status):
 
 
 def test_a_status_topic_made_anew_starts_over(status):
-    status.write(GROUP_KEY, _group(5))
+    status.write(GROUP_KEY, record_of(epoch=5))
     status.write(worker_key(W1), _worker(5))
     status.write_at(0, b"task:a:0", encode(_task(1).to_json()))
     snapshot = status.view.snapshot()
@@ -294,10 +265,10 @@ def test_a_status_topic_made_anew_starts_over(status):
     ],
 )
 def test_a_status_record_that_cannot_be_read_disturbs_nothing(status, unreadable, key, value):
-    status.write(GROUP_KEY, _group(5))
+    status.write(GROUP_KEY, record_of(epoch=5))
     status.write(key, value)
     snapshot = status.view.snapshot()
-    assert (snapshot.group, snapshot.unreadable, snapshot.offset) == (_group(5), 1, 2)
+    assert (snapshot.group, snapshot.unreadable, snapshot.offset) == (record_of(epoch=5), 1, 2)
     assert [report.offset for report in unreadable] == [1]
 
 
@@ -325,7 +296,7 @@ GARBAGE = [None, True, -5, 1.5, float("inf"), 10**400, "x", [], [[]], [1], [None
         (JobsView, job_key("a"), JOB),
         (JobsView, plan_key("a"), PLAN),
         (JobsView, control_key(W1), ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1)),
-        (StatusView, GROUP_KEY, dataclasses.replace(_group(5), assignment={W1: frozenset({TaskId("a", 0)})})),
+        (StatusView, GROUP_KEY, record_of({W1: frozenset({TaskId("a", 0)})})),
         (StatusView, worker_key(W1), _worker(5)),
         (StatusView, task_key(TaskId("a", 0)), _task(5)),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from group_records import record_of
 
 from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.progress import (
@@ -26,17 +27,7 @@ from airflow_provider.kafka.records import (
     WorkerStatus,
 )
 from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-    planner_of,
-)
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")
@@ -191,28 +182,6 @@ def test_a_group_is_drained_when_all_its_bounded_jobs_are_complete():
     assert not group_drained(dataclasses.replace(jobs, jobs={**jobs.jobs, "s": streaming}), done)
 
 
-def _record(assignment: dict[WorkerId, set[TaskId]], **others) -> GroupRecord:
-    return GroupRecord(
-        **{
-            "epoch": Epoch(5),
-            "generation": GenerationId(5),
-            "leader": W1,
-            "leader_member": MemberId("m1"),
-            "protocol": SubProtocol.SESSIONED,
-            "config_offset": ConfigOffset(0),
-            "members": {worker: MemberId(worker) for worker in assignment},
-            "assignment": {worker: frozenset(tasks) for worker, tasks in assignment.items()},
-            "revoked": {},
-            "moves": (),
-            "delay_ms": 0,
-            "reason": "",
-            "at_ms": 0,
-            "memory": Memory(),
-            **others,
-        }
-    )
-
-
 def _workers(*reports: tuple[WorkerId, WorkerPhase, int]) -> dict[WorkerId, WorkerStatus]:
     return {
         worker: WorkerStatus(worker=worker, state=phase, epoch=Epoch(epoch), slots=1)
@@ -220,6 +189,8 @@ def _workers(*reports: tuple[WorkerId, WorkerPhase, int]) -> dict[WorkerId, Work
     }
 
 
+ALONE = {W1: frozenset({A0})}
+SHARED = {W1: frozenset({A0}), W2: frozenset({A1})}
 STABLE, DEFERRED, JOINING = WorkerPhase.STABLE, WorkerPhase.DEFERRED, WorkerPhase.JOINING
 
 
@@ -227,14 +198,14 @@ STABLE, DEFERRED, JOINING = WorkerPhase.STABLE, WorkerPhase.DEFERRED, WorkerPhas
     ("record", "workers", "expected"),
     [
         (None, _workers(), False),
-        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, DEFERRED, 5)), True),
-        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, STABLE, 6), (W3, STABLE, 1)), True),
-        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, STABLE, 4)), False),
-        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5), (W2, JOINING, 5)), False),
-        (_record({W1: {A0}, W2: {A1}}), _workers((W1, STABLE, 5)), False),
-        (_record({W1: {A0}}, revoked={W1: frozenset({A1})}), _workers((W1, STABLE, 5)), False),
-        (_record({W1: {A0}}, delay_ms=1), _workers((W1, STABLE, 5)), False),
-        (_record({W1: {A0}}, memory=Memory(deadline_ms=9)), _workers((W1, STABLE, 5)), False),
+        (record_of(SHARED), _workers((W1, STABLE, 5), (W2, DEFERRED, 5)), True),
+        (record_of(SHARED), _workers((W1, STABLE, 5), (W2, STABLE, 6), (W3, STABLE, 1)), True),
+        (record_of(SHARED), _workers((W1, STABLE, 5), (W2, STABLE, 4)), False),
+        (record_of(SHARED), _workers((W1, STABLE, 5), (W2, JOINING, 5)), False),
+        (record_of(SHARED), _workers((W1, STABLE, 5)), False),
+        (record_of(ALONE, revoked={W1: frozenset({A1})}), _workers((W1, STABLE, 5)), False),
+        (record_of(ALONE, delay_ms=1), _workers((W1, STABLE, 5)), False),
+        (record_of(ALONE, memory=Memory(deadline_ms=9)), _workers((W1, STABLE, 5)), False),
     ],
 )
 def test_an_epoch_has_converged_when_all_applied_it_and_nothing_is_to_follow(record, workers, expected):

@@ -1,0 +1,36 @@
+"""Records of completed rounds, made up: a test names what it is about, the rest is a quiet group led by w1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.membership.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, Tasks, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+_NOBODY: Final[Mapping[WorkerId, Tasks]] = MappingProxyType({})
+
+
+def record_of(assignment: Mapping[WorkerId, Tasks] = _NOBODY, *, epoch: int = 5, **fields: Any) -> GroupRecord:
+    """The record of a round: nothing was revoked or moved, nothing waits, nothing is remembered.
+
+    :param epoch: the generation's number too
+    :param fields: of :class:`GroupRecord`, in place of those made up here
+    """
+    made_up: dict[str, Any] = {
+        "generation": GenerationId(epoch),
+        "leader": WorkerId("w1"),
+        "leader_member": MemberId("m1"),
+        "protocol": SubProtocol.SESSIONED,
+        "config_offset": ConfigOffset(0),
+        "members": {worker: MemberId(worker) for worker in assignment},
+        "revoked": {},
+        "moves": (),
+        "delay_ms": 0,
+        "reason": "",
+        "at_ms": 0,
+        "memory": Memory(),
+    }
+    return GroupRecord(epoch=Epoch(epoch), assignment=assignment, **{**made_up, **fields})
