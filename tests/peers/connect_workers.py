@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from java_classes import compile_java, java_command
+from java_classes import running_java
 from waiting import eventually
 
 from airflow_provider.membership.model import TaskId, Tasks
@@ -188,19 +188,5 @@ def connect_workers(classes: Path, folder: Path, *options: str) -> Iterator[Conn
     :param options: of the JVM
     :raises MissingPrerequisiteError: there is no Java
     """
-    compile_java(classes)
-    with (
-        (folder / "stderr").open("w") as stderr,
-        subprocess.Popen(
-            java_command(_MAIN, classes=classes, options=("-Xmx512m", *options)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            encoding="utf-8",
-        ) as process,
-    ):
-        try:
-            yield ConnectWorkers(process, folder)
-        finally:
-            process.kill()
-            process.wait()
+    with running_java(_MAIN, classes, folder / "stderr", "-Xmx512m", *options) as process:
+        yield ConnectWorkers(process, folder)

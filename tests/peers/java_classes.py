@@ -1,4 +1,4 @@
-"""Java Kafka Connect for the tests of this folder: its jars, our own Java sources compiled against them, a JVM to run.
+"""Java Kafka Connect for the tests of this folder: its jars, our own Java sources compiled against them, JVMs to run.
 
 Connect is one class path for all of them, so that it is fetched once. The sources are compiled by a compiler that is a
 jar itself: a Java runtime is all that the project asks for, and that has no ``javac``.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -34,14 +36,45 @@ _JVM: Final = (
 )
 
 
+def class_path(*artifacts: str) -> str:
+    """The jars of Maven artifacts, and of what these need."""
+    return os.pathsep.join(map(str, fetch_jars(*artifacts, cache=default_cache())))
+
+
 def java_command(main: str, *arguments: str, classes: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
     """How to run a class of Kafka's or, with the folder that :func:`compile_java` has filled, of ours.
 
     :raises MissingPrerequisiteError: there is no Java
     """
-    own = () if classes is None else (classes,)
-    class_path = os.pathsep.join(map(str, [*own, *fetch_jars(*CONNECT, cache=default_cache())]))
-    return [str(find_java()), *_JVM, *options, "-cp", class_path, main, *arguments]
+    own = "" if classes is None else f"{classes}{os.pathsep}"
+    return [str(find_java()), *_JVM, *options, "-cp", own + class_path(*CONNECT), main, *arguments]
+
+
+@contextmanager
+def running_java(main: str, classes: Path, errors: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A class of ours in a process, to be talked to line by line; it is killed at the end.
+
+    :param classes: the folder of the compiled classes; they are compiled if they have not been
+    :param errors: a file for what Java logs
+    :param options: of the JVM
+    :raises MissingPrerequisiteError: there is no Java
+    """
+    compile_java(classes)
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            java_command(main, classes=classes, options=options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            encoding="utf-8",
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def compile_java(classes: Path) -> None:
@@ -52,17 +85,25 @@ def compile_java(classes: Path) -> None:
     done = classes / "compiled"
     if done.exists():
         return
-    class_path = os.pathsep.join(map(str, fetch_jars(*CONNECT, cache=default_cache())))
-    compiler = os.pathsep.join(map(str, fetch_jars(_COMPILER, cache=default_cache())))
-    command = [
-        *(find_java(), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
-        *("-proc:none", "-cp", class_path, "-d", classes, *sorted(_SOURCES.glob("*.java"))),
-    ]
-    compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if compiled.returncode != 0:
-        raise RuntimeError(f"the Java sources of these tests do not compile:\n{compiled.stderr}")
+    compile_sources(sorted(_SOURCES.glob("*.java")), classes, against=class_path(*CONNECT))
     services = classes / "META-INF" / "services"
     services.mkdir(parents=True)
     for service, plugin in _PLUGINS.items():
         (services / service).write_text(f"{plugin}\n")
     done.touch()
+
+
+def compile_sources(sources: Iterable[Path], classes: Path, *, against: str) -> None:
+    """Compile Java sources into a folder.
+
+    :param against: the class path
+    :raises MissingPrerequisiteError: there is no Java
+    :raises RuntimeError: with what the compiler says
+    """
+    command = [
+        *(find_java(), "-cp", class_path(_COMPILER), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
+        *("-proc:none", "-cp", against, "-d", classes, *sources),
+    ]
+    compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if compiled.returncode != 0:
+        raise RuntimeError(f"our Java sources do not compile:\n{compiled.stderr}")

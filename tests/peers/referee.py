@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from java_classes import compile_java, java_command
+from java_classes import running_java
 
 _MAIN: Final = "org.apache.kafka.connect.runtime.distributed.Referee"
 _STDERR_SHOWN: Final = 4_000
@@ -85,19 +85,6 @@ def running_referee(folder: Path) -> Iterator[Referee]:
     :param folder: for the compiled classes and what Java logs
     :raises MissingPrerequisiteError: there is no Java
     """
-    compile_java(folder)
     errors = folder / "stderr"
-    with (
-        errors.open("w") as stderr,
-        subprocess.Popen(
-            java_command(_MAIN, classes=folder, options=("-Xmx256m",)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            encoding="utf-8",
-        ) as process,
-    ):
-        try:
-            yield Referee(process, errors)
-        finally:
-            process.kill()
+    with running_java(_MAIN, folder, errors, "-Xmx256m") as process:
+        yield Referee(process, errors)
