@@ -38,6 +38,9 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
 
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"))
+SESSION_MS = SETTINGS.session_timeout_ms
+LEASE_MS = SETTINGS.session_lease_ms
+MARGIN_MS = SETTINGS.lease_margin_ms
 NODE = 7
 ME = MemberId("w-1")
 OTHER = MemberId("v-1")

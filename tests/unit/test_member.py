@@ -5,7 +5,20 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from member_script import ME, NODE, OTHER, SETTINGS, Script, only_join, published, tasks, told
+from member_script import (
+    LEASE_MS,
+    MARGIN_MS,
+    ME,
+    NODE,
+    OTHER,
+    SESSION_MS,
+    SETTINGS,
+    Script,
+    only_join,
+    published,
+    tasks,
+    told,
+)
 
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -31,9 +44,6 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.model import ConfigOffset, SubProtocol
 from airflow_provider.membership.state import Phase
 
-SESSION_MS = SETTINGS.session_timeout_ms
-LEASE_MS = SETTINGS.session_lease_ms
-MARGIN_MS = SETTINGS.lease_margin_ms
 CONFIG_MISMATCH = 1
 
 

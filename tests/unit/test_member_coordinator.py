@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from member_script import ME, NODE, SETTINGS, Script, only_join, tasks, told
+from member_script import LEASE_MS, MARGIN_MS, ME, NODE, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -32,11 +32,6 @@ from airflow_provider.membership.model import SubProtocol, WorkerId
 from airflow_provider.membership.state import Phase
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
-
-SESSION_MS = SETTINGS.session_timeout_ms
-LEASE_MS = SETTINGS.session_lease_ms
-MARGIN_MS = SETTINGS.lease_margin_ms
-CONFIG_MISMATCH = 1
 
 
 @pytest.fixture
