@@ -244,3 +244,7 @@ class Fleet:
     ) -> None:
         await asyncio.to_thread(self.end)
         await self._watch.__aexit__(kind, error, trace)
+
+
+MakeFleet = Callable[..., Fleet]
+"""Makes a group's workers by their options."""

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from fleet import Fleet, MakeFleet
+from log_bench import settings_of
+from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
+
+from airflow_provider.kafka import clients
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.spark.application import APPLICATION
+from airflow_provider.spark.local import LocalRunner
 
 _HERE = Path(__file__).parent
 
@@ -13,3 +25,57 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture
+def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
+    """Makes a group of worker processes, by their options; it has no worker so far."""
+
+    def make(*options: str) -> Fleet:
+        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
+
+    return make
+
+
+@pytest.fixture
+def settings(broker: LocalBroker) -> KafkaSettings:
+    """How to reach the shared broker."""
+    return settings_of(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def nothing_left_open() -> Iterator[None]:
+    """Whatever follows topics in this process has been closed when the test is over, and its threads have ended."""
+    yield
+    assert not clients._process.clients
+    deadline = time.monotonic() + 5
+    while names := [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-log")]:
+        assert time.monotonic() < deadline, names
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def spark_application() -> Iterator[None]:
+    """One Spark for a module: the runners of its tests share it."""
+    APPLICATION.session_for("the test module", SETTINGS)
+    yield
+    APPLICATION.release("the test module")
+
+
+@pytest.fixture
+def events() -> Events:
+    """What the runner tells."""
+    return Events()
+
+
+@pytest.fixture
+async def runner(events: Events, request: pytest.FixtureRequest) -> AsyncIterator[LocalRunner]:
+    """A local runner for the jobs of the test's module and of its bench; at the end nothing runs there."""
+    SIGNALS.clear()
+    SEEN.clear()
+    allowed = [request.module.__name__, BENCH]
+    runner = LocalRunner(events, allowed=allowed, settings=SETTINGS)
+    yield runner
+    for waiting in SIGNALS.values():
+        waiting.set()
+    assert await runner.close() == frozenset()

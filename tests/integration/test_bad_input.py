@@ -7,30 +7,17 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from fleet import Fleet
+from fleet import MakeFleet
 
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.log_errors import TopicRenewedError
 from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.membership.model import TaskId, planner_of
-
-MakeFleet = Callable[..., Fleet]
-
-
-@pytest.fixture
-def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
-    def make(*options: str) -> Fleet:
-        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
-
-    return make
-
 
 BAD_JOBS = {
     "forbidden": ("os:system", "module os is not allowed here; this worker imports jobs from jobs_for_tests"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fleet import Fleet, overlaps
+from fleet import Fleet, MakeFleet, overlaps
 from tcp_proxy import TcpProxy
 
 from airflow_provider.kafka.clock import wall_ms
@@ -65,9 +65,6 @@ def network() -> Iterator[Network]:
         }
         with LocalBroker(port=client, properties=properties) as broker:
             yield Network(broker, broker.bootstrap_servers, (first, second))
-
-
-MakeFleet = Callable[..., Fleet]
 
 
 @pytest.fixture

@@ -6,27 +6,16 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fleet import Fleet
+from fleet import Fleet, MakeFleet
 from waiting import eventually
 
-from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.records import TaskKind, TaskStatus
 from airflow_provider.membership.model import TaskId
 
-MakeFleet = Callable[..., Fleet]
 SPARK = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--spark-conf", "spark.driver.memory=512m")
-
-
-@pytest.fixture
-def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
-    def make(*options: str) -> Fleet:
-        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
-
-    return make
 
 
 async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: MakeFleet) -> None:

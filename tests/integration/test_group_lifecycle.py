@@ -7,13 +7,11 @@ import contextlib
 import io
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 from confluent_kafka.admin import AdminClient
-from fleet import Fleet, overlaps
+from fleet import Fleet, MakeFleet, overlaps
 
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
@@ -22,16 +20,7 @@ from airflow_provider.kafka.progress import JobState, job_progress
 from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.membership.model import TaskId
 
-MakeFleet = Callable[..., Fleet]
 SESSION_MS = 6_000  # as in fleet.TIMING
-
-
-@pytest.fixture
-def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
-    def make(*options: str) -> Fleet:
-        return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
-
-    return make
 
 
 async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on(fleet: MakeFleet) -> None:

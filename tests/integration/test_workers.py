@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import pytest
-from fleet import Fleet
+from fleet import MakeFleet
 
-from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.progress import job_progress
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
 from airflow_provider.membership.model import WorkerId
 
-MakeFleet = Callable[..., Fleet]
-
 
 @pytest.fixture
-def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
-    def make(*options: str) -> Fleet:
-        return Fleet(broker.bootstrap_servers, group_id, tmp_path, "--runner", "noop", "--slots", "20", *options)
-
-    return make
+def fleet(fleet: MakeFleet) -> MakeFleet:
+    """Its workers run nothing, and have room for everything."""
+    return partial(fleet, "--runner", "noop", "--slots", "20")
 
 
 async def test_a_third_worker_stops_only_the_tasks_that_it_receives(fleet: MakeFleet) -> None:

@@ -1,0 +1,107 @@
+"""What tests of the local runner share: how they order tasks and hear of them, and jobs that more than one needs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from waiting import eventually
+
+from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.spark.application import LocalSparkSettings
+from airflow_provider.spark.job import spark_job
+from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskOrder
+
+DEADLINE_S = 120.0
+SETTINGS = LocalSparkSettings(master="local[2]")
+BENCH = __name__
+"""Where the jobs below are, as a runner allows them."""
+
+SIGNALS: dict[str, threading.Event] = {}
+"""For a test and the jobs that it runs, which are threads of its process; what waits is woken when the test is over."""
+
+SEEN: dict[str, object] = {}
+"""What jobs tell the test."""
+
+until = partial(eventually, within_s=DEADLINE_S)
+
+
+class Events:
+    """Hears a runner's events and lets a test wait for the one it needs."""
+
+    def __init__(self) -> None:
+        self.heard: list[RunnerEvent] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, event: RunnerEvent) -> None:
+        self.heard.append(event)
+        self._changed.set()
+
+    def of(self, task: TaskId) -> list[RunnerEvent]:
+        return [event for event in self.heard if event.order.task == task]
+
+    async def wait_for(self, task: TaskId, *kinds: type) -> RunnerEvent:
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            self._changed.clear()
+            for event in self.of(task):
+                if isinstance(event, kinds):
+                    return event
+                assert not isinstance(event, LAST_EVENTS), f"instead of {kinds}: {event}"
+            await asyncio.wait_for(self._changed.wait(), deadline - time.monotonic())
+
+    async def last(self, task: TaskId) -> RunnerEvent:
+        return await self.wait_for(task, *LAST_EVENTS)
+
+
+def order_of(module: str, function: str, index: int = 0, *, checkpoint: Path | None = None, **config: Any) -> TaskOrder:
+    """An order to run a module's job."""
+    return TaskOrder(
+        task=TaskId(function.replace("_", "-"), index),
+        entry_point=f"{module}:{function}",
+        config=config,
+        epoch=Epoch(7),
+        checkpoint_location=str(checkpoint or ""),
+        max_tasks=3,
+    )
+
+
+@spark_job
+def count_rows(spark, task):
+    return {"rows": spark.range(task.config["rows"]).count(), "index": task.index, "epoch": task.epoch}
+
+
+def counting(rows: int, index: int = 0) -> TaskOrder:
+    return order_of(BENCH, "count_rows", index, rows=rows)
+
+
+@spark_job
+def hold_a_core(spark, task):
+    """A Spark job that lasts until its file is removed."""
+    from pyspark.sql.functions import udf
+
+    started, held = task.config["started"], task.config["held"]
+
+    @udf("long")
+    def hold(value):
+        Path(started).touch()
+        while Path(held).exists():
+            time.sleep(0.01)
+        return value
+
+    return spark.range(1).select(hold("id")).first()[0]
+
+
+def holding(folder: Path, index: int) -> TaskOrder:
+    """To run :func:`hold_a_core` until it is let go; it has started when its ``started`` exists."""
+    held = folder / f"held-{index}"
+    held.touch()
+    return order_of(BENCH, "hold_a_core", index, started=str(folder / f"started-{index}"), held=str(held))
+
+
+def let_go(task: TaskOrder) -> None:
+    Path(task.config["held"]).unlink()

@@ -1,0 +1,175 @@
+"""The Spark that a worker's tasks share: what each has for itself, what none can stop, and its loss.
+
+With the local runner it is a JVM of the worker's process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, counting, holding, order_of, until
+
+from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.spark.job import spark_job
+from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+
+order = partial(order_of, __name__)
+
+
+# --- sessions
+
+
+@spark_job
+def use_a_view(spark, task):
+    from pyspark.sql import SparkSession
+
+    rows = task.config["rows"]
+    spark.range(rows).createOrReplaceTempView("numbers")
+    spark.createDataFrame([(1,)], "x long").createOrReplaceTempView("others")
+    spark.conf.set("spark.sql.shuffle.partitions", str(rows))
+    SIGNALS[f"made-{rows}"].set()
+    assert SIGNALS[f"go-{rows}"].wait(DEADLINE_S)
+    return {
+        "own": spark.table("numbers").count(),
+        "active": SparkSession.active() is spark,
+        "get_active": SparkSession.getActiveSession() is spark,
+        "built": SparkSession.builder.getOrCreate() is spark,
+        "by_name": SparkSession.active().sql("SELECT count(*) FROM numbers").first()[0],
+        "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
+    }
+
+
+async def test_views_settings_and_the_active_session_are_the_tasks_own(runner, events):
+    SIGNALS.update({name: threading.Event() for name in ("made-3", "made-5", "go-3", "go-5")})
+    tasks = {rows: order("use_a_view", rows, rows=rows) for rows in (3, 5)}
+    for rows, task in tasks.items():
+        await runner.start(task)
+        await until(SIGNALS[f"made-{rows}"].is_set)
+    for rows, task in tasks.items():
+        SIGNALS[f"go-{rows}"].set()
+        assert (await events.last(task.task)).result == {
+            "own": rows,
+            "active": True,
+            "get_active": True,
+            "built": True,
+            "by_name": rows,
+            "partitions": str(rows),
+        }
+
+
+async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(runner, events, tmp_path, monkeypatch):
+    (tmp_path / "cospark_helpers.py").write_text("def double(value):\n    return 2 * value\n")
+    (tmp_path / "cospark_helped.py").write_text(
+        textwrap.dedent("""
+            from airflow_provider.spark.job import spark_job
+            from cospark_helpers import double
+
+            @spark_job
+            def run(spark, task):
+                from pyspark.sql.functions import udf
+                return spark.range(3, 4).select(udf(double, "long")("id")).first()[0]
+        """)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    helped = LocalRunner(events, allowed=["cospark_helped"], settings=SETTINGS)
+    task = TaskOrder(task=TaskId("helped", 0), entry_point="cospark_helped:run", epoch=Epoch(1))
+    await helped.start(task)
+    assert await events.last(task.task) == TaskFinished(order=task, result=6)
+    assert await helped.close() == frozenset()
+
+
+@spark_job
+def stop_spark(spark, task):
+    from pyspark.sql import SparkSession
+
+    with spark:
+        spark.range(1).count()
+    SparkSession.builder.getOrCreate().stop()
+    return spark.range(3).count()
+
+
+async def test_a_task_cannot_stop_spark_for_the_others(runner, events, caplog):
+    task = order("stop_spark")
+    await runner.start(task)
+    assert await events.last(task.task) == TaskFinished(order=task, result=3)
+    assert caplog.text.count("A task called stop() on its Spark session: ignored") == 2
+
+
+@spark_job
+def stop_the_context(spark, task):
+    spark.sparkContext.stop()
+    return spark.range(3).count()
+
+
+async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(runner, events):
+    stopping = order("stop_the_context")
+    await runner.start(stopping)
+    last = await events.last(stopping.task)
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: a task has stopped its SparkContext")
+    task = counting(5)
+    await runner.start(task)
+    assert isinstance(await events.last(task.task), TaskFinished)
+
+
+# --- the process
+
+
+async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runner, events, tmp_path):
+    lost = holding(tmp_path, 0)
+    await runner.start(lost)
+    await until(Path(lost.config["started"]).exists)
+    for child in psutil.Process().children():
+        if child.name() == "java" and "pyspark-shell" in child.cmdline():
+            child.kill()
+    last = await events.last(lost.task)
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM's exit code is -9")
+    again = counting(5)
+    await runner.start(again)
+    assert isinstance(await events.last(again.task), TaskFinished)
+
+
+def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
+    script = textwrap.dedent("""
+        import asyncio, sys
+        from airflow_provider.spark.application import APPLICATION, LocalSparkSettings
+        spark = APPLICATION.session_for("script", LocalSparkSettings(master="local[1]"))
+        from pyspark.sql.functions import udf
+        spark.range(1).select(udf(lambda x: x)("id")).collect()
+        print("ready", flush=True)
+        sys.stdin.read()
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            family = psutil.Process(process.pid).children(recursive=True)
+            assert any(child.name() == "java" for child in family)
+            assert all(
+                connection.laddr.ip in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+                for child in family
+                for connection in child.net_connections(kind="inet")
+                if connection.status == psutil.CONN_LISTEN
+            )
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    assert list(tmp_path.iterdir()) == []

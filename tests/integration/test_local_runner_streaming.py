@@ -1,0 +1,199 @@
+"""Streaming queries with the local runner and a real Spark: they move, end, fail, and never write out of turn."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+from runner_bench import DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, order_of, until
+
+from airflow_provider.spark.job import FencedError, spark_job
+from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+
+order = partial(order_of, __name__)
+
+
+@spark_job
+def stream_files(spark, task):
+    rows = spark.readStream.schema("value long").option("maxFilesPerTrigger", 1).json(task.config["source"])
+    sink = Path(task.config["sink"])
+
+    def write(batch, batch_id):
+        batch.write.mode("overwrite").json(str(sink / f"batch={batch_id}"))
+
+    return (
+        rows.writeStream.foreachBatch(task.foreach_batch(write))
+        .option("checkpointLocation", task.checkpoint_location)
+        .start()
+    )
+
+
+def add_rows(source: Path, *values: int) -> None:
+    source.mkdir(exist_ok=True)
+    for value in values:
+        hidden = source / f".{value}"
+        hidden.write_text(f'{{"value": {value}}}\n')
+        hidden.rename(source / f"{value}.json")
+
+
+def rows_in(sink: Path) -> list[int]:
+    lines = [line for part in sink.glob("batch=*/part-*") for line in part.read_text().splitlines()]
+    return sorted(int(line.split(":")[1].strip(" }")) for line in lines)
+
+
+async def test_a_query_that_moves_goes_on_from_its_checkpoint(runner, events, tmp_path):
+    source, sink = tmp_path / "source", tmp_path / "sink"
+    add_rows(source, *range(5))
+    task = order("stream_files", checkpoint=tmp_path / "checkpoint", source=str(source), sink=str(sink))
+    await runner.start(task)
+    first_query = await events.wait_for(task.task, QueryStarted)
+    await until(lambda: len(rows_in(sink)) >= 2)
+    assert await runner.stop([task.task], "moved") == frozenset()
+    assert events.heard[-1] == TaskStopped(order=task, reason="moved")
+
+    add_rows(source, *range(5, 8))
+    others = Events()
+    other = LocalRunner(others, allowed=[__name__], settings=SETTINGS)
+    try:
+        await other.start(task)
+        assert (await others.wait_for(task.task, QueryStarted)).query_id == first_query.query_id
+        await until(lambda: rows_in(sink) == list(range(8)))
+    finally:
+        assert await other.close() == frozenset()
+    assert isinstance(others.heard[-1], TaskStopped)
+    assert rows_in(sink) == list(range(8))
+
+
+@spark_job
+def stream_what_is_there(spark, task):
+    rows = spark.readStream.schema("value long").json(task.config["source"])
+    return (
+        rows.writeStream.format("json")
+        .option("path", task.config["sink"])
+        .option("checkpointLocation", task.checkpoint_location)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+async def test_a_query_that_ends_by_itself_finishes_its_task(runner, events, tmp_path):
+    add_rows(tmp_path / "source", 1, 2)
+    task = order(
+        "stream_what_is_there",
+        checkpoint=tmp_path / "checkpoint",
+        source=str(tmp_path / "source"),
+        sink=str(tmp_path / "sink"),
+    )
+    await runner.start(task)
+    last = await events.last(task.task)
+    assert isinstance(last, TaskFinished)
+    assert last.result["last_batch"] == 0
+
+
+@spark_job
+def stream_and_fail(spark, task):
+    def write(batch, batch_id):
+        raise KeyError("no such customer")
+
+    rows = spark.readStream.format("rate").load()
+    return rows.writeStream.foreachBatch(write).option("checkpointLocation", task.checkpoint_location).start()
+
+
+async def test_a_query_that_fails_fails_its_task(runner, events, tmp_path):
+    task = order("stream_and_fail", checkpoint=tmp_path)
+    await runner.start(task)
+    await events.wait_for(task.task, QueryStarted)
+    last = await events.last(task.task)
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert "no such customer" in last.error
+
+
+@spark_job
+def leave_a_query_behind(spark, task):
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    SEEN["query"] = query
+    return
+
+
+async def test_a_query_that_a_task_leaves_behind_is_stopped(runner, events):
+    task = order("leave_a_query_behind")
+    await runner.start(task)
+    assert await events.last(task.task) == TaskFinished(order=task, result=None)
+    assert not SEEN["query"].isActive
+
+
+@spark_job
+def use_a_view_in_batches(spark, task):
+    from pyspark.sql import SparkSession
+
+    spark.range(4).createOrReplaceTempView("numbers")
+
+    def look(batch, batch_id):
+        SEEN["rows"] = SparkSession.active().table("numbers").count()
+
+    rows = spark.readStream.format("rate").load()
+    return rows.writeStream.foreachBatch(look).trigger(once=True).start()
+
+
+async def test_batches_see_the_views_of_their_task(runner, events, tmp_path):
+    task = order("use_a_view_in_batches")
+    await runner.start(task)
+    assert isinstance(await events.last(task.task), TaskFinished)
+    assert SEEN == {"rows": 4}
+
+
+@spark_job
+def write_slowly(spark, task):
+    def write(batch, batch_id):
+        SIGNALS["writing"].set()
+        assert SIGNALS["end"].wait(DEADLINE_S)
+
+    rows = spark.readStream.format("rate").load()
+    return rows.writeStream.foreachBatch(write).option("checkpointLocation", task.checkpoint_location).start()
+
+
+async def test_a_batch_that_does_not_end_is_reported_as_still_running(runner, events, tmp_path):
+    SIGNALS.update(writing=threading.Event(), end=threading.Event())
+    task = order("write_slowly", checkpoint=tmp_path)
+    await runner.start(task)
+    await until(SIGNALS["writing"].is_set)
+    assert await runner.stop([task.task], "revoked", timeout_s=0.5) == {task.task}
+    SIGNALS["end"].set()
+    assert await runner.stop([task.task], "once more") == frozenset()
+    assert events.heard[-1] == TaskStopped(order=task, reason="revoked")
+
+
+class EndingLease:
+    """A lease that a test can end."""
+
+    def __init__(self) -> None:
+        self.grant = 1
+
+    def check(self, grant: int) -> None:
+        if grant != self.grant:
+            raise FencedError("the lease is over")
+
+
+async def test_no_batch_is_written_after_the_lease_is_over(events, tmp_path):
+    lease = EndingLease()
+    runner = LocalRunner(events, allowed=[__name__], lease=lease, settings=SETTINGS)
+    source, sink = tmp_path / "source", tmp_path / "sink"
+    add_rows(source, 0)
+    task = order("stream_files", checkpoint=tmp_path / "checkpoint", source=str(source), sink=str(sink))
+    try:
+        await runner.start(task)
+        await until(lambda: rows_in(sink) == [0])
+        lease.grant += 1
+        add_rows(source, 1)
+        last = await events.last(task.task)
+    finally:
+        await runner.close()
+    assert isinstance(last, TaskStopped), "no failure of the task: another worker may own it by now"
+    assert last.reason == "the lease is over"
+    assert rows_in(sink) == [0]

@@ -1,0 +1,111 @@
+"""Who shares the clients of the topics: memberships of one process, code with and without a loop, a forked process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from log_bench import JOB, PLAN, W1
+
+from airflow_provider.kafka.log_errors import LogError
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, remove_job, send_control, submit_job
+from airflow_provider.kafka.records import ControlAction, ControlRecord
+
+pytestmark = pytest.mark.usefixtures("nothing_left_open")
+
+
+async def test_many_memberships_share_one_reader_and_one_writer(settings, group_id):
+    before = threading.active_count()
+    many = [GroupLogs(settings, f"{group_id}-{number % 3}") for number in range(60)]
+    await asyncio.gather(*(logs.start() for logs in many))
+    await asyncio.gather(*(logs.catch_up() for logs in many))
+    await many[0].submit(JOB)
+    named = [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-log")]
+    assert sorted(named) == ["cospark-log-reader", "cospark-log-writer"]
+    assert threading.active_count() <= before + 3
+    await asyncio.gather(*(logs.catch_up() for logs in many))
+    assert [number for number, logs in enumerate(many) if logs.jobs.jobs] == list(range(0, 60, 3))
+    for logs in many[:-1]:
+        await logs.aclose()
+    await many[-1].catch_up()
+    await many[-1].aclose()
+    await many[-1].aclose()
+
+
+async def test_closed_logs_say_so(settings, group_id):
+    logs = GroupLogs(settings, group_id)
+    with pytest.raises(LogError, match=r"are not open: call start\(\) first"):
+        _ = logs.jobs
+    async with logs:
+        await logs.catch_up()
+    with pytest.raises(LogError, match="are not open"):
+        await logs.publish_plan(PLAN)
+
+
+async def test_from_code_without_a_loop_and_from_code_within_one(settings, group_id):
+    assert group_id not in list_groups(settings)
+
+    def work() -> None:
+        assert submit_job(settings, group_id, JOB).changed
+        assert not submit_job(settings, group_id, JOB).changed
+        send_control(settings, group_id, ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1))
+        assert set(read_group(settings, group_id).jobs.controls) == {W1}
+
+    await asyncio.to_thread(work)
+    assert remove_job(settings, group_id, "flights")
+    assert dict(read_group(settings, group_id).jobs.jobs) == {}
+    assert group_id in list_groups(settings)
+    assert read_timeline(settings, group_id).events == ()
+
+
+FORK = """
+import asyncio, os, sys
+from airflow_provider.kafka.logs import GroupLogs, Submission
+from airflow_provider.kafka.one_shot import read_group, submit_job
+from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.kafka.settings import KafkaSettings
+
+settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id="c")
+group, how = sys.argv[2:]
+
+async def main():
+    logs = GroupLogs(settings, group)
+    await logs.start()
+    await logs.submit(JobDefinition(name="parent", entry_point="m:f"))
+    return logs
+
+logs = asyncio.run(main())
+child = os.fork()
+if child == 0:
+    submit_job(settings, group, JobDefinition(name="child", entry_point="m:f"))
+    if how == "_exit":
+        os._exit(0)
+    sys.exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert set(read_group(settings, group).jobs.jobs) == {"parent", "child"}
+print("both")
+"""
+
+
+@pytest.mark.parametrize("how", ["_exit", "exit"])
+def test_a_forked_process_has_clients_of_its_own(settings, group_id, how, tmp_path):
+    """As Airflow does: the supervisor forks, and the task process writes."""
+    script = tmp_path / "fork.py"
+    script.write_text(FORK)
+    done = subprocess.run(
+        [sys.executable, str(script), settings.bootstrap_servers, group_id, how],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "both"), done.stderr

@@ -1,0 +1,173 @@
+"""What is said when the topics can't be reached, or not by this user; and that an outage does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from log_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
+
+from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, RefusedError, RightsError, TopicRightsError
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline
+from airflow_provider.kafka.records import Topics
+from airflow_provider.kafka.settings import KafkaSettings
+
+pytestmark = pytest.mark.usefixtures("nothing_left_open")
+
+
+async def _opened(settings: KafkaSettings, group: str) -> None:
+    async with GroupLogs(settings, group):
+        pass
+
+
+class TestBrokerAway:
+    def test_a_broker_that_is_not_there_is_named(self):
+        settings = settings_of("127.0.0.1:9")
+        started = time.monotonic()
+        with pytest.raises(BrokerAwayError, match=r"no broker answered at 127\.0\.0\.1:9 while .*check bootstrap"):
+            read_group(settings, "any", timeout_s=1.0)
+        with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
+            list_groups(settings, timeout_s=1.0)
+        with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
+            asyncio.run(GroupLogs(settings, "any").start(timeout_s=1.0))
+        assert time.monotonic() - started < 20
+
+    def test_settings_that_librdkafka_refuses_are_named(self):
+        settings = settings_of("127.0.0.1:9", **{"no.such.property": 1})
+        with pytest.raises(LogError, match=r"no\.such\.property"):
+            read_group(settings, "any")
+
+    async def test_an_outage_is_two_lines_in_the_log_and_reading_and_writing_go_on(self, group_id, caplog, capfd):
+        caplog.set_level(logging.INFO, "airflow_provider")
+        with LocalBroker() as broker:
+            settings = settings_of(broker.bootstrap_servers)
+            async with GroupLogs(settings, group_id) as logs:
+                await logs.submit(JOB)
+                await logs.catch_up()
+                await asyncio.to_thread(broker.kill)
+                await soon(lambda: "can be reached" in caplog.text)
+                with pytest.raises(BrokerAwayError, match="waiting for a change"):
+                    await logs.wait_for(lambda *_: False, timeout_s=1)
+                with pytest.raises(BrokerAwayError, match="asking for the ends"):
+                    await logs.catch_up(timeout_s=1)
+                writing = asyncio.ensure_future(logs.publish_task(task_status(1)))
+                await asyncio.to_thread(broker.start)
+                await writing
+                await logs.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
+                await soon(lambda: "is back" in caplog.text)
+        lines = [record.getMessage() for record in caplog.records if record.name.endswith("outage")]
+        back = next(number for number, line in enumerate(lines) if "is back after" in line)
+        assert (len(lines[:back]), back) == (1, 1)
+        assert broker.bootstrap_servers in lines[0]
+        assert capfd.readouterr().err == ""
+
+
+class TestRights:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def guarded(cls) -> Iterator[LocalBroker]:
+        users = " ".join(f'user_{name}="secret-of-{name}"' for name in ("admin", "alice"))
+        properties = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:admin",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+            ),
+        }
+        with LocalBroker(security_protocol="SASL_PLAINTEXT", properties=properties) as running:
+            yield running
+
+    @staticmethod
+    def _as(broker: LocalBroker, user: str, password: str | None = None) -> KafkaSettings:
+        return settings_of(
+            broker.bootstrap_servers,
+            **{
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": user,
+                "sasl.password": password or f"secret-of-{user}",
+            },
+        )
+
+    @staticmethod
+    def _allow(broker: LocalBroker, topic: str, *operations: str) -> None:
+        admin = AdminClient(TestRights._as(broker, "admin").librdkafka())
+        acls = [
+            AclBinding(
+                ResourceType.TOPIC,
+                topic,
+                ResourcePatternType.LITERAL,
+                "User:alice",
+                "*",
+                AclOperation[operation],
+                AclPermissionType.ALLOW,
+            )
+            for operation in operations
+        ]
+        for future in admin.create_acls(acls).values():
+            future.result()
+
+    async def test_each_missing_right_is_named_with_its_topic(self, guarded, group_id):
+        admin, alice = self._as(guarded, "admin"), self._as(guarded, "alice")
+        topics = Topics.of(group_id)
+        with pytest.raises(RightsError, match=f"User:alice has no right to READ on the topic '{group_id}.jobs', "):
+            await GroupLogs(alice, group_id).start()
+        for topic in topics.all:
+            self._allow(guarded, topic, "DESCRIBE")
+        with pytest.raises(RightsError, match=f"no right to CREATE on the topic '{group_id}"):
+            await GroupLogs(alice, group_id).start()
+        async with GroupLogs(admin, group_id) as theirs:
+            await theirs.submit(JOB)
+            with pytest.raises(RightsError, match=f"no right to READ on the topic '{group_id}.jobs', READ on"):
+                await GroupLogs(alice, group_id).start()
+            self._allow(guarded, topics.jobs, "READ")
+            self._allow(guarded, topics.status, "READ")
+            await self._once_allowed(lambda: _opened(alice, group_id))
+            async with GroupLogs(alice, group_id) as logs:
+                with pytest.raises(TopicRightsError, match=f"no right to WRITE on the topic '{group_id}.jobs'"):
+                    await logs.publish_plan(PLAN)
+                await soon(lambda: "flights" in logs.jobs.jobs)
+                await logs.catch_up()
+                self._allow(guarded, topics.jobs, "WRITE")
+                await self._once_allowed(lambda: logs.publish_plan(PLAN))
+                await logs.wait_for(lambda jobs, _: "flights" in jobs.plans, timeout_s=SOON_S)
+
+    @staticmethod
+    async def _once_allowed(act: Callable[[], Awaitable[None]]) -> None:
+        """A right takes a moment to arrive at the broker."""
+        deadline = time.monotonic() + SOON_S
+        while True:
+            try:
+                await act()
+            except RightsError:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+    async def test_a_wrong_password_is_told_at_once(self, guarded, group_id):
+        settings = self._as(guarded, "alice", "wrong-password")
+        with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password") as failed:
+            await GroupLogs(settings, group_id).start(timeout_s=SOON_S)
+        assert "wrong-password" not in str(failed.value)
+
+    @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])
+    def test_so_it_is_to_whoever_asks_just_once(self, guarded, ask):
+        settings, began = self._as(guarded, "alice", "wrong-password"), time.monotonic()
+        with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password"):
+            ask(settings, timeout_s=60.0)
+        assert time.monotonic() - began < SOON_S
