@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from fleet import Fleet, MakeFleet, overlaps
 
@@ -161,6 +162,15 @@ async def cospark(group: Fleet, *arguments: str) -> Said:
         return Said(status, out.getvalue(), err.getvalue())
 
     return await asyncio.to_thread(run)
+
+
+def test_a_new_broker_is_asked_until_it_knows_of_groups(
+    group_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first question has it make the topic in which groups are kept."""
+    with LocalBroker(data=tmp_path / "broker") as broker:
+        status = main(["groups", "describe", group_id, "--bootstrap-servers", broker.bootstrap_servers])
+    assert (status, capsys.readouterr().err) == (1, f"cospark groups describe: there is no group '{group_id}'\n")
 
 
 async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFleet) -> None:
