@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.kafka.java import find_java
+from airflow_provider.kafka.broker.java import find_java
 from airflow_provider.kafka.local import KAFKA_VERSION
 
 _HERE: Final = Path(__file__).parent

@@ -17,14 +17,14 @@ from types import TracebackType
 import psutil
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import read_timeline
 from airflow_provider.kafka.progress import configured, converged
 from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
 

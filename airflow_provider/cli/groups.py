@@ -12,16 +12,16 @@ from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
-from airflow_provider.kafka.messages import GroupDescription
 from airflow_provider.kafka.one_shot import list_groups
 from airflow_provider.kafka.progress import converged
 from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
 

@@ -13,13 +13,13 @@ from typing import Any
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import JobProgress, JobState, job_progress
 from airflow_provider.kafka.records import JobDefinition, TaskKind
-from airflow_provider.kafka.rights import SUBMITTER
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_logs
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.rights import SUBMITTER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

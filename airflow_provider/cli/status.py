@@ -16,14 +16,14 @@ from rich.text import Text
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import configured, converged, job_progress
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.shared import reach
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import NO_TASKS, Tasks, WorkerId
 

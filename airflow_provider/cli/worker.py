@@ -18,9 +18,9 @@ from typing import Final
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_group
+from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
 from airflow_provider.membership.policy import PolicyError, check_protocol
 from airflow_provider.membership.settings import MemberSettings

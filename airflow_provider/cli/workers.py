@@ -11,12 +11,12 @@ from typing import Final
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.log_errors import LogError, LogTimeoutError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import WorkerId
 
 _ACTIONS: Final = {

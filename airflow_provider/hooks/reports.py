@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import TaskId, tasks_to_json
 from airflow_provider.membership.record import GroupRecord

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
-from airflow_provider.kafka.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskState
-from airflow_provider.kafka.rights import RETRIER, SUBMITTER, WATCHER, Needs
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.rights import RETRIER, SUBMITTER, WATCHER, Needs
 from airflow_provider.membership.model import WorkerId
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.jobs_view import JobsSnapshot
     from airflow_provider.kafka.logs import GroupLogs, Submission
-    from airflow_provider.kafka.status_view import StatusSnapshot
+    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiokafka.util import wait_for  # noqa: TID253  no DAG file imports this module
 
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.membership.events import (
     CoordinatorFound,
     Event,

@@ -19,11 +19,11 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.leader_records import LeaderRecords
 from airflow_provider.kafka.leader_watch import LeaderWatch
 from airflow_provider.kafka.leading import assign
-from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.silence import Silence
 from airflow_provider.kafka.story import Story
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.topics_watch import TopicsWatch
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.errors import KafkaErrorCode

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.membership.record import GroupRecord
 
 log: Final = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from itertools import chain
 from typing import Final
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.progress import configured, revocation_rank
 from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId

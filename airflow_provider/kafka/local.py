@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from airflow_provider.kafka.jars import JarsUnavailableError, default_cache, fetch_jars
-from airflow_provider.kafka.java import ClassArchive, MissingPrerequisiteError, find_java
-from airflow_provider.kafka.local_security import BrokerSecurity
+from airflow_provider.kafka.broker.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.kafka.broker.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.kafka.broker.security import BrokerSecurity
 
 __all__ = [
     "BrokerSecurity",

@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from airflow_provider.kafka import clients
-from airflow_provider.kafka.feed import GroupFeed
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
@@ -32,10 +28,14 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.rights import WATCHER, Needs
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics import clients
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
+from airflow_provider.kafka.topics.rights import WATCHER, Needs
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import TaskId
 from airflow_provider.membership.record import GroupRecord
 

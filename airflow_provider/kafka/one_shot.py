@@ -11,17 +11,17 @@ from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from airflow_provider.kafka.admin import TopicAdmin
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, LogTimeoutError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs, Submission
-from airflow_provider.kafka.outage import Outage
-from airflow_provider.kafka.reader import LogReader, Record
 from airflow_provider.kafka.records import ControlRecord, Event, JobDefinition, Topics, decode, event_from_json
-from airflow_provider.kafka.rights import REMOVER, SUBMITTER
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.kafka.topic_view import GARBAGE
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import LogReader, Record
+from airflow_provider.kafka.topics.rights import REMOVER, SUBMITTER
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.topic_view import GARBAGE
 
 log: Final = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
@@ -17,7 +16,8 @@ from airflow_provider.kafka.records import (
     TaskStatus,
     WorkerStatus,
 )
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.balance import Pool
 from airflow_provider.membership.model import TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.membership.record import GroupRecord

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.rights import WATCHER, WORKER, Needs
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.rights import WATCHER, WORKER, Needs
 from airflow_provider.kafka.transport import GroupTransport
 
 T = TypeVar("T")

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.kafka.connections import Address, Connections, Owner
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.inspection import DescribeGroups, ListGroups
-from airflow_provider.kafka.messages import (
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.wire.connections import Address, Connections, Owner
+from airflow_provider.kafka.wire.inspection import DescribeGroups, ListGroups
+from airflow_provider.kafka.wire.messages import (
     FindCoordinatorResponse,
     GroupDescription,
     JoinRequest,
@@ -23,9 +24,8 @@ from airflow_provider.kafka.messages import (
     SyncRequest,
     SyncResponse,
 )
-from airflow_provider.kafka.requests import FindCoordinator, Heartbeat, LeaveGroup
-from airflow_provider.kafka.rounds import JoinGroup, SyncGroup
-from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.wire.requests import FindCoordinator, Heartbeat, LeaveGroup
+from airflow_provider.kafka.wire.rounds import JoinGroup, SyncGroup
 from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
 
 # Kafka's own client gives the coordinator so much longer than the rebalance timeout (AbstractCoordinator).

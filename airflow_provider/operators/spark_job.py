@@ -21,8 +21,8 @@ from airflow_provider.hooks.parameters import (
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.log_errors import LogTimeoutError
 from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
+from airflow_provider.kafka.topics.log_errors import LogTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 

@@ -40,7 +40,7 @@ from airflow_provider.worker.equipment import Equipment
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider.kafka.status_view import StatusSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 UNTIL: Final = ("drained", "forever")
 RUNNERS: Final = ("local", "noop")

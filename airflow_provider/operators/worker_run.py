@@ -14,7 +14,7 @@ from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.equipment import Equipment
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.status_view import StatusSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
     from airflow_provider.worker.worker import Outcome, Worker
 
 

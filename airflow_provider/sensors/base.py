@@ -12,7 +12,7 @@ from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.log_errors import BrokerAwayError
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.progress import JobState
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

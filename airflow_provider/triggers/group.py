@@ -11,8 +11,8 @@ from typing import Any, Final
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider.hooks.links import group_link
-from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.conditions import Answer, condition_from_json
 from airflow_provider.triggers.connections import settings_of
 from airflow_provider.triggers.resuming import pause_left_s

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.narration import epoch_in_words
 from airflow_provider.kafka.records import TaskState, TaskStatus
-from airflow_provider.kafka.status_view import steps_since
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.status_view import steps_since
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.membership.model import Epoch
 from airflow_provider.membership.saved import taken_over
 from airflow_provider.triggers.claims import Claim, claim_of, is_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from airflow_provider.kafka.records import TaskState
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.membership.settings import MemberSettings

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError
 from airflow_provider.membership.model import WorkerId
 
 log = logging.getLogger(__name__)

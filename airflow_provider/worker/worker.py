@@ -14,7 +14,7 @@ from airflow_provider.kafka.group import GroupMember
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import group_drained
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import Epoch, Tasks

@@ -15,8 +15,8 @@ from fleet import MakeFleet
 
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.log_errors import TopicRenewedError
 from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.kafka.topics.log_errors import TopicRenewedError
 from airflow_provider.membership.model import TaskId, planner_of
 
 BAD_JOBS = {

@@ -16,11 +16,11 @@ from fleet import Fleet, overlaps
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.progress import job_progress
 from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId, WorkerId
 
 BOUNCES = int(os.environ.get("BOUNCES", "3"))

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from airflow_provider.kafka.jars import JarsUnavailableError, default_cache, fetch_jars
-from airflow_provider.kafka.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.kafka.broker.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.kafka.broker.java import ClassArchive, MissingPrerequisiteError, find_java
 from airflow_provider.kafka.local import COORDINATES, BrokerStartError, LocalBroker
 
 

@@ -13,7 +13,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from group_records import record_of
 from log_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_status
 
-from airflow_provider.kafka.log_errors import LogError, LogTimeoutError, NoTopicError
 from airflow_provider.kafka.logs import GroupLogs, Submission
 from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, submit_job
 from airflow_provider.kafka.records import (
@@ -30,6 +29,7 @@ from airflow_provider.kafka.records import (
     task_key,
 )
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import Epoch, GenerationId, MemberId, TaskId
 from airflow_provider.membership.record import GroupRecord

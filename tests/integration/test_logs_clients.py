@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from log_bench import JOB, PLAN, W1
 
-from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, remove_job, send_control, submit_job
 from airflow_provider.kafka.records import ControlAction, ControlRecord
+from airflow_provider.kafka.topics.log_errors import LogError
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 

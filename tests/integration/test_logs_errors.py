@@ -19,11 +19,17 @@ from confluent_kafka.admin import (
 from log_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
 from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, RefusedError, RightsError, TopicRightsError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.log_errors import (
+    BrokerAwayError,
+    LogError,
+    RefusedError,
+    RightsError,
+    TopicRightsError,
+)
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 

@@ -23,8 +23,6 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import one_shot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, RefusedError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import JobState, converged, job_progress
 from airflow_provider.kafka.records import (
@@ -40,7 +38,9 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import reach, shared_group
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, RefusedError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.worker.attached import attached_hands

@@ -12,10 +12,10 @@ import pytest
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogTimeoutError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import read_group
 from airflow_provider.kafka.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 

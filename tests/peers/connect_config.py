@@ -19,16 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.kafka.admin import TopicAdmin
-from airflow_provider.kafka.changes import Changes
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
-from airflow_provider.kafka.outage import Outage
-from airflow_provider.kafka.reader import LogReader, Record
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.changes import Changes
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import LogReader, Record
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 
 _NOTHING_READ: Final = ConfigOffset(-1)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.kafka.jars import default_cache, fetch_jars
-from airflow_provider.kafka.java import find_java
+from airflow_provider.kafka.broker.jars import default_cache, fetch_jars
+from airflow_provider.kafka.broker.java import find_java
 from airflow_provider.kafka.local import KAFKA_VERSION
 
 CONNECT: Final = (

@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
-from airflow_provider.kafka.log_errors import NoTopicError
-from airflow_provider.kafka.messages import GroupDescription
 from airflow_provider.kafka.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
 from airflow_provider.kafka.records import (
     ControlAction,
@@ -24,7 +22,9 @@ from airflow_provider.kafka.records import (
     TaskStatus,
 )
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.log_errors import NoTopicError
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.membership.record import GroupRecord
 
 

@@ -23,12 +23,12 @@ from secured import ADMIN, SecuredBroker, rights_on_the_page, secured_broker
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.kafka import one_shot
-from airflow_provider.kafka.connections import Connections
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.log_errors import RefusedError
 from airflow_provider.kafka.records import JobDefinition, Topics
 from airflow_provider.kafka.shared import reach
+from airflow_provider.kafka.topics.log_errors import RefusedError
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.connections import Connections
 
 DAGS = Path(__file__).parent / "secret_dags"
 GROUP = "secret"  # of the DAGs

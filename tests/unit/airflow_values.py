@@ -7,10 +7,10 @@ from typing import Any
 
 from group_records import record_of
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.kafka.records import WorkerStatus as Worker
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Move, MoveReason
 from airflow_provider.membership.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord

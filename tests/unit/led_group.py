@@ -12,9 +12,9 @@ from typing import Any
 
 from group_records import record_of
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 

@@ -9,11 +9,11 @@ import pytest
 from airflow_values import jobs_snapshot
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.logs import Submission
 from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator

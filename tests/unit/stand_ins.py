@@ -9,10 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
-from airflow_provider.kafka.feed import GroupFeed
-from airflow_provider.kafka.log_errors import LogError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.messages import (
+from airflow_provider.kafka.records import Event, decode, event_from_json
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.kafka.wire.messages import (
     FindCoordinatorResponse,
     JoinMember,
     JoinRequest,
@@ -21,10 +25,6 @@ from airflow_provider.kafka.messages import (
     SyncRequest,
     SyncResponse,
 )
-from airflow_provider.kafka.outage import Outage
-from airflow_provider.kafka.reader import Record
-from airflow_provider.kafka.records import Event, decode, event_from_json
-from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.runner import (
     OnEvent,

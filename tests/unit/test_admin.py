@@ -17,10 +17,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka import admin as admin_module
-from airflow_provider.kafka.admin import TopicAdmin
-from airflow_provider.kafka.log_errors import RefusedError
-from airflow_provider.kafka.outage import Outage
+from airflow_provider.kafka.topics import admin as admin_module
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.log_errors import RefusedError
+from airflow_provider.kafka.topics.outage import Outage
 
 AT_ONCE_S = 8.0  # on a machine that does a lot beside it; it takes little more than a second
 IN_TIME_S = 30.0

@@ -16,8 +16,6 @@ from airflow_provider.cli.groups import as_text, describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.messages import DescribedMember, GroupDescription, ListedGroup, ListGroupsResponse
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
@@ -27,7 +25,9 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription, ListedGroup, ListGroupsResponse
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
 from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId, planner_of
 

@@ -11,8 +11,8 @@ from stand_ins import MemoryLogs
 
 from airflow_provider.cli import workers as workers_module
 from airflow_provider.cli.main import main
-from airflow_provider.kafka.log_errors import NoTopicError
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.topics.log_errors import NoTopicError
 from airflow_provider.membership.model import Epoch, MemberId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")

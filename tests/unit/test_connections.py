@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from airflow_provider.kafka.connections import Address, Connections, Owner
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.messages import NodeId
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.wire.connections import Address, Connections, Owner
+from airflow_provider.kafka.wire.messages import NodeId
 
 NODE = NodeId(1)
 

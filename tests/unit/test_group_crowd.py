@@ -13,7 +13,7 @@ from waiting import eventually
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.messages import JoinResponse
+from airflow_provider.kafka.wire.messages import JoinResponse
 from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 from airflow_provider.membership.policy import Deferred

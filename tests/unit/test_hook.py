@@ -16,11 +16,11 @@ from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.narration import epoch_in_words, tasks_in_words
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import logs, one_shot
-from airflow_provider.kafka.log_errors import BrokerAwayError, NoTopicError
 from airflow_provider.kafka.one_shot import GroupSnapshot
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, NoTopicError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Move, MoveReason
 from airflow_provider.membership.model import MemberId, TaskId, WorkerId
 from airflow_provider.provider_info import get_provider_info

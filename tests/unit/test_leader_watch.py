@@ -14,11 +14,11 @@ from led_group import Group
 from waiting import eventually
 
 from airflow_provider.kafka import leader_watch
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.leader_watch import LeaderWatch
 from airflow_provider.kafka.leading import unassigned_work
 from airflow_provider.kafka.records import JobDefinition
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId, WorkerId, planner_of
 from airflow_provider.membership.record import GroupRecord
 

@@ -12,11 +12,11 @@ import pytest
 from group_records import record_of
 from led_group import EPOCH, Group
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.leading import gather_call, outspoken, unassigned_work
 from airflow_provider.kafka.progress import spare_capacity
 from airflow_provider.kafka.records import JobDefinition, TaskState
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
 from airflow_provider.membership.embedded import encode_metadata
 from airflow_provider.membership.events import JoinedMember, PerformAssignment

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from airflow_provider.kafka.openings import Openings
+from airflow_provider.kafka.wire.openings import Openings
 
 
 class Broker:

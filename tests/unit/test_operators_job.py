@@ -12,8 +12,8 @@ from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
 from operator_bench import FakeGroup, job_operator
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.log_errors import LogTimeoutError
 from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.kafka.topics.log_errors import LogTimeoutError
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger

@@ -16,7 +16,7 @@ from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operato
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.operators import spark_worker

@@ -7,12 +7,12 @@ import pickle
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider.kafka.client_errors import tell
-from airflow_provider.kafka.log_errors import RefusedError, RightsError, TopicRightsError
-from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.records import Topics
-from airflow_provider.kafka.rights import WATCHER, WORKER, Operation, Right
 from airflow_provider.kafka.settings import principal_of
+from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.log_errors import RefusedError, RightsError, TopicRightsError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.rights import WATCHER, WORKER, Operation, Right
 
 TOPICS = Topics.of("etl")
 ALL = frozenset(Operation)

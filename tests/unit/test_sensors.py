@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.records import TaskState
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.sensors.job import JobSensor

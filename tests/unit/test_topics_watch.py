@@ -6,9 +6,9 @@ import pytest
 from stand_ins import MemoryLogs
 
 from airflow_provider.kafka import topics_watch
-from airflow_provider.kafka.log_errors import NoTopicError
-from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import JobDefinition, encode
+from airflow_provider.kafka.topics.log_errors import NoTopicError
+from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.topics_watch import TopicsWatch
 
 MISSING = "g.jobs"

@@ -7,9 +7,9 @@ import json
 import pytest
 from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import (
     Condition,
     EpochCondition,

@@ -22,10 +22,10 @@ from waiting import eventually
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import shared
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.log_errors import BrokerAwayError
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.policy import IMMEDIATE, Deferred

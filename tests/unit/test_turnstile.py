@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from airflow_provider.kafka.turnstile import Turnstile
+from airflow_provider.kafka.wire.turnstile import Turnstile
 
 
 async def _crowd(turnstile: Turnstile, size: int, through: list[int]) -> list[asyncio.Task[None]]:

@@ -9,7 +9,6 @@ import json
 import pytest
 from group_records import record_of
 
-from airflow_provider.kafka.jobs_view import JobsView
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     ControlAction,
@@ -27,8 +26,9 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.status_view import StatusView
-from airflow_provider.kafka.topic_view import Unreadable
+from airflow_provider.kafka.topics.jobs_view import JobsView
+from airflow_provider.kafka.topics.status_view import StatusView
+from airflow_provider.kafka.topics.topic_view import Unreadable
 from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
-from airflow_provider.kafka.changes import Changes
-from airflow_provider.kafka.feed import GroupFeed
-from airflow_provider.kafka.log_errors import BrokerAwayError, NoTopicError, TopicRightsError
-from airflow_provider.kafka.outage import Outage
-from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import JobDefinition, WorkerPhase, WorkerStatus, encode
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.changes import Changes
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import Epoch, WorkerId
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 from group_records import record_of
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.progress import (
     JobState,
     configured,
@@ -26,6 +25,7 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
 

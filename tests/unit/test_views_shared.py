@@ -8,8 +8,6 @@ import pytest
 from airflow_values import job, jobs_snapshot
 
 from airflow_provider.kafka import progress
-from airflow_provider.kafka.jobs_view import JobsSnapshot
-from airflow_provider.kafka.memo import Memo
 from airflow_provider.kafka.progress import configured, group_drained
 from airflow_provider.kafka.records import (
     TaskKind,
@@ -21,7 +19,9 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.status_view import StatusView, Step, steps_since
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.memo import Memo
+from airflow_provider.kafka.topics.status_view import StatusView, Step, steps_since
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 TASK = TaskId("a", 0)

@@ -18,8 +18,6 @@ from airflow_provider.kafka import group as group_module
 from airflow_provider.kafka import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRenewedError
-from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import (
     ControlAction,
     ControlRecord,
@@ -29,6 +27,8 @@ from airflow_provider.kafka.records import (
     TaskState,
     WorkerPhase,
 )
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
+from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.spark.job import FencedError

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
@@ -17,6 +16,7 @@ from airflow_provider.kafka.records import (
     TaskStatus,
     TaskWork,
 )
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running, next_due_ms, startable
 

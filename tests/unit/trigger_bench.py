@@ -13,10 +13,10 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import shared
-from airflow_provider.kafka.jobs_view import JobsSnapshot
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.status_view import StatusSnapshot
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.membership.policy import Incremental
 from airflow_provider.membership.settings import MemberSettings

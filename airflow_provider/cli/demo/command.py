@@ -14,7 +14,7 @@ from airflow_provider.cli.demo.data import MissingDataError, lay_out
 from airflow_provider.cli.demo.play import Play
 from airflow_provider.cli.demo.processes import ProcessFailedError
 from airflow_provider.cli.demo.verdict import print_verdict, write_verdict
-from airflow_provider.kafka.jars import JarsUnavailableError
+from airflow_provider.kafka.broker.jars import JarsUnavailableError
 from airflow_provider.kafka.local import BrokerStartError, LocalBroker
 
 _DAGS = Path(__file__).parent / "dags"

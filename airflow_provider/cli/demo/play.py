@@ -18,7 +18,7 @@ from airflow_provider.kafka.progress import JobProgress, converged, job_progress
 from airflow_provider.kafka.records import Event, TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.status_view import StatusSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId
 
 GROUP: Final = "flights"

@@ -1,5 +1,5 @@
 """The requests of a group's members that aiokafka lacks, as request classes of its own kind: those that are answered at
-once. The others are in :mod:`airflow_provider.kafka.rounds`.
+once. The others are in :mod:`airflow_provider.kafka.wire.rounds`.
 
 All flexible versions (KIP-482) from Kafka 2.4 on, the first release in which static members can be taken out of a
 group, to Kafka 4.3. Source: Kafka's ``clients/src/main/resources/common/message/*.json``. Each connection uses the
@@ -14,10 +14,10 @@ from typing import Any
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, Int8, Int16, Int32, Schema
 
-from airflow_provider.kafka import messages
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill
-from airflow_provider.kafka.messages import NodeId
+from airflow_provider.kafka.wire import messages
+from airflow_provider.kafka.wire.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill
+from airflow_provider.kafka.wire.messages import NodeId
 from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
 
 _GROUP_KEY_TYPE = 0

@@ -7,12 +7,12 @@ import ctypes
 import os
 import threading
 
-from airflow_provider.kafka.admin import TopicAdmin
-from airflow_provider.kafka.feed import GroupFeed
-from airflow_provider.kafka.outage import Outage
-from airflow_provider.kafka.producer import LogWriter
-from airflow_provider.kafka.reader import LogReader
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.feed import GroupFeed
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import LogWriter
+from airflow_provider.kafka.topics.reader import LogReader
 
 
 class Clients:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from airflow_provider.kafka.topic_view import About
+from airflow_provider.kafka.topics.topic_view import About
 
 Listener = Callable[[], None]
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from airflow_provider.kafka.client_errors import tell
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, TopicRightsError
-from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.settings import principal_of
+from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TopicRightsError
+from airflow_provider.kafka.topics.outage import Outage
 
 # At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
 _silence: Final = logging.getLogger(f"{__name__}.librdkafka")

@@ -1,6 +1,6 @@
 """The requests of a round: JoinGroup and SyncGroup, which are answered when others have done their part, too.
 
-Of the same kind, and from the same sources, as those in :mod:`airflow_provider.kafka.requests`.
+Of the same kind, and from the same sources, as those in :mod:`airflow_provider.kafka.wire.requests`.
 """
 # mypy: allow-subclassing-any
 
@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactBytes, Int16, Int32, Schema
 
-from airflow_provider.kafka import messages
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill, worker_id
+from airflow_provider.kafka.wire import messages
+from airflow_provider.kafka.wire.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill, worker_id
 from airflow_provider.membership.model import GenerationId, MemberId
 
 # ---- JoinGroup (11)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Final
 
-from airflow_provider.kafka.log_errors import RefusedError
+from airflow_provider.kafka.topics.log_errors import RefusedError
 
 log: Final = logging.getLogger(__name__)
 

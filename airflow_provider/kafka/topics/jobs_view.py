@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.kafka.memo import Memo
 from airflow_provider.kafka.records import (
     ControlRecord,
     JobDefinition,
@@ -18,7 +17,8 @@ from airflow_provider.kafka.records import (
     TaskWork,
     UnreadableRecordError,
 )
-from airflow_provider.kafka.topic_view import TopicView, Unreadable, ignore_unreadable, keep
+from airflow_provider.kafka.topics.memo import Memo
+from airflow_provider.kafka.topics.topic_view import TopicView, Unreadable, ignore_unreadable, keep
 from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
 
 _START: Final = ConfigOffset(0)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.kafka.java import MissingPrerequisiteError, find_java
+from airflow_provider.kafka.broker.java import MissingPrerequisiteError, find_java
 
 _DOWNLOAD_TIMEOUT_S: Final = 900
 _OUTPUT_LINES_SHOWN: Final = 15

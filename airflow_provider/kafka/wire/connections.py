@@ -29,10 +29,10 @@ from airflow_provider.kafka.errors import (
     Fault,
     TransportError,
 )
-from airflow_provider.kafka.messages import NodeId
-from airflow_provider.kafka.openings import Openings
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.turnstile import Turnstile
+from airflow_provider.kafka.wire.messages import NodeId
+from airflow_provider.kafka.wire.openings import Openings
+from airflow_provider.kafka.wire.turnstile import Turnstile
 
 _SHARED_IDLE_MS: Final = 540_000  # brokers close after 600 s
 _CLOSE_TIMEOUT_S: Final = 2.0

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from airflow_provider.kafka.changes import Changes
-from airflow_provider.kafka.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.kafka.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.reader import Record
 from airflow_provider.kafka.records import Topics
-from airflow_provider.kafka.rights import Needs
-from airflow_provider.kafka.status_view import StatusRecord, StatusSnapshot, StatusView
-from airflow_provider.kafka.topic_view import About, TopicView, Unreadable
+from airflow_provider.kafka.topics.changes import Changes
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.reader import Record
+from airflow_provider.kafka.topics.rights import Needs
+from airflow_provider.kafka.topics.status_view import StatusRecord, StatusSnapshot, StatusView
+from airflow_provider.kafka.topics.topic_view import About, TopicView, Unreadable
 
 log: Final = logging.getLogger(__name__)
 

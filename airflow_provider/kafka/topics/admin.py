@@ -14,13 +14,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
     TopicDescription,
 )
 
-from airflow_provider.kafka.client_errors import tell
-from airflow_provider.kafka.end_offsets import EndOffsets
-from airflow_provider.kafka.log_errors import BrokerAwayError, LogError, NoTopicError, RightsError, TopicRightsError
-from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.records import Topics
-from airflow_provider.kafka.rights import Needs, Operation
 from airflow_provider.kafka.settings import principal_of
+from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.end_offsets import EndOffsets
+from airflow_provider.kafka.topics.log_errors import (
+    BrokerAwayError,
+    LogError,
+    NoTopicError,
+    RightsError,
+    TopicRightsError,
+)
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.rights import Needs, Operation
 
 T = TypeVar("T")
 

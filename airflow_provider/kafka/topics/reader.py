@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider.kafka.client_errors import tell
-from airflow_provider.kafka.log_errors import LogError, NoTopicError, TopicRightsError
-from airflow_provider.kafka.outage import Outage
 from airflow_provider.kafka.settings import principal_of
+from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.topics.outage import Outage
 
 log: Final = logging.getLogger(__name__)
 

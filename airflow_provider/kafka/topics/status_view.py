@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from airflow_provider.kafka.memo import Memo
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     Key,
@@ -25,7 +24,8 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.kafka.topics.memo import Memo
+from airflow_provider.kafka.topics.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
 from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 

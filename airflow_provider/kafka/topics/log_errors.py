@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider.kafka.rights import Operation, Right
+from airflow_provider.kafka.topics.rights import Operation, Right
 
 
 class LogError(Exception):

@@ -12,7 +12,7 @@ from airflow_provider.kafka.errors import CHECK_CERTIFICATE, CHECK_CREDENTIALS, 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-    from airflow_provider.kafka.outage import Outage
+    from airflow_provider.kafka.topics.outage import Outage
 
 # How OpenSSL and librdkafka call what is wrong; a broker that goes down in the middle of a handshake is none of these.
 _DISTRUST: Final = ("certificate", "unknown ca")
