@@ -31,14 +31,13 @@ ROWS = 100 * TASKS
 JOBS = "airflow_provider.example_dags.jobs"
 
 
-@pytest.mark.timeout(240 + 40 * BOUNCES)
+@pytest.mark.timeout(400 + 60 * BOUNCES)
 async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, group_id: str, tmp_path: Path) -> None:
     """SIGTERM and SIGKILL take turns, so that each worker meets both."""
     options = ("--allow", "jobs_for_tests", "--allow", JOBS, "--checkpoint-root", str(tmp_path / "checkpoints"))
     sizes = ("--slots", "2", "--spark-master", "local[1]", "--spark-conf", "spark.driver.memory=512m")
     delay = ("--max-delay-ms", "3000")
     async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options, *sizes, *delay) as group:
-        group.deadline_s = 150
         write_lines(tmp_path, 0)
         config = {"input": str(tmp_path / "input"), "output": str(tmp_path / "copied")}
         await group.submit("copy", tasks=1, kind=TaskKind.STREAMING, entry_point=f"{JOBS}:CopyLines", config=config)

@@ -26,7 +26,7 @@ from airflow_provider.membership.model import TaskId, Tasks
 
 _MAIN: Final = "cospark.peer.Workers"
 _SHOWN: Final = 6_000
-DEADLINE_S: Final = 60.0
+DEADLINE_S: Final = 120.0
 
 
 @dataclass(frozen=True)
