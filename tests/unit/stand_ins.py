@@ -206,3 +206,39 @@ class LonelyCoordinator:
         await asyncio.sleep(0)
         if self.away is not None:
             raise self.away
+
+
+class SlowCoordinator(LonelyCoordinator):
+    """Answers heartbeats and JoinGroup when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hears = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.hears.set()
+        self.answers.set()
+        self.heartbeats = 0
+        self.joins: list[str] = []
+
+    async def heartbeat(self, *_: object) -> KafkaErrorCode:
+        self.heartbeats += 1
+        await self.hears.wait()
+        return await super().heartbeat()
+
+    async def join(self, *arguments: Any) -> JoinResponse:
+        number = len(self.joins)
+        self.joins.append("waits")
+        try:
+            await self.answers.wait()
+        except asyncio.CancelledError:
+            self.joins[number] = "given up"
+            raise
+        self.joins[number] = "answered"
+        return await super().join(*arguments)
+
+
+class IdleListener:
+    """A membership's listener that runs nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None

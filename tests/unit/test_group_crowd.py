@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from stand_ins import LonelyCoordinator, MemoryLogs
+from stand_ins import IdleListener, MemoryLogs, SlowCoordinator
 from waiting import eventually
 
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.wire.messages import JoinResponse
 from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 from airflow_provider.membership.policy import Deferred
@@ -32,43 +31,18 @@ SETTINGS = MemberSettings(
 )
 
 
-class CrowdedCoordinator(LonelyCoordinator):
-    """Many others come first, if the test says so; and JoinGroup may be answered late."""
+class CrowdedCoordinator(SlowCoordinator):
+    """Many others come first, if the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
         self.room = asyncio.Event()
         self.room.set()
-        self.turns = self.heartbeats = 0
-        self.answers = asyncio.Event()
-        self.answers.set()
-        self.joins: list[str] = []
+        self.turns = 0
 
     async def turn(self) -> None:
         self.turns += 1
         await self.room.wait()
-
-    async def heartbeat(self, *_: object) -> KafkaErrorCode:
-        self.heartbeats += 1
-        return await super().heartbeat()
-
-    async def join(self, *arguments: Any) -> JoinResponse:
-        number = len(self.joins)
-        self.joins.append("waits")
-        try:
-            await self.answers.wait()
-        except asyncio.CancelledError:
-            self.joins[number] = "given up"
-            raise
-        self.joins[number] = "answered"
-        return await super().join(*arguments)
-
-
-class Listener:
-    """Runs nothing."""
-
-    def __getattr__(self, _name: str) -> Any:
-        return lambda *_: None
 
 
 @pytest.fixture
@@ -79,7 +53,7 @@ async def coordinator() -> CrowdedCoordinator:
 @pytest.fixture
 async def member(coordinator: CrowdedCoordinator) -> AsyncIterator[GroupMember]:
     state = MemberState(settings=SETTINGS)
-    listener: Any = Listener()
+    listener: Any = IdleListener()
     transport: Any = coordinator
     member = GroupMember(state, transport, MemoryLogs(), listener, policy=Deferred(max_delay_ms=0))
     yield member

@@ -6,13 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from stand_ins import LonelyCoordinator, MemoryLogs
+from stand_ins import IdleListener, MemoryLogs, SlowCoordinator
 from waiting import eventually
 
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.wire.messages import JoinResponse
 from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 from airflow_provider.membership.policy import Deferred
@@ -20,40 +19,6 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"), heartbeat_interval_ms=5, fast_heartbeat_ms=5)
-
-
-class SlowCoordinator(LonelyCoordinator):
-    """Answers heartbeats and JoinGroup when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hears = asyncio.Event()
-        self.hears.set()
-        self.heartbeats = 0
-        self.joins: list[str] = []
-
-    async def heartbeat(self, *_: object) -> KafkaErrorCode:
-        self.heartbeats += 1
-        await self.hears.wait()
-        return await super().heartbeat()
-
-    async def join(self, *arguments: Any) -> JoinResponse:
-        number = len(self.joins)
-        self.joins.append("waits")
-        try:
-            await self.hears.wait()
-        except asyncio.CancelledError:
-            self.joins[number] = "given up"
-            raise
-        self.joins[number] = "answered"
-        return await super().join(*arguments)
-
-
-class Listener:
-    """Runs nothing."""
-
-    def __getattr__(self, _name: str) -> Any:
-        return lambda *_: None
 
 
 @pytest.fixture
@@ -69,7 +34,7 @@ async def logs() -> MemoryLogs:
 @pytest.fixture
 async def member(coordinator: SlowCoordinator, logs: MemoryLogs) -> GroupMember:
     transport: Any = coordinator
-    listener: Any = Listener()
+    listener: Any = IdleListener()
     return GroupMember(MemberState(settings=SETTINGS), transport, logs, listener, policy=Deferred())
 
 
@@ -107,7 +72,7 @@ async def test_who_leaves_gives_up_a_join_that_was_not_answered(
     member: GroupMember, coordinator: SlowCoordinator
 ) -> None:
     """If it were sent after LeaveGroup, the group would have a member again, and wait a session for it."""
-    coordinator.hears.clear()
+    coordinator.answers.clear()
     begin(member)
     await eventually(lambda: coordinator.joins == ["waits"], "it joins")
     member.leave("enough")
