@@ -22,6 +22,7 @@ from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs
+from airflow_provider.kafka.topics.rights import WORKER
 
 _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent
@@ -77,7 +78,7 @@ def _worker(broker: LocalBroker, group: str, source: Path, output: Path) -> floa
 
 async def _submit(broker: LocalBroker, group: str, config: dict[str, str]) -> None:
     settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="bench")
-    async with shared_logs(settings, group) as logs:
+    async with shared_logs(settings, group, WORKER) as logs:
         await logs.submit(
             JobDefinition(name="months", entry_point="benchmarks.jobs:months", config=config, max_tasks=12)
         )

@@ -28,6 +28,7 @@ from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobDefinition, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs, shared_transport
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.membership.model import MemberId, WorkerId
 
 CONNECTION: Final = "kafka_default"
@@ -103,7 +104,7 @@ class Bench:
         for name in names:
             self.runs[name] = await asyncio.to_thread(self.airflow.api.trigger, name)
         for name in names:
-            self.groups[name] = await stack.enter_async_context(shared_logs(self.settings, name))
+            self.groups[name] = await stack.enter_async_context(shared_logs(self.settings, name, WORKER))
         await self._until(self._all_members, "all are members")
         return {**stretch.figures(), "epochs": self._epochs()}
 

@@ -168,12 +168,13 @@ async def measure(
 ) -> dict[str, Any]:
     from airflow_provider.hooks.spark_group import SparkGroupHook
     from airflow_provider.kafka.shared import shared_logs
+    from airflow_provider.kafka.topics.rights import WORKER
 
     base_mb = rss_mb()
     settings = await SparkGroupHook("kafka_default").aget_settings()
     async with AsyncExitStack() as stack:
         for group in groups:
-            logs = await stack.enter_async_context(shared_logs(settings, group))
+            logs = await stack.enter_async_context(shared_logs(settings, group, WORKER))
             await _finished_work(logs, tasks)
     triggerer = Triggerer()
     async with gauged() as joining:

@@ -24,6 +24,7 @@ from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
@@ -227,7 +228,7 @@ class Fleet:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Fleet]:
-        async with shared_logs(self.settings, self.group_id) as logs:
+        async with shared_logs(self.settings, self.group_id, WORKER) as logs:
             self._logs = logs
             unsubscribe = logs.subscribe(self._on_logs)
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
@@ -16,7 +16,7 @@ from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskState
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.topics.rights import RETRIER, SUBMITTER, WATCHER, Needs
+from airflow_provider.kafka.topics.rights import RETRIER, STOPPER, Needs
 from airflow_provider.membership.model import WorkerId
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ class SparkGroupHook(BaseHook):
         """
         from airflow_provider.kafka import one_shot
 
-        return one_shot.remove_job(self.get_settings(), group, job)
+        try:
+            return one_shot.remove_job(self.get_settings(), group, job)
+        except NoTopicError:
+            return False
 
     def retry_failed(self, group: str, job: str) -> list[str]:
         """Have those tasks of the job's present run tried again that failed for good.
@@ -100,7 +103,6 @@ class SparkGroupHook(BaseHook):
         """
 
         async def retry(logs: GroupLogs) -> list[str]:
-            await logs.catch_up()
             definition = logs.jobs.jobs.get(job)
             failed = [
                 status
@@ -112,7 +114,7 @@ class SparkGroupHook(BaseHook):
                 await logs.publish_task(replace(status, state=TaskState.STOPPED, failures=0))
             return [str(status.task) for status in failed]
 
-        return self._with_logs(group, RETRIER, retry)
+        return self._act(group, RETRIER, retry) or []
 
     # ---- workers
 
@@ -125,7 +127,6 @@ class SparkGroupHook(BaseHook):
         """
 
         async def stop(logs: GroupLogs) -> list[str]:
-            await logs.catch_up()
             present = logs.status.group.members if logs.status.group else ()
             asked = [workers] if isinstance(workers, str) else sorted(present if workers is None else workers)
             now_ms = int(time.time() * 1000)
@@ -134,7 +135,7 @@ class SparkGroupHook(BaseHook):
                 await logs.publish_control(wish)
             return asked
 
-        return self._with_logs(group, SUBMITTER, stop)
+        return self._act(group, STOPPER, stop) or []
 
     # ---- what becomes of them
 
@@ -169,7 +170,7 @@ class SparkGroupHook(BaseHook):
         return read(seen.jobs, seen.status)
 
     def wait_for(self, group: str, read: Read[T], *, timeout_s: float | None = None) -> T:
-        """What ``read`` makes of the group's topics, as soon as it makes something of them.
+        """What ``read`` makes of the group's topics, as soon as it makes something of them; waits for them, too.
 
         :param timeout_s: how long to wait, in seconds; without end if None
         :raises LogTimeoutError: if it made nothing of them in time
@@ -183,28 +184,39 @@ class SparkGroupHook(BaseHook):
                 made.append(answer)
             return answer is not None
 
-        async def wait(logs: GroupLogs) -> T:
-            await logs.catch_up()
-            await logs.wait_for(holds, timeout_s=timeout_s)
-            return made[0]
+        async def wait(settings: KafkaSettings) -> T:
+            from airflow_provider.kafka.shared import watched_logs
 
-        return self._with_logs(group, WATCHER, wait)
+            until = None if timeout_s is None else time.monotonic() + timeout_s
+            async with watched_logs(settings, group, timeout_s=timeout_s) as logs:
+                await logs.wait_for(holds, timeout_s=None if until is None else max(0.0, until - time.monotonic()))
+                return made[0]
 
-    def _with_logs(self, group: str, needs: Needs, act: Callable[[GroupLogs], Awaitable[T]]) -> T:
-        from airflow_provider.kafka.logs import GroupLogs
+        return self._run(wait)
 
+    def _act(self, group: str, needs: Needs, act: Callable[[GroupLogs], Awaitable[T]]) -> T | None:
+        """What ``act`` gives, with the group's topics read to their ends; None if they do not exist."""
+
+        async def run(settings: KafkaSettings) -> T | None:
+            from airflow_provider.kafka.logs import GroupLogs
+
+            try:
+                async with GroupLogs(settings, group, needs) as logs:
+                    await logs.catch_up()
+                    return await act(logs)
+            except NoTopicError:
+                return None
+
+        return self._run(run)
+
+    def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
         settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
-
-        async def run() -> T:
-            async with GroupLogs(settings, group, needs) as logs:
-                return await act(logs)
-
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(run())
+            return asyncio.run(ask(settings))
         with ThreadPoolExecutor(max_workers=1) as thread:  # called by an asynchronous task, which has a loop already
-            return thread.submit(asyncio.run, run()).result()
+            return thread.submit(asyncio.run, ask(settings)).result()
 
 
 def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:

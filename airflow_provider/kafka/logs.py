@@ -87,8 +87,9 @@ class GroupLogs:
         self._open().follow(self._followed())
 
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Make the topics that are missing and begin to read.
+        """Make the topics that are missing, if that is for this user to do, and begin to read.
 
+        :raises NoTopicError: if one is missing and is not for this user to make
         :raises RightsError: if one is missing and may not be made, or the user may not do what this is for
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time

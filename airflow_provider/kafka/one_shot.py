@@ -19,7 +19,7 @@ from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import LogReader, Record
-from airflow_provider.kafka.topics.rights import REMOVER, SUBMITTER
+from airflow_provider.kafka.topics.rights import REMOVER, STOPPER, SUBMITTER
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.topics.topic_view import GARBAGE
 
@@ -87,7 +87,10 @@ def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -
 
 
 def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
-    """As :meth:`GroupLogs.remove`."""
+    """As :meth:`GroupLogs.remove`.
+
+    :raises NoTopicError: if there is no such group
+    """
 
     async def remove() -> bool:
         async with GroupLogs(settings, group, REMOVER) as logs:
@@ -97,10 +100,13 @@ def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
 
 
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
-    """As :meth:`GroupLogs.publish_control`."""
+    """As :meth:`GroupLogs.publish_control`.
+
+    :raises NoTopicError: if there is no such group
+    """
 
     async def send() -> None:
-        async with GroupLogs(settings, group, SUBMITTER) as logs:
+        async with GroupLogs(settings, group, STOPPER) as logs:
             await logs.publish_control(control)
 
     _run(send)

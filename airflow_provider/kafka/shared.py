@@ -6,18 +6,27 @@ A triggerer holds a thousand memberships and sensors in one process: they share 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.log_errors import LogTimeoutError, NoTopicError
 from airflow_provider.kafka.topics.rights import WATCHER, WORKER, Needs
 from airflow_provider.kafka.transport import GroupTransport
 
+log: Final = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -86,20 +95,51 @@ async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransp
 
 
 @asynccontextmanager
-async def shared_logs(settings: KafkaSettings, group_id: str, needs: Needs = WATCHER) -> AsyncIterator[GroupLogs]:
+async def shared_logs(settings: KafkaSettings, group_id: str, needs: Needs) -> AsyncIterator[GroupLogs]:
     """The topics of a group, read to their present ends.
 
     :param needs: what the user must be allowed to do
     :raises LogError: see :meth:`GroupLogs.start`
     """
-
-    async def make() -> GroupLogs:
-        return GroupLogs(settings, group_id)
-
-    async with _pools().logs.use((settings, group_id), make) as logs:
+    async with _logs_of(settings, group_id) as logs:
         await logs.start_for(needs)
         await logs.catch_up()
         yield logs
+
+
+@asynccontextmanager
+async def watched_logs(
+    settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
+) -> AsyncIterator[GroupLogs]:
+    """As :func:`shared_logs`, for whoever waits for something: also for the topics, which others make.
+
+    :param timeout_s: how long to wait for them, in seconds; without end if None
+    :raises LogTimeoutError: if nobody has made them in time
+    :raises LogError: see :meth:`GroupLogs.start`
+    """
+    until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    pause_s = _FIRST_PAUSE_S
+    async with _logs_of(settings, group_id) as logs:
+        while True:
+            try:
+                await logs.start_for(WATCHER)
+                await logs.catch_up()
+                break
+            except NoTopicError as missing:
+                if time.monotonic() >= until:
+                    raise LogTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
+                if pause_s == _FIRST_PAUSE_S:
+                    log.info("Waiting for somebody to begin: %s", missing)
+            await asyncio.sleep(min(pause_s, until - time.monotonic()))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        yield logs
+
+
+def _logs_of(settings: KafkaSettings, group_id: str) -> AbstractAsyncContextManager[GroupLogs]:
+    async def make() -> GroupLogs:
+        return GroupLogs(settings, group_id)
+
+    return _pools().logs.use((settings, group_id), make)
 
 
 @asynccontextmanager

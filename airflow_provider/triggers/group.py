@@ -26,7 +26,7 @@ _AGAIN_S: Final = 5.0
 class GroupTrigger(BaseTrigger):
     """Fires once, when its condition holds. It follows the topics, which all triggers of a group share; it never polls.
 
-    A broker that is away is waited for.
+    A broker that is away is waited for, and so are the topics of a group that nobody has made yet.
 
     :param kafka_conn_id: the connection; nothing of what is in it is stored
     :param group: the group
@@ -85,9 +85,9 @@ class GroupTrigger(BaseTrigger):
                 return
 
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
-        from airflow_provider.kafka.shared import shared_logs
+        from airflow_provider.kafka.shared import watched_logs
 
-        async with shared_logs(settings, self.group) as logs:
+        async with watched_logs(settings, self.group) as logs:
             answers: list[Answer] = []
 
             def holds(*snapshots: Any) -> bool:

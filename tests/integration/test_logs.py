@@ -29,7 +29,9 @@ from airflow_provider.kafka.records import (
     task_key,
 )
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.shared import watched_logs
 from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.model import Epoch, GenerationId, MemberId, TaskId
 from airflow_provider.membership.record import GroupRecord
@@ -61,7 +63,7 @@ def _raw_write(settings: KafkaSettings, topic: str, *records: tuple[bytes | None
 async def test_what_one_writes_another_reads(settings, group_id):
     wish = ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=1)
     worker = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2)
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         assert (await logs.submit(JOB)).changed
         await logs.publish_plan(PLAN)
         await logs.publish_control(wish)
@@ -87,7 +89,7 @@ async def test_what_one_writes_another_reads(settings, group_id):
 
 async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(settings, group_id):
     topics = Topics.of(group_id)
-    async with GroupLogs(settings, group_id), GroupLogs(settings, group_id):
+    async with GroupLogs(settings, group_id, WORKER), GroupLogs(settings, group_id, WORKER):
         pass
     admin = AdminClient(settings.librdkafka())
     metadata = await asyncio.to_thread(admin.list_topics, timeout=SOON_S)
@@ -100,7 +102,7 @@ async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(s
 
 
 async def test_the_same_job_again_changes_nothing_and_another_run_key_does(settings, group_id):
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         await logs.submit(JOB)
         again = await logs.submit(replace(JOB, submitted_at_ms=99, submitted_by="somebody else"))
         assert (again.changed, again.definition) == (False, JOB)
@@ -114,7 +116,7 @@ async def test_the_same_job_again_changes_nothing_and_another_run_key_does(setti
 
 async def test_a_removed_job_takes_its_plan_and_statuses_with_it_and_nobody_elses(settings, group_id):
     other = task_status(1, task=TaskId("flights-2", 0))
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         await logs.submit(JOB)
         await logs.publish_plan(PLAN)
         await logs.publish_task(task_status(1))
@@ -133,7 +135,7 @@ async def test_a_garbage_record_in_the_jobs_topic_is_reported_once_with_its_offs
 ):
     caplog.set_level(logging.WARNING)
     topics = Topics.of(group_id)
-    async with GroupLogs(settings, group_id) as logs, GroupLogs(settings, group_id) as another:
+    async with GroupLogs(settings, group_id, WORKER) as logs, GroupLogs(settings, group_id, WORKER) as another:
         await logs.submit(JOB)
         garbage = [(b"job:flights", b"\x00garbage"), (b"job:x", b'{"v": 99}'), (b"", b"{}"), (b"recipe:a", None)]
         await asyncio.to_thread(_raw_write, settings, topics.jobs, *garbage)
@@ -149,7 +151,7 @@ async def test_a_garbage_record_in_the_jobs_topic_is_reported_once_with_its_offs
 
 
 async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_again(settings, group_id):
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         await logs.publish_task(task_status(7, TaskState.FINISHED))
         await logs.publish_group(_group(7))
         await logs.publish_task(task_status(6, TaskState.STOPPED))  # a worker that woke late
@@ -201,7 +203,7 @@ async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings
     }
     for future in admin.create_topics([NewTopic(topics.jobs, 1, config=quick)]).values():
         future.result()
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         for number in range(30):
             await logs.submit(replace(JOB, run_key=f"r{number}"))
         await logs.submit(replace(JOB, name="gone"))
@@ -227,7 +229,7 @@ def _compacted(settings: KafkaSettings, topic: str, logs: GroupLogs) -> bool:
 
 
 async def test_catching_up_sees_everything_written_before_by_anybody(settings, group_id):
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         for epoch in range(1, 21):
             status = task_status(epoch)
             await asyncio.to_thread(_raw_write, settings, logs.topics.status, _record(status))
@@ -240,7 +242,7 @@ def _record(status: TaskStatus) -> tuple[bytes, bytes]:
 
 
 async def test_waiting_ends_with_the_change_that_was_waited_for_or_in_time(settings, group_id):
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         waiting = asyncio.ensure_future(logs.wait_for(lambda jobs, _: "flights" in jobs.jobs, timeout_s=SOON_S))
         await logs.submit(JOB)
         await waiting
@@ -251,7 +253,7 @@ async def test_waiting_ends_with_the_change_that_was_waited_for_or_in_time(setti
 
 
 async def test_listeners_hear_of_changes_until_they_stop(settings, group_id):
-    async with GroupLogs(settings, group_id) as logs, GroupLogs(settings, group_id) as another:
+    async with GroupLogs(settings, group_id, WORKER) as logs, GroupLogs(settings, group_id, WORKER) as another:
         await logs.catch_up()
         heard: list[str] = []
         stop = logs.subscribe(lambda: heard.append("one"))
@@ -275,9 +277,26 @@ def test_looking_at_a_group_that_does_not_exist_makes_no_topics(settings, group_
     assert group_id not in list_groups(settings)
 
 
+async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it(settings, group_id, caplog):
+    caplog.set_level("INFO")
+
+    async def jobs() -> list[str]:
+        async with watched_logs(settings, group_id) as logs:
+            return list(logs.jobs.jobs)
+
+    waiting = asyncio.ensure_future(jobs())
+    await soon(lambda: f"'{group_id}.jobs' does not exist" in caplog.text)
+    assert group_id not in await asyncio.to_thread(list_groups, settings)
+    with pytest.raises(LogTimeoutError, match=r"after 0\.1 s: the topic"):
+        async with watched_logs(settings, group_id, timeout_s=0.1):
+            pass
+    await asyncio.to_thread(submit_job, settings, group_id, JOB)
+    assert await asyncio.wait_for(waiting, SOON_S) == ["flights"]
+
+
 async def test_a_group_that_was_looked_for_too_early_is_found_later(settings, group_id):
     """Librdkafka remembers for a while that a topic did not exist."""
-    keeps_clients = GroupLogs(settings, f"{group_id}-other")
+    keeps_clients = GroupLogs(settings, f"{group_id}-other", WORKER)
     await keeps_clients.start()
     early = GroupLogs(settings, group_id)
     early.attach()
@@ -296,11 +315,11 @@ async def test_a_topic_with_several_partitions_is_refused(settings, group_id):
     admin = AdminClient(settings.librdkafka())
     admin.create_topics([NewTopic(f"{group_id}.status", 3)])[f"{group_id}.status"].result()
     with pytest.raises(LogError, match=f"'{group_id}.status' has 3 partitions, but must have exactly one"):
-        await GroupLogs(settings, group_id).start()
+        await GroupLogs(settings, group_id, WORKER).start()
 
 
 async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings, group_id):
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         await logs.submit(JOB)
         await logs.submit(replace(JOB, name="old"))
         await logs.catch_up()
@@ -321,7 +340,7 @@ async def test_a_large_group_record_is_stored(settings, group_id):
     """Twenty thousand tasks: more than a broker takes in one record, unless it is compressed."""
     tasks = frozenset(TaskId(f"a-job-with-a-long-name-{n % 100:03}", n // 100) for n in range(20_000))
     large = replace(_group(1), assignment={W1: tasks}, memory=Memory(assignment={W1: tasks}))
-    async with GroupLogs(settings, group_id) as logs:
+    async with GroupLogs(settings, group_id, WORKER) as logs:
         await logs.publish_group(large)
         await logs.catch_up()
         assert logs.status.group == large

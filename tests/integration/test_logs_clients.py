@@ -16,13 +16,14 @@ from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, remove_job, send_control, submit_job
 from airflow_provider.kafka.records import ControlAction, ControlRecord
 from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.kafka.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
 async def test_many_memberships_share_one_reader_and_one_writer(settings, group_id):
     before = threading.active_count()
-    many = [GroupLogs(settings, f"{group_id}-{number % 3}") for number in range(60)]
+    many = [GroupLogs(settings, f"{group_id}-{number % 3}", WORKER) for number in range(60)]
     await asyncio.gather(*(logs.start() for logs in many))
     await asyncio.gather(*(logs.catch_up() for logs in many))
     await many[0].submit(JOB)
@@ -39,7 +40,7 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings, group_
 
 
 async def test_closed_logs_say_so(settings, group_id):
-    logs = GroupLogs(settings, group_id)
+    logs = GroupLogs(settings, group_id, WORKER)
     with pytest.raises(LogError, match=r"are not open: call start\(\) first"):
         _ = logs.jobs
     async with logs:
@@ -70,12 +71,13 @@ from airflow_provider.kafka.logs import GroupLogs, Submission
 from airflow_provider.kafka.one_shot import read_group, submit_job
 from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.rights import WORKER
 
 settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id="c")
 group, how = sys.argv[2:]
 
 async def main():
-    logs = GroupLogs(settings, group)
+    logs = GroupLogs(settings, group, WORKER)
     await logs.start()
     await logs.submit(JobDefinition(name="parent", entry_point="m:f"))
     return logs

@@ -30,6 +30,7 @@ from airflow_provider.kafka.topics.log_errors import (
     RightsError,
     TopicRightsError,
 )
+from airflow_provider.kafka.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
@@ -48,7 +49,7 @@ class TestBrokerAway:
         with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
             list_groups(settings, timeout_s=1.0)
         with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
-            asyncio.run(GroupLogs(settings, "any").start(timeout_s=1.0))
+            asyncio.run(GroupLogs(settings, "any", WORKER).start(timeout_s=1.0))
         assert time.monotonic() - started < 20
 
     def test_settings_that_librdkafka_refuses_are_named(self):
@@ -60,7 +61,7 @@ class TestBrokerAway:
         caplog.set_level(logging.INFO, "airflow_provider")
         with LocalBroker() as broker:
             settings = settings_of(broker.bootstrap_servers)
-            async with GroupLogs(settings, group_id) as logs:
+            async with GroupLogs(settings, group_id, WORKER) as logs:
                 await logs.submit(JOB)
                 await logs.catch_up()
                 await asyncio.to_thread(broker.kill)
@@ -135,8 +136,8 @@ class TestRights:
         for topic in topics.all:
             self._allow(guarded, topic, "DESCRIBE")
         with pytest.raises(RightsError, match=f"no right to CREATE on the topic '{group_id}"):
-            await GroupLogs(alice, group_id).start()
-        async with GroupLogs(admin, group_id) as theirs:
+            await GroupLogs(alice, group_id, WORKER).start()
+        async with GroupLogs(admin, group_id, WORKER) as theirs:
             await theirs.submit(JOB)
             with pytest.raises(RightsError, match=f"no right to READ on the topic '{group_id}.jobs', READ on"):
                 await GroupLogs(alice, group_id).start()
@@ -168,7 +169,7 @@ class TestRights:
     async def test_a_wrong_password_is_told_at_once(self, guarded, group_id):
         settings = self._as(guarded, "alice", "wrong-password")
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password") as failed:
-            await GroupLogs(settings, group_id).start(timeout_s=SOON_S)
+            await GroupLogs(settings, group_id, WORKER).start(timeout_s=SOON_S)
         assert "wrong-password" not in str(failed.value)
 
     @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])

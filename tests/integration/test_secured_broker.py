@@ -40,6 +40,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import reach, shared_group
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, RefusedError
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
@@ -176,7 +177,7 @@ async def test_every_role_of_the_page_is_tried() -> None:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def observer(secured: SecuredBroker) -> AsyncIterator[GroupLogs]:
     """Sees a group with a worker, who has no more than its rights, and tasks that run for ever."""
-    async with GroupLogs(secured.settings(ADMIN), GROUP) as logs:
+    async with GroupLogs(secured.settings(ADMIN), GROUP, WORKER) as logs:
         await logs.submit(
             JobDefinition(name="forever", entry_point="noop:job", max_tasks=TASKS, kind=TaskKind.STREAMING)
         )
@@ -290,7 +291,7 @@ async def test_with_exactly_these_rights_everything_works(
     assert sorted(done) == [TaskId(job, index) for job in ("first", "second") for index in range(-1, TASKS)]
 
     failed = TaskStatus(task=TaskId("first", 0), state=TaskState.FAILED, epoch=Epoch(99), worker=WorkerId("w1"))
-    async with GroupLogs(secured.settings(ADMIN), LIFE) as logs:
+    async with GroupLogs(secured.settings(ADMIN), LIFE, WORKER) as logs:
         await logs.publish_task(failed)
     retried = await asyncio.to_thread(Hook(secured.settings("retrier")).retry_failed, LIFE, "first")
     assert retried == ["first:0"]

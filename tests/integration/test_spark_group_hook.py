@@ -16,6 +16,7 @@ from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import read_group
 from airflow_provider.kafka.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 
@@ -56,7 +57,7 @@ def test_failed_tasks_are_tried_again_and_finished_ones_are_not(hook: SparkGroup
     plan = PlanRecord.of(submitted, [{}, {}], planned_by=WorkerId("w"), at_ms=1)
 
     async def run() -> None:
-        async with GroupLogs(hook.get_settings(), group_id) as logs:
+        async with GroupLogs(hook.get_settings(), group_id, WORKER) as logs:
             await logs.publish_plan(plan)
             for index, state in enumerate((TaskState.FINISHED, TaskState.FAILED)):
                 await logs.publish_task(
@@ -95,6 +96,7 @@ def test_waiting_ends_with_the_change(hook: SparkGroupHook, group_id: str) -> No
 
 
 def test_workers_are_asked_to_go(hook: SparkGroupHook, group_id: str) -> None:
+    hook.submit_job(group_id, definition())
     assert hook.stop_workers(group_id) == [], "there are none"
     assert hook.stop_workers(group_id, ["w2", "w1"]) == ["w1", "w2"]
     controls = read_group(hook.get_settings(), group_id).jobs.controls
@@ -102,6 +104,15 @@ def test_workers_are_asked_to_go(hook: SparkGroupHook, group_id: str) -> None:
         "w1": ControlAction.STOP,
         "w2": ControlAction.STOP,
     }
+
+
+def test_a_mistyped_group_is_left_without_topics(hook: SparkGroupHook, group_id: str) -> None:
+    assert not hook.remove_job(group_id, "job")
+    assert hook.retry_failed(group_id, "job") == []
+    assert hook.stop_workers(group_id, ["w1"]) == []
+    with pytest.raises(LogTimeoutError, match=f"'{group_id}.jobs' does not exist"):
+        hook.wait_for(group_id, lambda *_: True, timeout_s=1)
+    assert group_id not in hook.groups()
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

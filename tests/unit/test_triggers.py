@@ -145,16 +145,16 @@ class TestGroupTrigger:
     async def test_a_broker_that_is_away_is_waited_for(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        reachable = shared.shared_logs
+        reachable = shared.watched_logs
         tries: list[int] = []
 
-        def shared_logs(settings: KafkaSettings, group: str) -> Any:
+        def watched_logs(settings: KafkaSettings, group: str) -> Any:
             tries.append(1)
             if len(tries) < 3:
                 raise BrokerAwayError("broker:9092", "reading", "refused")
             return reachable(settings, group)
 
-        monkeypatch.setattr(shared, "shared_logs", shared_logs)
+        monkeypatch.setattr(shared, "watched_logs", watched_logs)
         monkeypatch.setattr(group_module, "_AGAIN_S", 0.001)
         triggerer.logs.now(status=group_snapshot(3))
         trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())

@@ -104,7 +104,7 @@ class Triggerer:
             return SETTINGS
 
         @asynccontextmanager
-        async def shared_logs(_settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
+        async def watched_logs(_settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
             yield self.logs
 
         @asynccontextmanager
@@ -125,7 +125,7 @@ class Triggerer:
             self.xcoms[key] = value
 
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
-        monkeypatch.setattr(shared, "shared_logs", shared_logs)
+        monkeypatch.setattr(shared, "watched_logs", watched_logs)
         monkeypatch.setattr(shared, "shared_group", shared_group)
         monkeypatch.setattr(standby, "standby_worker", standby_worker)
         monkeypatch.setattr(worker_module, "state_of", state_of)

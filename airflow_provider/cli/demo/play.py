@@ -18,6 +18,7 @@ from airflow_provider.kafka.progress import JobProgress, converged, job_progress
 from airflow_provider.kafka.records import Event, TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import shared_logs
+from airflow_provider.kafka.topics.rights import SUBMITTER
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId
 
@@ -62,7 +63,7 @@ class Play:
 
     async def _run(self) -> Story:
         self._began = time.monotonic()
-        async with shared_logs(self._settings, GROUP) as logs:
+        async with shared_logs(self._settings, GROUP, SUBMITTER) as logs:
             unsubscribe = logs.subscribe(lambda: self._show(logs))
             try:
                 progress = await self._play(logs)

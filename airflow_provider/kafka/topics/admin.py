@@ -89,15 +89,18 @@ class TopicAdmin:
         self._ends = EndOffsets(self._client)
 
     async def prepare(self, topics: Topics, needs: Needs, *, timeout_s: float) -> None:
-        """Make those of a group's topics that are missing, with as many replicas as the broker gives by default; and
-        see that the user may do with them what is needed.
+        """See that the user may do with a group's topics what is needed; make those that are missing, if that is for
+        this user to do, with as many replicas as the broker gives by default.
 
+        :raises NoTopicError: if one is missing and is not for this user to make
         :raises RightsError: if one is missing and may not be made, or a right is lacking; it names all that are
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         :raises LogError: if a topic has more than one partition, or can't be made
         """
         missing = await self._check(topics, needs, timeout_s)
+        if missing and not needs.makes_topics:
+            raise NoTopicError(missing[0])
         if missing:
             await self._make(missing, topics, timeout_s)
             await self._check(topics, needs, timeout_s)

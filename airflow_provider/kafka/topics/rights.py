@@ -43,11 +43,14 @@ class Needs:
     """What somebody who takes part in a group does with its topics.
 
     :param events: at least DESCRIBE, to see that the topic is there
+    :param makes_topics: whether those that are missing are made: by whoever gives a group something to do, or works for
+        it. To others a name without topics is a mistyped one, or one that they are too early for
     """
 
     jobs: frozenset[Operation] = _READ
     status: frozenset[Operation] = _READ
     events: frozenset[Operation] = _DESCRIBE
+    makes_topics: bool = False
 
     @property
     def writes(self) -> bool:
@@ -64,7 +67,8 @@ class Needs:
 
 
 WATCHER: Final = Needs()
-SUBMITTER: Final = Needs(jobs=_READ | _WRITE)
+SUBMITTER: Final = Needs(jobs=_READ | _WRITE, makes_topics=True)
+STOPPER: Final = Needs(jobs=_READ | _WRITE)
 REMOVER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE)
 RETRIER: Final = Needs(status=_READ | _WRITE, events=_WRITE)
-WORKER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE, events=_WRITE)
+WORKER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE, events=_WRITE, makes_topics=True)
