@@ -47,8 +47,8 @@ RUNNERS: Final = ("local", "noop")
 _LEASE_MARGIN_MS: Final = 2_000
 _KILLED: Final = "its task was ended by a user"
 _SAME_NAME: Final = (
-    "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1, or have the"
-    " run's id in the parameter worker or group"
+    "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1 (a backfill has"
+    " its own), or have the run's id in the parameter group"
 )
 
 
@@ -68,7 +68,7 @@ class SparkWorkerOperator(BaseOperator):
     :param worker: the worker's name (its group instance id), by which it is known in the group. It must stay the same
         over retries, deferrals and restarts, and no two workers of a group may share it. By default
         ``<dag_id>.<task_id>`` with ``.<map_index>`` if mapped: the next run of the DAG has the same workers. So set
-        ``max_active_runs=1``, or have the run's id in ``group`` or ``worker``, if runs of the DAG can overlap
+        ``max_active_runs=1`` (a backfill has its own), or have the run's id in ``group``, if runs can overlap
     :param slots: how many Spark tasks it runs at once; what is assigned beyond that waits
     :param until: ``drained``: until every job of the group is bounded and complete; ``forever``: until told to end
     :param kafka_conn_id: a connection of type ``kafka``
