@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -37,9 +37,7 @@ def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
 def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
     for name, definition in jobs.jobs.items():
         plan = jobs.plan_of(name)
-        planner = _status_of(planner_of(name), definition, definition.fingerprint, statuses)
-        failed = planner is not None and planner.state is TaskState.FAILED
-        if not failed and (plan is None or definition.replan_interval_ms is not None):
+        if _is_to_plan(definition, plan, statuses):
             yield planner_of(name)
         if plan is not None:
             for task, status in _tasks_of(definition, plan, statuses):
@@ -47,6 +45,12 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
                     yield task
                 elif not status.state.final:
                     yield status.task  # the same object each time: new ones would wake the garbage collector
+
+
+def _is_to_plan(definition: JobDefinition, plan: PlanRecord | None, statuses: Statuses) -> bool:
+    planner = _status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
+    failed = planner is not None and planner.state is TaskState.FAILED
+    return not failed and (plan is None or definition.replan_interval_ms is not None)
 
 
 def _tasks_of(
@@ -140,11 +144,28 @@ def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
 def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
     """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left."""
 
-    def look() -> bool:
-        bounded = all(definition.bounded for definition in jobs.jobs.values())
-        return bool(jobs.jobs) and bounded and next(_unfinished(jobs, statuses), None) is None
+    def look() -> TaskId | None:
+        """What was left when this was last asked, if it still is; else the last task that is, likely the last to end:
+        looking through all of them at each change would keep a loop busy.
+        """
+        before = jobs.unfinished.known
+        if before is not None and _is_unfinished(before, jobs, statuses):
+            return before
+        return next(iter(deque(_unfinished(jobs, statuses), maxlen=1)), None)
 
-    return jobs.drained.get(statuses, look)
+    if jobs.unfinished.get(statuses, look) is not None:
+        return False
+    return bool(jobs.jobs) and all(definition.bounded for definition in jobs.jobs.values())
+
+
+def _is_unfinished(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
+    work = jobs.work_of(task)
+    if work is None:
+        return False
+    if task.is_planner:
+        return _is_to_plan(work.definition, jobs.plan_of(task.job), statuses)
+    status = _status_of(task, work.definition, work.fingerprint, statuses)
+    return status is None or not status.state.final
 
 
 def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus]) -> bool:

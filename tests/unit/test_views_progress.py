@@ -6,7 +6,10 @@ import dataclasses
 
 import pytest
 from group_records import record_of
+from hypothesis import given
+from hypothesis import strategies as st
 
+from airflow_provider.kafka import progress
 from airflow_provider.kafka.progress import (
     JobState,
     configured,
@@ -130,9 +133,9 @@ def test_tasks_left_over_from_a_longer_plan_do_not_count():
     ],
 )
 def test_a_job_is_as_far_as_its_tasks(states, state, complete):
-    progress = job_progress("a", _jobs(plan=_plan()), _statuses(states))
-    assert (progress.state, progress.complete, progress.planned) == (state, complete, 2)
-    assert sum(progress.counts.values()) == 2
+    seen = job_progress("a", _jobs(plan=_plan()), _statuses(states))
+    assert (seen.state, seen.complete, seen.planned) == (state, complete, 2)
+    assert sum(seen.counts.values()) == 2
 
 
 def test_a_job_without_a_plan_is_planning_unless_its_planner_failed():
@@ -180,6 +183,25 @@ def test_a_group_is_drained_when_all_its_bounded_jobs_are_complete():
     assert not group_drained(JobsSnapshot(), done)
     streaming = JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING)
     assert not group_drained(dataclasses.replace(jobs, jobs={**jobs.jobs, "s": streaming}), done)
+
+
+@given(
+    st.sampled_from([None, _plan(), _plan(tasks=0)]),
+    st.lists(st.tuples(st.sampled_from([PLANNER, A0, A1]), st.sampled_from(list(TaskState)))),
+)
+def test_asked_after_each_change_it_says_the_same_as_asked_once(plan, changes):
+    states: dict[TaskId, TaskState] = {}
+    jobs = _jobs(plan=plan)
+    for task, state in changes:
+        states[task] = state
+        assert group_drained(jobs, _statuses(states)) == group_drained(_jobs(plan=plan), _statuses(states))
+
+
+def test_after_a_change_a_group_with_work_left_is_not_looked_through_again(monkeypatch):
+    jobs = _jobs(plan=_plan())
+    assert not group_drained(jobs, _statuses({A0: TaskState.RUNNING, A1: TaskState.RUNNING}))
+    monkeypatch.setattr(progress, "_unfinished", None)
+    assert not group_drained(jobs, _statuses({A0: TaskState.FINISHED, A1: TaskState.RUNNING}))
 
 
 def _workers(*reports: tuple[WorkerId, WorkerPhase, int]) -> dict[WorkerId, WorkerStatus]:

@@ -33,7 +33,7 @@ class JobsSnapshot:
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.kafka.progress`
-    :ivar drained: the same
+    :ivar unfinished: the same, for one of them
     """
 
     offset: ConfigOffset = _START
@@ -45,7 +45,7 @@ class JobsSnapshot:
     configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
         default_factory=Memo, init=False, compare=False, repr=False
     )
-    drained: Memo[Mapping[TaskId, TaskStatus], bool] = field(
+    unfinished: Memo[Mapping[TaskId, TaskStatus], TaskId | None] = field(
         default_factory=Memo, init=False, compare=False, repr=False
     )
 

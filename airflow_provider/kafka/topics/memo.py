@@ -19,6 +19,12 @@ class Memo(Generic[K, V]):
     def __init__(self) -> None:
         self._last: tuple[K, V] | None = None
 
+    @property
+    def known(self) -> V | None:
+        """The last answer, for whatever it was; None if there is none yet."""
+        last = self._last
+        return None if last is None else last[1]
+
     def get(self, about: K, work_out: Callable[[], V]) -> V:
         """The answer for ``about``, which is known again by its identity."""
         last = self._last
