@@ -75,16 +75,15 @@ def test_each_rebalance_is_a_line_with_its_epoch_and_why() -> None:
     lines = [group for group in svg.iter(f"{SVG}g") if group.find(f"{SVG}line") is not None]
     titles = [group.findtext(f"{SVG}title") or "" for group in lines]
     assert titles[0] == "epoch 2: w2 joined\na:0: w1 to w2 (balance)"
-    assert [group.findtext(f"{SVG}text") for group in lines] == ["2", "5"]
+    assert {"2", "5"} <= set(texts(svg))
 
 
 def test_labels_of_rebalances_in_a_row_do_not_cover_each_other() -> None:
     attempts = attempts_of([step(1_000, STARTED)], [])
     close = [rebalance(epoch).record for epoch in (100, 101, 102)]
     svg = ElementTree.fromstring(draw("t", attempts, close, [], end_ms=600_000))
-    lines = [group for group in svg.iter(f"{SVG}g") if group.find(f"{SVG}line") is not None]
-    heights = {group.find(f"{SVG}text").attrib["y"] for group in lines}  # type: ignore[union-attr]
-    assert len(heights) == 3
+    assert "100-102" in texts(svg)
+    assert not {"100", "101", "102"} & set(texts(svg))
 
 
 def test_a_kill_is_marked_in_its_workers_row() -> None:

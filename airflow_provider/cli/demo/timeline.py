@@ -17,9 +17,8 @@ _WIDTH: Final = 1000
 _ROW: Final = 34
 _FONT: Final = 'font-family="sans-serif" font-size="12"'
 _BAR: Final = 22
-_TOP: Final = 100
-_LABEL: Final = 16
-_LEVELS: Final = 4
+_TOP: Final = 70
+_LABEL: Final = 40
 _COLOURS: Final[Mapping[str, str]] = {
     TaskState.FINISHED.value: "#4c9f70",
     TaskState.STOPPED.value: "#e0a458",
@@ -87,24 +86,30 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
 
 
 def _rounds(rounds: Sequence[GroupRecord], scale: _Scale, bottom: int) -> list[str]:
-    """The lines of the rebalances; labels that would cover each other are stacked."""
-    parts, taken = [], [float("-inf")] * _LEVELS
+    """The lines of the rebalances; those whose labels would cover each other have one together."""
+    near: list[list[GroupRecord]] = []
     for record in rounds:
-        x = scale.x(record.at_ms)
-        level = next((level for level in range(_LEVELS) if x - taken[level] > _LABEL), _LEVELS - 1)
-        taken[level] = x
-        parts.append(_round(record, x, _TOP - 18 - 11 * level, bottom))
-    return parts
+        if near and scale.x(record.at_ms) - scale.x(near[-1][-1].at_ms) < _LABEL:
+            near[-1].append(record)
+        else:
+            near.append([record])
+    lines = [_round(record, scale.x(record.at_ms), bottom) for record in rounds]
+    return lines + [_epochs(some[0], some[-1], scale) for some in near]
 
 
-def _round(record: GroupRecord, x: float, label_y: int, bottom: int) -> str:
+def _epochs(first: GroupRecord, last: GroupRecord, scale: _Scale) -> str:
+    x = round((scale.x(first.at_ms) + scale.x(last.at_ms)) / 2, 1)
+    label = str(first.epoch) if first is last else f"{first.epoch}-{last.epoch}"
+    return f'<text x="{x}" y="{_TOP - 18}" text-anchor="middle" font-size="10" fill="#555">{label}</text>'
+
+
+def _round(record: GroupRecord, x: float, bottom: int) -> str:
     moved = "".join(
         f"\n{task}: {move.source} to {move.target} ({move.reason.value})" for task, move in one_by_one(record.moves)
     )
     return (
         f"<g><title>{escape(f'epoch {record.epoch}: {record.reason}{moved}')}</title>"
-        f'<line x1="{x}" x2="{x}" y1="{_TOP - 14}" y2="{bottom}" stroke="#555" stroke-dasharray="3 3"/>'
-        f'<text x="{x}" y="{label_y}" text-anchor="middle" font-size="10" fill="#555">{record.epoch}</text></g>'
+        f'<line x1="{x}" x2="{x}" y1="{_TOP - 14}" y2="{bottom}" stroke="#555" stroke-dasharray="3 3"/></g>'
     )
 
 
