@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
+    home_of_spark,
     install_thread_sessions,
     is_alive,
     jvm_process,
@@ -37,6 +39,10 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
 """The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""
 
+_OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
+"""What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
+_SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
+
 
 class SparkStartError(Exception):
     """Spark could not be started; the message says what is missing."""
@@ -52,7 +58,7 @@ class LocalSparkSettings:
 
     :param master: Spark's master URL; ``local[N]`` uses N threads of the JVM
     :param app_name: the application's name
-    :param conf: Spark settings, which win over the defaults here
+    :param conf: Spark settings, which win over ``spark-defaults.conf``, as that does over the defaults here
     """
 
     master: str = "local[2]"
@@ -109,7 +115,7 @@ class SparkApplication:
 
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
         self._folder = tempfile.mkdtemp(prefix="cospark-")
-        conf: dict[str, bool | float | int | str | None] = {**_defaults(settings, Path(self._folder)), **settings.conf}
+        conf: dict[str, bool | float | int | str | None] = {**_conf(settings, Path(self._folder))}
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         try:
@@ -145,6 +151,20 @@ def _require_java() -> None:
     if java is None:
         where = f"in JAVA_HOME={home}" if home else "on PATH"
         raise SparkStartError(f"there is no Java {where}: Spark needs Java 17 or newer; install one, or set JAVA_HOME")
+
+
+def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
+    """What Spark is told. It would take that before ``spark-defaults.conf``, so what stands there is left out."""
+    named = _named_in_spark_defaults() - _OURS
+    defaults = {name: value for name, value in _defaults(settings, folder).items() if name not in named}
+    return {**defaults, **settings.conf}
+
+
+def _named_in_spark_defaults() -> frozenset[str]:
+    """The settings in ``spark-defaults.conf``, where Spark looks for it."""
+    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home_of_spark(), "conf"), "spark-defaults.conf")
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    return frozenset(found[1] for found in map(_SETTING.match, lines) if found)
 
 
 def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:

@@ -24,6 +24,13 @@ _bound = threading.local()
 _originals: dict[str, Any] = {}
 
 
+def home_of_spark() -> str:
+    """Where PySpark finds Spark: ``SPARK_HOME``, or what was installed with it."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    return str(_find_spark_home())
+
+
 def bind_session(session: SparkSession) -> None:
     """Make ``session`` the active one of this thread, for PySpark and in the JVM."""
     _bound.session = session

@@ -1,0 +1,41 @@
+"""Which settings Spark is started with: the job's platform has the last word on what nobody has asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.spark.application import LocalSparkSettings, _conf
+
+
+def test_what_stands_in_spark_defaults_is_not_set_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else tables would be written into a folder that is removed with the worker's process."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.scheduler.mode FIFO\n"
+        "spark.sql.warehouse.dir s3a://lake/tables\n"
+        "  spark.ui.enabled=true\n"
+        "spark.sql.shuffle.partitions: 77\n"
+        "spark.master yarn\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+    told = _conf(LocalSparkSettings(conf={"spark.ui.enabled": "false"}), tmp_path)
+
+    assert not told.keys() & {"spark.sql.warehouse.dir", "spark.sql.shuffle.partitions"}
+    assert told["spark.scheduler.mode"] == "FAIR", "a comment sets nothing"
+    assert told["spark.ui.enabled"] == "false", "the operator's spark_conf wins"
+    assert told["spark.master"] == "local[2]", "its spark_master too"
+
+
+@pytest.mark.parametrize("folder", ["conf", None], ids=["in SPARK_HOME", "nowhere"])
+def test_without_spark_defaults_tables_are_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str | None
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    if folder:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "spark-defaults.conf").write_text("spark.sql.warehouse.dir /lake\n")
+    told = _conf(LocalSparkSettings(), tmp_path)
+    assert told.get("spark.sql.warehouse.dir") == (None if folder else str(tmp_path / "warehouse"))
