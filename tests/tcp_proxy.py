@@ -44,7 +44,19 @@ class TcpProxy:
 
     def stall(self) -> None:
         """Nothing gets through, and nobody is told: what is sent arrives when the network is healed, as TCP has it."""
-        self._loop.call_soon_threadsafe(self._passing.clear)
+        self._loop.call_soon_threadsafe(lambda: self._passing.clear())
+
+    def strand(self) -> None:
+        """Nothing gets through connections that are open now, ever, and nobody is told: a firewall has forgotten them.
+        New ones are fine.
+        """
+
+        def forget() -> None:
+            self._passing.clear()
+            self._passing = asyncio.Event()
+            self._passing.set()
+
+        self._loop.call_soon_threadsafe(forget)
 
     def cut(self) -> None:
         """Connections break, and new ones break at once."""
@@ -54,7 +66,7 @@ class TcpProxy:
     def heal(self) -> None:
         self._refusing = False
         self._delay_s = 0.0
-        self._loop.call_soon_threadsafe(self._passing.set)
+        self._loop.call_soon_threadsafe(lambda: self._passing.set())
 
     def __enter__(self) -> TcpProxy:
         self._thread.start()
@@ -109,7 +121,7 @@ class TcpProxy:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Everything from one side to the other, in its order, each piece after its delay."""
-        loop = asyncio.get_running_loop()
+        loop, passing = asyncio.get_running_loop(), self._passing
         way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
         async def read() -> None:
@@ -122,7 +134,7 @@ class TcpProxy:
             while True:
                 due, data = await way.get()
                 await asyncio.sleep(due - loop.time())
-                await self._passing.wait()
+                await passing.wait()
                 if data == _END:
                     return
                 writer.write(data)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from aiokafka.util import wait_for  # noqa: TID253  no DAG file imports this module
-
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import JoinRequest, NodeId, SyncRequest
@@ -54,7 +52,6 @@ class Asking:
         """The coordinator's answer; an error code is an answer, too.
 
         :raises TransportError: there is no answer
-        :raises asyncio.TimeoutError: a heartbeat was not answered before the lease is nearly over
         """
         match question:
             case FindCoordinator():
@@ -131,14 +128,6 @@ class Asking:
         return Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment)
 
     async def _heartbeat(self, command: SendHeartbeat) -> Event:
-        # Not asyncio.wait_for, which makes a task of each in Python before 3.12.
-        answered: Event = await wait_for(
-            self._heartbeat_in_turn(command),
-            (self._settings.session_timeout_ms - self._settings.lease_margin_ms) / 1000,
-        )
-        return answered
-
-    async def _heartbeat_in_turn(self, command: SendHeartbeat) -> Event:
         self.heartbeat_waits = True
         try:
             await self._transport.turn()
@@ -146,7 +135,13 @@ class Asking:
             self.heartbeat_waits = False
         settings, sent_at = self._settings, now_ms()
         error = await self._transport.heartbeat(
-            NodeId(command.node), settings.group_id, command.generation, command.member_id, settings.worker
+            NodeId(command.node),
+            settings.group_id,
+            command.generation,
+            command.member_id,
+            settings.worker,
+            # Then there is time for another one, over a new connection, before the lease is nearly over.
+            timeout_s=(settings.session_timeout_ms - settings.lease_margin_ms) / 2000,
         )
         return HeartbeatAnswered(
             now_ms=now_ms(),

@@ -75,11 +75,21 @@ class GroupTransport:
         await self._connections.turn()
 
     async def heartbeat(
-        self, coordinator: NodeId, group_id: str, generation: GenerationId, member_id: MemberId, worker: WorkerId | None
+        self,
+        coordinator: NodeId,
+        group_id: str,
+        generation: GenerationId,
+        member_id: MemberId,
+        worker: WorkerId | None,
+        *,
+        timeout_s: float | None = None,
     ) -> KafkaErrorCode:
-        """Tell the coordinator that a member lives; REBALANCE_IN_PROGRESS tells the member to join again."""
+        """Tell the coordinator that a member lives; REBALANCE_IN_PROGRESS tells the member to join again.
+
+        :param timeout_s: how long the answer may take, if that is less than for other requests
+        """
         request = Heartbeat(group_id, generation, member_id, worker)
-        return Heartbeat.read(await self._connections.ask(coordinator, request))
+        return Heartbeat.read(await self._connections.ask(coordinator, request, timeout_s=timeout_s))
 
     async def leave(
         self,

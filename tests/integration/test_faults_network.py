@@ -110,6 +110,23 @@ async def test_a_cut_that_is_shorter_than_the_session_moves_and_stops_nothing(
         assert "back in the group" in group.log_of("w3")
 
 
+async def test_a_connection_that_the_network_has_forgotten_is_made_anew_before_the_session_is_over(
+    fleet: MakeFleet, network: Network
+) -> None:
+    """Nothing tells that it is dead: a firewall has dropped it, or the broker's address has moved to another host."""
+    async with fleet("--max-delay-ms", "0") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        await start_three(group, network)
+        before, stops = group.record, await group.stops()
+
+        network.ways[0].strand()
+        await asyncio.sleep(2 * SESSION_S)
+
+        assert "back in the group" in group.log_of("w2")
+        assert group.record == before, group.story()
+        assert await group.stops() == stops
+
+
 async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_start(
     fleet: MakeFleet, network: Network
 ) -> None:

@@ -190,7 +190,7 @@ class LonelyCoordinator:
 
     async def turn(self) -> None: ...
 
-    async def heartbeat(self, *_: object) -> KafkaErrorCode:
+    async def heartbeat(self, *_: object, timeout_s: float | None = None) -> KafkaErrorCode:
         await self._answer()
         return self.heartbeats_say
 
@@ -220,7 +220,7 @@ class SlowCoordinator(LonelyCoordinator):
         self.heartbeats = 0
         self.joins: list[str] = []
 
-    async def heartbeat(self, *_: object) -> KafkaErrorCode:
+    async def heartbeat(self, *_: object, timeout_s: float | None = None) -> KafkaErrorCode:
         self.heartbeats += 1
         await self.hears.wait()
         return await super().heartbeat()

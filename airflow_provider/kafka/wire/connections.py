@@ -131,12 +131,13 @@ class Connections:
         """Wait, if very many want to send or have just got an answer, so that others on this loop come in between."""
         await self._turnstile.enter()
 
-    async def ask(self, node: NodeId, request: Any) -> Any:
+    async def ask(self, node: NodeId, request: Any, *, timeout_s: float | None = None) -> Any:
         """Send a request that is answered at once, on the connection that all share.
 
+        :param timeout_s: how long the answer may take, if that is less than the connection gives it
         :raises TransportError: there is no answer
         """
-        return await self._ask_shared(await self._address(node), request)
+        return await self._ask_shared(await self._address(node), request, timeout_s)
 
     async def ask_alone(self, node: NodeId, owner: Owner | None, request: Any, *, timeout_ms: int, idle_ms: int) -> Any:
         """Send a request that blocks its connection, on one of its own.
@@ -223,13 +224,13 @@ class Connections:
         except KeyError:
             raise TransportError(f"the cluster has no broker {node}", fault=Fault.CONNECTION) from None
 
-    async def _ask_shared(self, address: Address, request: Any) -> Any:
+    async def _ask_shared(self, address: Address, request: Any, timeout_s: float | None = None) -> Any:
         connection = await self._shared_connection(address)
         try:
-            return await _send(connection, address, request)
+            return await _send(connection, address, request, timeout_s)
         except TransportError as error:
             if error.fault is Fault.TIMEOUT:
-                self._close(connection)  # what was sent after it waits behind it
+                self._close(connection)  # what was sent after it waits behind it; the network may have forgotten it
             raise
 
     async def _shared_connection(self, address: Address) -> AIOKafkaConnection:
@@ -268,9 +269,9 @@ class Connections:
             raise _transport_error(error, f"cannot connect to {address}", waited_s=timeout_s) from error
 
 
-async def _send(connection: AIOKafkaConnection, address: Address, request: Any) -> Any:
+async def _send(connection: AIOKafkaConnection, address: Address, request: Any, timeout_s: float | None = None) -> Any:
     try:
-        return await connection.send(request)
+        return await wait_for(connection.send(request), timeout_s)
     except _NO_ANSWER as error:
         raise _transport_error(error, f"{type(request).__name__} to {address} has no answer") from error
 
