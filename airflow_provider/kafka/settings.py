@@ -8,6 +8,7 @@ The rule for the translation: what makes a connection safer is either honoured o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,10 @@ from typing import Any, Final
 from airflow_provider.kafka.tls import Value, build_ssl_context, refuse_unsupported_tls
 
 _CLIENT_ID: Final = "cospark"
+# A name or an IPv4 address, or an IPv6 address in brackets (or, without a port, without): what both clients understand.
+_SERVER: Final = re.compile(
+    r"(?:\[[^\s\[\]]+\]|[^\s:/\[\]]+)(?::(?P<port>[0-9]{1,5}))?|[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){2,}"
+)
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
@@ -130,6 +135,10 @@ class KafkaSettings:
             raise self._refuse(
                 "bootstrap.servers", 'is missing: add {"bootstrap.servers": "host:9092"} to the connection\'s extra'
             )
+        for server in self.bootstrap_servers.split(","):
+            shape = _SERVER.fullmatch(server)
+            if shape is None or not 0 < int(shape["port"] or 1) < 2**16:
+                raise self._refuse("bootstrap.servers", f"{server!r} must have the shape host:port")
         if self.security_protocol not in _PROTOCOLS:
             raise self._refuse("security.protocol", f"must be one of {', '.join(_PROTOCOLS)}")
         for key in ("socket.timeout.ms", "socket.connection.setup.timeout.ms"):

@@ -58,6 +58,11 @@ def test_several_servers_with_blanks_between_them() -> None:
     assert settings({"bootstrap.servers": " a:1, b:2 ,"}).bootstrap_servers == "a:1,b:2"
 
 
+def test_servers_by_their_addresses() -> None:
+    servers = "10.0.0.1:9092,[::1]:9093,[fe80::1%eth0]:1,::1,[::1],broker_1.example"
+    assert settings({"bootstrap.servers": servers}).bootstrap_servers == servers
+
+
 def test_what_librdkafka_alone_understands_is_passed_on() -> None:
     extra = PLAIN | {"client.id": "mine", "group.id": "theirs", "linger.ms": 5, "socket.keepalive.enable": True}
     assert settings(extra).librdkafka() == extra
@@ -114,6 +119,13 @@ def test_librdkafka_accepts_what_it_is_given() -> None:
         ({"bootstrap.servers": " , "}, "bootstrap.servers", "is missing"),
         ({"bootstrap.servers": 9092}, "bootstrap.servers", "must be a string, not a number"),
         ({"bootstrap.servers": ["a:1"]}, "bootstrap.servers", "not an array"),
+        ({"bootstrap.servers": "a:1,b:port"}, "bootstrap.servers", "'b:port' must have the shape host:port"),
+        ({"bootstrap.servers": "http://a:9092/"}, "bootstrap.servers", "host:port"),
+        ({"bootstrap.servers": "SSL://a:9092"}, "bootstrap.servers", "host:port"),
+        ({"bootstrap.servers": "a:1;b:2"}, "bootstrap.servers", "host:port"),
+        ({"bootstrap.servers": "a:1 b:2"}, "bootstrap.servers", "host:port"),
+        ({"bootstrap.servers": "[::1:9092"}, "bootstrap.servers", "host:port"),
+        ({"bootstrap.servers": "a:65536"}, "bootstrap.servers", "host:port"),
         (PLAIN | {"linger.ms": None}, "linger.ms", "not null"),
         (PLAIN | {"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
         (PLAIN | {"socket.timeout.ms": "soon"}, "socket.timeout.ms", "a number of milliseconds"),
