@@ -9,9 +9,12 @@ from confluent_kafka import KafkaError
 
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.settings import principal_of
+from airflow_provider.kafka.topics.admin import TopicAdmin
 from airflow_provider.kafka.topics.client_errors import tell
-from airflow_provider.kafka.topics.log_errors import RefusedError, RightsError, TopicRightsError
+from airflow_provider.kafka.topics.log_errors import LogError, RefusedError, RightsError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import LogWriter
+from airflow_provider.kafka.topics.reader import LogReader
 from airflow_provider.kafka.topics.rights import WATCHER, WORKER, Operation, Right
 
 TOPICS = Topics.of("etl")
@@ -117,3 +120,21 @@ def test_an_answer_ends_a_refusal() -> None:
     assert outage.refusal is None
     with outage.watch() as refused:
         assert not refused.done()
+
+
+@pytest.mark.parametrize(
+    ("client", "extra", "why"),
+    [
+        (TopicAdmin, {"bootstrap.server": "a:1"}, "bootstrap.server"),
+        (LogReader, {"max.poll.interval.ms": 1_000}, "max.poll.interval.ms"),
+        (LogWriter, {"retries": 0}, "`retries` must be set >= 1 when `enable.idempotence` is true"),
+        (LogWriter, {"oauth_cb": "somebody.elses.function"}, "oauth_cb"),
+    ],
+)
+def test_settings_that_librdkafka_refuses_are_named_whichever_client_it_is(
+    client: type[TopicAdmin | LogReader | LogWriter], extra: dict[str, object], why: str
+) -> None:
+    """A connection may be shared with others, whose consumers and producers are not ours."""
+    with pytest.raises(LogError, match="refuses the connection's settings") as refused:
+        client({"bootstrap.servers": "127.0.0.1:1", **extra}, Outage("127.0.0.1:1"))
+    assert why in str(refused.value)

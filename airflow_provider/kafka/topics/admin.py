@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.client_errors import make_client, tell
 from airflow_provider.kafka.topics.end_offsets import EndOffsets
 from airflow_provider.kafka.topics.log_errors import (
     BrokerAwayError,
@@ -82,10 +82,7 @@ class TopicAdmin:
         self._heard: list[KafkaError] = []
         self._principal = principal_of(config)
         ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._heard.append}
-        try:
-            self._client = AdminClient({**config, **ours})
-        except KafkaException as refused:
-            raise LogError(f"librdkafka refuses the connection's settings: {refused.args[0].str()}") from refused
+        self._client = make_client(AdminClient, {**config, **ours})
         self._ends = EndOffsets(self._client)
 
     async def prepare(self, topics: Topics, needs: Needs, *, timeout_s: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.client_errors import make_client, tell
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
 
@@ -39,6 +39,7 @@ class LogWriter:
     :param config: librdkafka's settings of the connection
     :param outage: knows why a broker does not answer
     :param delivery_timeout_ms: a record that isn't stored by then fails
+    :raises LogError: if librdkafka refuses the settings
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class LogWriter:
             "error_cb": self._on_error,
         }
         self._lock = threading.Lock()
-        self._producer = Producer(self._config)
+        self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
@@ -128,7 +129,7 @@ class LogWriter:
             if self._fatal is not None:
                 self._fatal = None
                 _discard(self._producer)
-                self._producer = Producer(self._config)
+                self._producer = make_client(Producer, self._config)
             return self._producer
 
     def _explain(self, topic: str, key: str, error: KafkaError) -> LogError:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.client_errors import tell
+from airflow_provider.kafka.topics.client_errors import make_client, tell
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
 
@@ -69,6 +69,7 @@ class LogReader:
 
     :param config: librdkafka's settings of the connection
     :param outage: is told of brokers that go and come back
+    :raises LogError: if librdkafka refuses the settings
     """
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
@@ -84,7 +85,8 @@ class LogReader:
         self._doubtful: dict[str, float] = {}
         self._probe_at = 0.0
         self._closing = threading.Event()
-        self._consumer = Consumer(
+        self._consumer = make_client(
+            Consumer,
             {
                 **config,
                 # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
@@ -105,7 +107,7 @@ class LogReader:
                 "log_level": 0,
                 "logger": log,
                 "error_cb": self._on_error,
-            }
+            },
         )
         self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
         self._thread.start()
