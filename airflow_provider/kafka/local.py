@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -321,8 +322,9 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _escaped(value: object) -> str:
+    """As Java reads it from such a file, which is Latin-1 to it: it knows JSON's escapes."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
+    return json.dumps(text)[1:-1]
 
 
 def _tail(text: str) -> str:

@@ -59,10 +59,12 @@ def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
 
 
 def test_a_named_folder_outlives_the_broker_and_a_temporary_one_does_not(tmp_path: Path) -> None:
-    with LocalBroker(data=tmp_path / "here") as broker:
+    named = tmp_path / "José's data \\ 数据"
+    with LocalBroker(data=named) as broker:
         create_topic(broker, "kept")
-    with LocalBroker(data=tmp_path / "here") as broker:
+    with LocalBroker(data=named) as broker:
         assert "kept" in topics(broker)
+    assert list(tmp_path.iterdir()) == [named]
     with LocalBroker() as broker:
         log = broker.log_path
         assert log.exists()
