@@ -171,6 +171,16 @@ def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
     return frozenset(_task_from_json(pair) for pair in pairs)
 
 
+def name_from_json(name: object) -> str:
+    """The name of a worker, or a member id.
+
+    :raises ValueError: for anything that is not a text
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"a name is a text, not {name!r}")
+    return name
+
+
 def _task_from_json(pair: Iterable[str | int]) -> TaskId:
     if isinstance(pair, (list, tuple)) and len(pair) == 2:
         job, index = pair

@@ -23,6 +23,7 @@ from airflow_provider.membership.model import (
     SubProtocol,
     Tasks,
     WorkerId,
+    name_from_json,
     tasks_from_json,
     tasks_to_json,
 )
@@ -122,11 +123,13 @@ class GroupRecord:
             return cls(
                 epoch=Epoch(int(data["epoch"])),
                 generation=GenerationId(int(data["generation"])),
-                leader=WorkerId(data["leader"]),
-                leader_member=MemberId(data["leader_member"]),
+                leader=WorkerId(name_from_json(data["leader"])),
+                leader_member=MemberId(name_from_json(data["leader_member"])),
                 protocol=SubProtocol(data["protocol"]),
                 config_offset=ConfigOffset(int(data["config_offset"])),
-                members={WorkerId(worker): MemberId(member) for worker, member in data["members"].items()},
+                members={
+                    WorkerId(worker): MemberId(name_from_json(member)) for worker, member in data["members"].items()
+                },
                 assignment=assignment,
                 revoked={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["revoked"].items()},
                 moves=tuple(Move.from_json(move) for move in data["moves"]),

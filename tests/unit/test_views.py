@@ -27,7 +27,7 @@ from airflow_provider.kafka.records import (
     worker_key,
 )
 from airflow_provider.kafka.topics.jobs_view import JobsView
-from airflow_provider.kafka.topics.status_view import StatusView
+from airflow_provider.kafka.topics.status_view import StatusSnapshot, StatusView
 from airflow_provider.kafka.topics.topic_view import Unreadable
 from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
@@ -288,6 +288,7 @@ def _with(value, path, part):
 
 
 GARBAGE = [None, True, -5, 1.5, float("inf"), 10**400, "x", [], [[]], [1], [None], [["a", True]], {}, {"a": None}]
+GARBAGE += [float("nan"), "\ud800", ["\udfff"], {"\ud800": 1}, {"a": float("inf")}, [["\ud800", 0]]]
 
 
 @pytest.mark.parametrize(
@@ -308,17 +309,29 @@ def test_garbage_anywhere_in_a_record_never_ends_the_reading(view, key, record):
     log = Log(view())
     for place in _places(good):
         for garbage in GARBAGE:
+            log.write(key, None)
             log.write(key, json.dumps(_with(good, place, garbage)).encode())
+            for accepted in _kept(log.view.snapshot()):
+                assert isinstance(encode(accepted.to_json()), bytes), "a leader may have to write it again"
     log.write(key, None)
     log.write(key, record)
     seen = log.view.snapshot()
     assert seen.offset == log.end > seen.unreadable > 0
-    kept = (
-        [seen.group, *seen.workers.values(), *seen.tasks.values()]
-        if view is StatusView
-        else [*seen.jobs.values(), *seen.plans.values(), *seen.controls.values()]
-    )
-    assert record in kept
+    assert record in _kept(seen)
+
+
+def _kept(seen):
+    if isinstance(seen, StatusSnapshot):
+        return [*filter(None, [seen.group]), *seen.workers.values(), *seen.tasks.values()]
+    return [*seen.jobs.values(), *seen.plans.values(), *seen.controls.values()]
+
+
+@pytest.mark.parametrize("name", ["leader", "leader_member"])
+@pytest.mark.parametrize("garbage", [None, 1, [], ["w1"], {}])
+def test_a_group_record_names_its_leader_by_a_text(status, unreadable, name, garbage):
+    status.write(GROUP_KEY, json.dumps({"v": 1, **record_of().to_json(), name: garbage}).encode())
+    assert status.view.snapshot().group is None
+    assert "a name is a text" in unreadable[0].reason
 
 
 def test_what_is_told_of_an_unreadable_record_is_short_however_long_it_is():

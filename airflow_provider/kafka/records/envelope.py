@@ -7,11 +7,14 @@ that the meaning of a field has changed: such a record is unreadable here, and t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 2**63 - 1
+# An escaped surrogate: only half of a pair, perhaps, which no text that is written as UTF-8 can have.
+_HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T")
 
@@ -31,10 +34,13 @@ def encode(data: Mapping[str, Any]) -> bytes:
 def decode(value: bytes) -> dict[str, Any]:
     """The inverse of :func:`encode`.
 
-    :raises UnreadableRecordError: if it isn't a JSON object, or of a newer schema
+    :raises UnreadableRecordError: if it isn't a JSON object that can be written again, or of a newer schema
     """
     try:
-        data = json.loads(value)
+        text = value.decode()
+        data = json.loads(text)
+        if _HALF_A_PAIR.search(text):
+            json.dumps(data, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as wrong:
         raise UnreadableRecordError(f"not JSON: {wrong}") from wrong
     if not isinstance(data, dict):

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.kafka.records.checks import check_job_name
-from airflow_provider.kafka.records.envelope import want, want_or_none
+from airflow_provider.kafka.records.envelope import dump, want, want_or_none
 from airflow_provider.kafka.records.jobs import TaskKind
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, tasks_from_json, tasks_to_json
 
@@ -155,9 +155,19 @@ class TaskStatus:
             finished_at_ms=want_or_none(data, "finished_at_ms", int),
             retry_at_ms=want_or_none(data, "retry_at_ms", int),
             error=TaskFailure.from_json(error) if error else None,
-            result=data.get("result"),
-            handle=data.get("handle"),
+            result=_writable(data, "result"),
+            handle=_writable(data, "handle"),
         )
+
+
+def _writable(data: Mapping[str, Any], name: str) -> Any:
+    """Any JSON value. Python also reads NaN, and numbers that are too large; a leader may have to write it again."""
+    value = data.get(name)
+    try:
+        _ = value is None or dump(value)
+    except ValueError as wrong:
+        raise ValueError(f"the field {name!r} can't be written as JSON: {wrong}") from None
+    return value
 
 
 class WorkerPhase(str, Enum):

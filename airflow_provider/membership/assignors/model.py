@@ -14,6 +14,7 @@ from airflow_provider.membership.model import (
     TaskId,
     Tasks,
     WorkerId,
+    name_from_json,
     tasks_from_json,
     tasks_to_json,
 )
@@ -87,8 +88,8 @@ class Move:
         source, target = data["source"], data["target"]
         return cls(
             tasks=tasks_from_json(data["tasks"]),
-            source=None if source is None else WorkerId(source),
-            target=None if target is None else WorkerId(target),
+            source=None if source is None else WorkerId(name_from_json(source)),
+            target=None if target is None else WorkerId(name_from_json(target)),
             reason=MoveReason(data["reason"]),
         )
 
@@ -150,8 +151,8 @@ class Memory:
             generation=GenerationId(int(data["generation"])),
             assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
             revoked=tasks_from_json(data["revoked"]),
-            members=frozenset(WorkerId(worker) for worker in data["members"]),
-            candidates=tuple(WorkerId(worker) for worker in data["candidates"]),
+            members=frozenset(WorkerId(name_from_json(worker)) for worker in data["members"]),
+            candidates=tuple(WorkerId(name_from_json(worker)) for worker in data["candidates"]),
             deadline_ms=int(data["deadline_ms"]),
             revoked_in_previous=bool(data["revoked_in_previous"]),
             successive_revocations=int(data["successive_revocations"]),
