@@ -107,7 +107,7 @@ class TaskExecutor:
         self._schedule()
 
     def drop(self, tasks: Tasks, reason: str) -> None:
-        self.stopped_running += sum(not task.is_planner for task in tasks & self.running)
+        self.stopped_running += sum(self._runs[task].takes_slot for task in tasks & self.running)
         at_once = frozenset(task for task in tasks if self._ends_at_once(task))
         closing = frozenset(task for task in tasks - at_once if self._state(task) is RunState.CLOSING)
         for task in at_once:

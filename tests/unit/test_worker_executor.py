@@ -228,6 +228,18 @@ async def test_a_planner_that_would_plan_again_is_released_while_its_plan_is_bei
         await worker.runs(PLANNER)
 
 
+async def test_what_has_ended_and_what_waits_is_not_counted_among_the_stopped() -> None:
+    async with bench(slots=2) as worker:
+        await worker.submit(tasks=3)
+        worker.take(A0, A1, A2)
+        await worker.runs(A0, A1)
+        with worker.logs.out_of_order(AWAY):
+            worker.runner.finish(A0)
+            worker.drop(A0, A1, A2)
+        await worker.releases(A1, A2, into=worker.stopped)
+        assert worker.executor.stopped_running == 1, "A1; the last words of A0 are being written"
+
+
 # ---- failures
 
 
