@@ -314,7 +314,7 @@ async def test_a_fault_in_the_membership_fails_the_worker_visibly(
 async def test_a_fault_in_a_background_step_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
     async with living() as life:
 
-        async def broken(*_: object) -> None:
+        async def broken(*_: object, **__: object) -> None:
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(life.coordinator, "heartbeat", broken)
