@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from airflow_provider.kafka.broker import jars
 from airflow_provider.kafka.broker.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.kafka.broker.java import ClassArchive, MissingPrerequisiteError, find_java
 from airflow_provider.kafka.local import COORDINATES, BrokerStartError, LocalBroker
@@ -145,6 +146,19 @@ def test_jars_that_cannot_be_had_are_named_and_leave_nothing_behind(tmp_path: Pa
         fetch_jars("org.example.nothing:here:1", cache=tmp_path, report=said.append)
     assert said == [f"fetching org.example.nothing:here:1 into {tmp_path} (once)"]
     assert not (tmp_path / "jars").exists()
+
+
+def test_a_network_that_swallows_everything_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    silent = tmp_path / "bin" / "spark-submit"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\necho resolving\nexec sleep 60\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(jars, "_pyspark_home", lambda: tmp_path)
+    monkeypatch.setattr(jars, "_DOWNLOAD_TIMEOUT_S", 0.5)
+    began = time.monotonic()
+    with pytest.raises(JarsUnavailableError, match=r"Is there a network\?[^$]*resolving"):
+        fetch_jars("any:thing:1", cache=tmp_path / "cache", report=lambda _: None)
+    assert time.monotonic() - began < 30
 
 
 def test_loaded_classes_are_written_once_and_then_used(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -89,12 +90,14 @@ def _fetch(coordinates: tuple[str, ...], *, cache: Path, target: Path, pyspark: 
 
 
 def _run_reporting(command: list[str], environment: dict[str, str], report: Report) -> tuple[int, list[str]]:
-    """Run Ivy; report each tenth jar as it arrives."""
+    """Run Ivy, not for ever; report each tenth jar as it arrives."""
     output: list[str] = []
     arrived = 0
     with subprocess.Popen(  # noqa: S603  (PySpark's own script, our own arguments)
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
+        limit = threading.Timer(_DOWNLOAD_TIMEOUT_S, process.kill)  # a network that swallows packets: no line comes
+        limit.start()
         try:
             for line in process.stdout or ():
                 output.append(line.rstrip())
@@ -102,10 +105,12 @@ def _run_reporting(command: list[str], environment: dict[str, str], report: Repo
                     arrived += 1
                     if arrived % 10 == 0:
                         report(f"  {arrived} jars")
-            return process.wait(_DOWNLOAD_TIMEOUT_S), output
+            return process.wait(), output
         except BaseException:
             process.kill()
             raise
+        finally:
+            limit.cancel()
 
 
 @contextlib.contextmanager
