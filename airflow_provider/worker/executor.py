@@ -16,6 +16,7 @@ from typing import Any, Final
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
 from airflow_provider.spark.runner import (
@@ -323,19 +324,25 @@ class TaskExecutor:
         definition = run.work.definition
         try:
             plan = PlanRecord.of(definition, configs, planned_by=self._worker, at_ms=wall_ms())
+            jobs = self._logs.jobs
+            known = jobs.plan_of(definition.name)
+            if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
+                await self._journal.insist(lambda: self._publish_plan(plan))
         except JobError as wrong:
             await self._end(run.failed(TaskFailure.of(str(wrong))), TaskState.FAILED, None)
             return
-        jobs = self._logs.jobs
-        known = jobs.plan_of(definition.name)
-        if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
-            await self._journal.insist(lambda: self._logs.publish_plan(plan))
         if definition.replan_interval_ms is None:
             await self._end(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
         else:
             del self._closings[run.task]
             planned = replace(self._runs[run.task], failures=0, error=None)
             self._wait_for_next(planned, definition.replan_interval_ms)
+
+    async def _publish_plan(self, plan: PlanRecord) -> None:
+        try:
+            await self._logs.publish_plan(plan)
+        except TooLargeError as wrong:
+            raise JobError(plan.job, "plan", f"{wrong}; make fewer tasks, or smaller configs") from wrong
 
     async def _end(self, run: TaskRun, state: TaskState, result: Any) -> None:
         """Write a task's last record, then release it."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import (
@@ -28,6 +31,7 @@ from airflow_provider.kafka.topics.log_errors import (
     LogError,
     RefusedError,
     RightsError,
+    TooLargeError,
     TopicRightsError,
 )
 from airflow_provider.kafka.topics.rights import WORKER
@@ -38,6 +42,15 @@ pytestmark = pytest.mark.usefixtures("nothing_left_open")
 async def _opened(settings: KafkaSettings, group: str) -> None:
     async with GroupLogs(settings, group):
         pass
+
+
+async def test_a_record_that_is_too_large_for_the_broker_is_told_at_once(settings, group_id):
+    """What counts is its size when it is compressed."""
+    config = {"noise": base64.b64encode(random.randbytes(2_000_000)).decode()}
+    async with GroupLogs(settings, group_id, WORKER) as logs:
+        with pytest.raises(TooLargeError, match=r"'job:flights'.*max\.message\.bytes"):
+            await logs.submit(replace(JOB, config=config))
+        assert (await logs.submit(replace(JOB, config={"months": "1" * 2_000_000}))).changed
 
 
 class TestBrokerAway:

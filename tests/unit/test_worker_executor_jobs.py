@@ -7,6 +7,7 @@ from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, bench
 from waiting import eventually
 
 from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus
+from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.worker import journal as journal_module
 
 # ---- jobs that change
@@ -160,6 +161,24 @@ async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
         assert error is not None
         assert "returned 2 tasks, but max_tasks is 1" in error.message
         assert worker.logs.jobs.plan_of("a") is None
+
+
+async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write it again and again would bring nothing, and whoever waits for the job would never hear of it."""
+    async with bench() as worker:
+
+        async def refuse(_plan: object) -> None:
+            raise TooLargeError("its size is beyond the topic's max.message.bytes")
+
+        monkeypatch.setattr(worker.logs, "publish_plan", refuse)
+        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{}])
+        await worker.becomes(PLANNER, TaskState.FAILED)
+        error = worker.told(PLANNER).error
+        assert error is not None
+        assert "its size is beyond the topic's max.message.bytes; make fewer tasks" in error.message
 
 
 async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_changed() -> None:

@@ -97,5 +97,9 @@ class TopicRenewedError(LogError):
         return type(self), (self.topic,)
 
 
+class TooLargeError(LogError):
+    """The broker does not take a record of that size: to try again brings nothing."""
+
+
 class LogTimeoutError(LogError, TimeoutError):
     """What was waited for did not come in time, though the broker is there."""

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import make_client, tell
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TopicRightsError
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TooLargeError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
 
 # At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
@@ -140,6 +140,8 @@ class LogWriter:
         doing = f"writing {key!r} to the topic {topic!r}"
         if error.code() in _TIMED_OUT:
             return BrokerAwayError(self._outage.servers, doing, self._outage.reason or error.str())
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return TooLargeError(f"{doing} failed: its size is beyond the topic's max.message.bytes")
         return LogError(f"{doing} failed: {error.str()}")
 
     def _on_error(self, error: KafkaError) -> None:
