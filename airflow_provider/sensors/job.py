@@ -14,7 +14,8 @@ class JobSensor(SparkGroupSensor):
     """Waits until a job has finished, has failed, or runs everywhere.
 
     It fails at once, without Airflow's retries, when what it waits for will not come: with the errors of the Spark
-    tasks when the job fails (a job that ends by itself: when nothing of it is left to run).
+    tasks when the job fails (a job that ends by itself: when nothing of it is left to run). When the job is submitted
+    under another run key meanwhile, it waits on, until its ``timeout``.
 
     :param job: the job's name; it need not be submitted yet
     :param state: ``finished``; ``failed``; or ``running``: every task that has not finished runs, which is what there
