@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -57,6 +58,17 @@ def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
         broker.start()
         assert broker.bootstrap_servers == address
         assert "kept" in topics(broker)
+
+
+def test_a_broker_that_ended_by_itself_is_started_again_and_nobody_watches_over_the_old_one() -> None:
+    with LocalBroker() as broker:
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        wait_for(lambda: broker.pid is None)
+        before = set(psutil.Process().children())
+        broker.start()
+        assert broker.pid is not None
+        assert not [child for child in before if child.is_running()]
 
 
 def test_a_named_folder_outlives_the_broker_and_a_temporary_one_does_not(tmp_path: Path) -> None:
