@@ -53,8 +53,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _headline(error: BaseException) -> str:
     """Type and message, without the Java stack trace that Spark's exceptions append."""
-    text = str(error).split("\n\tat ", 1)[0].split("\nJVM stacktrace:", 1)[0].strip()
+    text = _message(error).split("\n\tat ", 1)[0].split("\nJVM stacktrace:", 1)[0].strip()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as wrong:  # noqa: BLE001  code of a job: whatever it does, its error is to be told
+        return f"its message can't be told, for that failed with {type(wrong).__name__}"
 
 
 def _from_job_on(frames: TracebackType | None) -> TracebackType | None:

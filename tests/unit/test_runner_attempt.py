@@ -68,6 +68,16 @@ def fail(spark, task):
     raise ValueError("bad row") from KeyError("customer")
 
 
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("never set")
+
+
+@spark_job
+def fail_without_words(spark, task):
+    raise SpeechlessError from KeyError("customer")
+
+
 @spark_job
 def leave(spark, task):
     raise SystemExit(3)
@@ -142,6 +152,15 @@ def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames():
     assert attempt.last.error == "ValueError: bad row\ncaused by KeyError: 'customer'"
     assert "in fail" in attempt.last.traceback
     assert "run_attempt" not in attempt.last.traceback
+
+
+def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other():
+    """Else the task would have no last event, and keep its slot for ever."""
+    last = Attempt(order("fail_without_words")).last
+    assert isinstance(last, TaskFailed)
+    assert last.error.startswith("SpeechlessError: its message can't be told, for that failed with AttributeError")
+    assert last.error.endswith("caused by KeyError: 'customer'")
+    assert "in fail_without_words" in last.traceback
 
 
 def test_a_job_that_exits_has_failed():
