@@ -110,10 +110,15 @@ class LocalSession:
         session = self._session
         if session is None or not is_alive(session, self._jvm):
             return
-        session.sparkContext.cancelJobsWithTag(self._tag)
+        self._cancel_jobs(session)
         for query in session.streams.active:
             query.stop()
+        self._cancel_jobs(session)
+
+    def _cancel_jobs(self, session: SparkSession) -> None:
+        """The tag misses what threads have started that the task made itself; Spark knows of what session that was."""
         session.sparkContext.cancelJobsWithTag(self._tag)
+        session.interruptAll()
 
     def close(self) -> None:
         try:

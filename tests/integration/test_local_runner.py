@@ -83,6 +83,38 @@ async def test_one_task_is_stopped_alone_while_the_other_goes_on(runner, events,
     assert await events.last(second.task) == TaskFinished(order=second, result=0)
 
 
+@spark_job
+def work_in_threads(spark, task):
+    """Spark jobs by threads of the task's own: if it waits for them, one that lasts; else one that shall not."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(2)
+    counts = [pool.submit(lambda: spark.range(10**12).selectExpr("sum(id % 7)").collect()) for _ in range(2)]
+    pool.shutdown(wait=False)
+    while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
+        time.sleep(0.01)
+    SEEN["counts"] = counts
+    SIGNALS["started"].set()
+    return [count.result()[0][0] for count in counts] if task.config["waits"] else None
+
+
+async def test_spark_jobs_by_threads_of_the_task_are_cancelled_too(runner, events):
+    SIGNALS["started"] = threading.Event()
+    task = order("work_in_threads", waits=True)
+    await runner.start(task)
+    await until(SIGNALS["started"].is_set)
+    assert await runner.stop([task.task], "revoked") == frozenset()
+    assert await events.last(task.task) == TaskStopped(order=task, reason="revoked")
+
+
+async def test_spark_jobs_by_threads_end_with_the_task_that_does_not_wait_for_them(runner, events):
+    SIGNALS["started"] = threading.Event()
+    task = order("work_in_threads", waits=False)
+    await runner.start(task)
+    assert await events.last(task.task) == TaskFinished(order=task, result=None)
+    await until(lambda: all(count.done() for count in SEEN["counts"]))
+
+
 async def test_a_stopped_task_can_be_started_again(runner, events, tmp_path):
     task = holding(tmp_path, 0)
     await runner.start(task)
