@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -131,7 +132,10 @@ class LocalRunner:
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
         if self._abandoned:
             await asyncio.wait([attempt.ended for attempt in self._abandoned], timeout=timeout_s)
-        await _in_thread(lambda: APPLICATION.release(self), "spark-stop")
+        try:
+            await asyncio.wait_for(_in_thread(lambda: APPLICATION.release(self), "spark-stop"), timeout_s)
+        except asyncio.TimeoutError:
+            log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)
         return left
 
     def _run(self, attempt: _Attempt, loop: asyncio.AbstractEventLoop) -> None:
@@ -179,12 +183,13 @@ async def _in_thread(function: Callable[[], None], name: str) -> None:
             done.set_exception(error)
 
     def run() -> None:
+        error = None
         try:
             function()
-        except Exception as error:  # noqa: BLE001 - raised again where it is awaited
+        except Exception as failed:  # noqa: BLE001 - raised again where it is awaited
+            error = failed
+        with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop has ended
             loop.call_soon_threadsafe(settle, error)
-        else:
-            loop.call_soon_threadsafe(settle, None)
 
     _start_thread(run, name)
     await done

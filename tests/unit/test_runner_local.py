@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -84,3 +85,17 @@ async def test_a_runner_that_closes_waits_for_spark_to_have_started(runner) -> N
     assert SlowSession.started.is_set()
     assert [type(event) for event in events] == [TaskStopped]
     assert not called
+
+
+async def test_a_runner_that_closes_does_not_wait_for_ever_for_spark(
+    runner, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Starting it in a cluster may take minutes, and nobody can stop it before it has started."""
+    slow, _ = runner
+    started = threading.Event()
+    monkeypatch.setattr(local, "APPLICATION", SimpleNamespace(release=lambda _user: started.wait(30)))
+    began = time.monotonic()
+    assert await slow.close(timeout_s=0.05) == frozenset()
+    assert time.monotonic() - began < 10
+    assert "Spark has not stopped within 0.05 s" in caplog.text
+    started.set()
