@@ -109,6 +109,7 @@ class SparkApplication:
 
     def _start(self, settings: LocalSparkSettings) -> SparkSession:
         _require_java()
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -120,7 +121,7 @@ class SparkApplication:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         try:
             root = SparkSession.builder.config(map=conf).getOrCreate()
-        except (PySparkException, OSError) as error:
+        except (PySparkException, Py4JError, OSError) as error:
             self._clean_up()
             raise SparkStartError(
                 f"Spark did not start with master {settings.master!r}: {error}; what Java said is above in the log"

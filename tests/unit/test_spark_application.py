@@ -1,0 +1,37 @@
+"""A Spark that does not start."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from airflow_provider.spark import application
+from airflow_provider.spark.application import LocalSparkSettings, SparkApplication, SparkStartError
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        PySparkRuntimeError("the JVM has exited"),
+        Py4JError("The value 'NOPE' in the config \"spark.scheduler.mode\" is invalid"),
+    ],
+    ids=["by PySpark", "by Spark"],
+)
+def test_its_settings_are_named_and_nothing_is_left_behind(
+    refusal: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(_: Any) -> NoReturn:
+        raise refusal
+
+    monkeypatch.setattr(application, "_require_java", lambda: None)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
+        SparkApplication().session_for("me", LocalSparkSettings(master="local[1]"))
+    assert list(tmp_path.iterdir()) == []
