@@ -49,9 +49,10 @@ class NoopRunner:
         self._orders[order.task] = order
         loop = asyncio.get_running_loop()
         loop.call_soon(self._on_event, TaskStarted(order=order))
-        seconds = _seconds_of(order)
-        if seconds is not None:
-            self._timers[order.task] = loop.call_later(seconds, self._end, order)
+        ending = _ending_of(order)
+        if ending is not None:
+            seconds, error = ending
+            self._timers[order.task] = loop.call_later(seconds, self._end, order, error)
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
         await asyncio.sleep(0)  # those that were started just now are heard of first
@@ -64,11 +65,10 @@ class NoopRunner:
         self._closed = True
         return await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
 
-    def _end(self, order: TaskOrder) -> None:
+    def _end(self, order: TaskOrder, error: str | None) -> None:
         self._forget(order.task)
-        message = None if order.task.is_planner else order.config.get("fail")
-        if message is not None:
-            self._on_event(TaskFailed(order=order, error=str(message), traceback="", retryable=True))
+        if error is not None:
+            self._on_event(TaskFailed(order=order, error=error, traceback="", retryable=True))
         else:
             self._on_event(TaskFinished(order=order, result=_result_of(order)))
 
@@ -79,12 +79,18 @@ class NoopRunner:
         return self._orders.pop(task)
 
 
-def _seconds_of(order: TaskOrder) -> float | None:
-    """When the task ends by itself; None: it does not."""
+def _ending_of(order: TaskOrder) -> tuple[float, str | None] | None:
+    """After how many seconds the task ends by itself, and with what error; None: it does not."""
     if order.task.is_planner:
-        return 0.0
-    seconds = order.config.get("seconds", 0.0 if "fail" in order.config else None)
-    return None if seconds is None else float(seconds)
+        return 0.0, None
+    seconds, fail = order.config.get("seconds"), order.config.get("fail")
+    error = None if fail is None else str(fail)
+    if seconds is None:
+        return None if error is None else (0.0, error)
+    try:
+        return float(seconds), error
+    except (TypeError, ValueError, OverflowError):
+        return 0.0, f"seconds must be a number, not {seconds!r}"
 
 
 def _result_of(order: TaskOrder) -> Any:

@@ -67,6 +67,23 @@ async def test_a_task_told_to_fail_fails(noop):
     assert await noop.last() == TaskFailed(order=task, error="no luck", traceback="", retryable=True)
 
 
+@pytest.mark.parametrize("seconds", ["soon", [1], 10**400], ids=["text", "list", "huge"])
+async def test_a_time_that_is_no_number_fails_the_task_and_not_its_worker(noop, seconds):
+    task = order(seconds=seconds)
+    await noop.runner.start(task)
+    last = await noop.last()
+    assert isinstance(last, TaskFailed)
+    assert last.error.startswith("seconds must be a number, not ")
+    assert noop.runner.running == frozenset()
+
+
+async def test_no_error_to_fail_with_is_no_failure(noop):
+    await noop.runner.start(order(fail=None))
+    await asyncio.sleep(0.01)
+    assert noop.events == [TaskStarted(order=order(fail=None))]
+    assert noop.runner.running == {TaskId("job", 0)}, "it runs until it is stopped"
+
+
 async def test_a_planner_plans_as_many_tasks_as_it_may(noop):
     task = order(PLANNER_INDEX, seconds=3)
     await noop.runner.start(task)
