@@ -110,7 +110,8 @@ def _workers(status: StatusSnapshot, unfinished: Tasks) -> Table:
         state = _state_of(name, status)
         if state is not None:
             worker = status.workers.get(name)
-            table.add_row(name, state, str(worker.epoch) if worker else "", _tasks_of(name, status, unfinished))
+            epoch = str(worker.epoch) if worker else ""
+            table.add_row(*map(Text, (name, state, epoch)), _tasks_of(name, status, unfinished))
     return table
 
 
@@ -157,12 +158,13 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
     for name in sorted(jobs.jobs):
         progress = job_progress(name, jobs, status.tasks)
         assert progress is not None
-        table.add_row(
+        cells = (
             name,
             progress.state.value,
             ", ".join(f"{count} {state.value}" for state, count in progress.counts.items()),
             "; ".join(f"{task}: {error.message}" for task, error in progress.errors.items()),
         )
+        table.add_row(*map(Text, cells))  # in a string "[/data]" and "a:100:" would be rich's markup and emoji
     return table
 
 

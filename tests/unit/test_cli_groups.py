@@ -226,6 +226,15 @@ def test_the_page_shows_who_does_what() -> None:
     assert row(text, "a") == "a failed 1 pending, 1 running, 1 failed a:2: boom"
 
 
+def test_an_error_is_shown_as_it_is_and_not_taken_for_markup() -> None:
+    hundredth = TaskId("a", 100)
+    plan = PlanRecord.of(replace(JOB, max_tasks=101), [{}] * 101, planned_by=W1, at_ms=0)
+    jobs = JobsSnapshot(jobs={"a": replace(JOB, max_tasks=101)}, plans={"a": plan})
+    failed = told(hundredth, TaskState.FAILED, error="no columns [id, name] in [/data/in]")
+    text = page(jobs, replace(BUSY, tasks={hundredth: failed}))
+    assert "a:100: no columns [id, name] in [/data/in]" in row(text, "a")
+
+
 def test_many_tasks_are_not_all_named() -> None:
     plan = PlanRecord.of(replace(JOB, max_tasks=99), [{}] * 40, planned_by=W1, at_ms=0)
     jobs = JobsSnapshot(jobs={"a": replace(JOB, max_tasks=99)}, plans={"a": plan})
