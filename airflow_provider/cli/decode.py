@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -74,8 +76,15 @@ def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
 
 
 def _open(name: str) -> AbstractContextManager[BinaryIO]:
-    """Bytes and not text, so that a line with garbage in it spoils no other."""
-    return nullcontext(sys.stdin.buffer) if name == _STDIN else Path(name).open("rb")
+    """Bytes and not text, so that a line with garbage in it spoils no other.
+
+    :raises OSError: if it can't be opened
+    """
+    if name != _STDIN:
+        return Path(name).open("rb")
+    if sys.stdin is None:  # the process was started without one
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return nullcontext(sys.stdin.buffer)
 
 
 def _from_hex(line: bytes) -> bytes:

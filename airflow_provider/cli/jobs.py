@@ -129,6 +129,8 @@ def _config(text: str) -> dict[str, Any]:
         config = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
     except OSError as wrong:
         raise ValueError(f"--config {text}: {wrong}") from wrong
+    except RecursionError as deep:
+        raise ValueError("--config is not JSON that can be read: too deeply nested") from deep
     except ValueError as wrong:
         raise ValueError(f"--config is not JSON: {wrong}") from wrong
     if not isinstance(config, dict):

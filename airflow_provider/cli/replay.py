@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -217,5 +219,12 @@ def _shown(value: object) -> str:
 
 
 def _open(name: str) -> AbstractContextManager[BinaryIO]:
-    """Bytes and not text, so that a line with garbage in it spoils no other."""
-    return nullcontext(sys.stdin.buffer) if name == _STDIN else Path(name).open("rb")
+    """Bytes and not text, so that a line with garbage in it spoils no other.
+
+    :raises OSError: if it can't be opened
+    """
+    if name != _STDIN:
+        return Path(name).open("rb")
+    if sys.stdin is None:  # the process was started without one
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return nullcontext(sys.stdin.buffer)

@@ -103,6 +103,7 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("..", "m:f"), "use 1 to 200 letters"),
         (("j", "nonsense"), "must have the shape"),
         (("j", "m:f", "--config", "{"), "--config is not JSON"),
+        (("j", "m:f", "--config", "[" * 100_000), "too deeply nested"),
         (("j", "m:f", "--config", "[]"), "--config must be a JSON object, not []"),
         (("j", "m:f", "--config", '{"x": NaN}'), "config"),
         (("j", "m:f", "--config", "@/no/such/file"), "No such file"),

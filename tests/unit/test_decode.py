@@ -61,6 +61,14 @@ def test_assignments_from_standard_input(monkeypatch: pytest.MonkeyPatch, capsys
     assert answers(capsys) == [OWNED_JSON]
 
 
+def test_without_a_standard_input_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["decode", "metadata", "-"]) == 2
+    assert capsys.readouterr().err == "cospark decode: can't read -: Bad file descriptor\n"
+
+
 def test_a_bad_line_spoils_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = encode_metadata(NEWCOMER).hex().encode()
     file = tmp_path / "dump"

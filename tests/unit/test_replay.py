@@ -55,6 +55,14 @@ def test_a_history_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ]
 
 
+def test_without_a_standard_input_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert replay.run(parse("-")) == 2
+    assert capsys.readouterr().err == "cospark replay: can't read -: Bad file descriptor\n"
+
+
 def test_a_lost_worker_starts_the_default_delay(run: Replay) -> None:
     status, answers = run(FIRST, {**MOVED, "generation": 2, "last_completed": 1, "owned": SHARED}, GONE)
     assert status == 0
