@@ -21,6 +21,7 @@ from airflow_provider.kafka.local import (
 )
 
 _LOOK_S: Final = 0.5
+_LAST_PORT: Final = 65_535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.port is not None and not 0 <= args.port <= _LAST_PORT:
+        print(f"cospark broker: --port {args.port}: must be from 0 (a free one) to {_LAST_PORT}", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with LocalBroker(port=args.port, data=args.data) as broker:
@@ -39,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 time.sleep(_LOOK_S)
             print(f"cospark broker: the broker has ended; see {broker.log_path}", file=sys.stderr)
             return 1
-    except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError) as problem:
+    except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError, OSError) as problem:
         print(f"cospark broker: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

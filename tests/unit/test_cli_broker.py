@@ -1,0 +1,28 @@
+"""``cospark broker`` where it can't start; ``tests/integration`` starts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider.cli.main import main
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_there_cannot_be_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--port", port]) == 2
+    assert capsys.readouterr().err == f"cospark broker: --port {port}: must be from 0 (a free one) to 65535\n"
+
+
+def test_a_folder_that_cannot_be_made_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider.kafka.local.LocalBroker._prepare", lambda _broker: (["java"], ""))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["broker", "--data", str(file / "data")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("cospark broker: ")
+    assert str(file / "data") in told
