@@ -130,7 +130,7 @@ class TaskExecutor:
             self._set(task, epoch=epoch)
 
     def refresh(self) -> None:
-        """Stop what is no longer configured; start anew what is configured otherwise."""
+        """Stop what is no longer configured; start anew what is configured otherwise; retry as is said by now."""
         jobs = self._logs.jobs.jobs
         self._stops = {task: said for task, said in self._stops.items() if task.job in jobs}
         for run in list(self._runs.values()):
@@ -141,6 +141,8 @@ class TaskExecutor:
                 self._withdraw(run, RunState.STOPPING, "it is no longer configured")
             elif not run.is_of(work):
                 self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
+            elif run.work.definition is not work.definition:
+                self._runs[run.task] = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
         self._schedule()
 
     def drain(self) -> None:

@@ -74,6 +74,13 @@ class TaskRun:
             retry_at_ms=wall_ms + delay_ms if delay_ms else None,
         )
 
+    def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
+        """The same work by a definition that has others than before for retries and intervals: nobody waits longer."""
+        longest_ms = _longest_wait_ms(work)
+        if self.not_before_ms <= now_ms + longest_ms:
+            return replace(self, work=work)
+        return replace(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
+
     def start(self) -> TaskRun:
         return replace(self, state=RunState.STARTED, retry_at_ms=None)
 
@@ -115,8 +122,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None
-    longest_ms = max(work.definition.retry_delay_ms, work.definition.replan_interval_ms or 0)
-    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), longest_ms)
+    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), _longest_wait_ms(work))
     return TaskRun(
         work=work,
         epoch=epoch,
@@ -127,6 +133,10 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         retry_at_ms=wall_ms + waits_ms if waits_ms else None,
         error=last.error,
     )
+
+
+def _longest_wait_ms(work: TaskWork) -> int:
+    return max(work.definition.retry_delay_ms, work.definition.replan_interval_ms or 0)
 
 
 def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, TaskStatus]) -> bool:

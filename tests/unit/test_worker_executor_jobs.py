@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, bench
 from waiting import eventually
@@ -134,7 +136,48 @@ async def test_a_task_that_waits_waits_on_with_its_new_config() -> None:
         assert worker.runner.order_of(A1).config == {"i": 1, "new": True}
 
 
+async def test_another_retry_policy_counts_for_what_runs_already_and_stops_nothing() -> None:
+    async with bench() as worker:
+        job = await worker.submit(retries=0)
+        worker.take(A0)
+        await worker.runs(A0)
+        await worker.logs.submit(replace(job, retries=1, retry_delay_ms=3_600_000))
+        await eventually(lambda: worker.executor._runs[A0].work.definition.retries == 1)
+        worker.runner.fail(A0)
+        await worker.becomes(A0, TaskState.PENDING)
+        await worker.logs.submit(replace(job, retries=1, retry_delay_ms=10))
+        await worker.runs(A0)
+        assert worker.runner.told == []
+
+
 # ---- planners
+
+
+async def test_a_planner_that_waits_plans_by_the_interval_that_its_job_has_by_now() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        for interval_ms in (10, 5):
+            await eventually(lambda: PLANNER in worker.runner.running)
+            worker.runner.finish(PLANNER, [{}])
+            await worker.becomes(PLANNER, TaskState.PENDING)
+            await worker.logs.submit(replace(job, replan_interval_ms=interval_ms))
+        await eventually(lambda: PLANNER in worker.runner.running)
+
+
+async def test_a_planner_that_need_not_plan_again_any_more_is_released() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{}])
+        await worker.becomes(PLANNER, TaskState.PENDING)
+        await worker.logs.submit(replace(job, replan_interval_ms=None))
+        await eventually(lambda: PLANNER in worker.runner.running)
+        worker.runner.finish(PLANNER, [{}])
+        await worker.releases(PLANNER, into=worker.finished)
 
 
 async def test_a_plan_is_written_before_its_planner_is_released() -> None:
