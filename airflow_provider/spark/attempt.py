@@ -77,13 +77,21 @@ def run_attempt(
         if stopped:
             log.debug("Task %s ended while stopping", order.task, exc_info=error)
             return TaskStopped(order=order, reason=stopped)
+        return _failure(order, session, error)
+    if guard.stopping:
+        return TaskStopped(order=order, reason=guard.reason)
+    return TaskFinished(order=order, result=result)
+
+
+def _failure(order: TaskOrder, session: TaskSession, error: BaseException) -> TaskFailed:
+    try:
         plain = session.explain(error)
         return TaskFailed(
             order=order, error=describe(plain), traceback=traceback_tail(plain), retryable=is_retryable(plain)
         )
-    if guard.stopping:
-        return TaskStopped(order=order, reason=guard.reason)
-    return TaskFinished(order=order, result=result)
+    except Exception as wrong:  # noqa: BLE001  whatever cannot be told of it, the attempt has ended
+        short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
+        return TaskFailed(order=order, error=short, traceback="", retryable=is_retryable(error))
 
 
 def _lease_over(guard: AttemptGuard) -> str | None:

@@ -163,6 +163,17 @@ def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other
     assert "in fail_without_words" in last.traceback
 
 
+def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same():
+    class Speechless(FakeSession):
+        def explain(self, error):
+            raise ConnectionRefusedError("the JVM does not answer")
+
+    last = Attempt(order("fail"), session=Speechless()).last
+    assert isinstance(last, TaskFailed)
+    assert last.retryable
+    assert last.error == "ValueError; to tell more of it failed with ConnectionRefusedError"
+
+
 def test_a_job_that_exits_has_failed():
     last = Attempt(order("leave")).last
     assert isinstance(last, TaskFailed)
