@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--retries", type=int, default=0, metavar="N", help="run a failed task again so often (default: 0)"
     )
-    submit.add_argument("--retry-delay-ms", type=int, default=0, metavar="MS", help="and wait so long before")
+    submit.add_argument(
+        "--retry-delay-ms", type=int, default=10_000, metavar="MS", help="and wait so long before (default: 10000)"
+    )
     submit.add_argument(
         "--replan-interval-ms", type=int, metavar="MS", help="plan again after so long, for ever (default: plan once)"
     )

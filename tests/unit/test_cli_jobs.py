@@ -35,7 +35,7 @@ class Cli:
         return status, told.out, told.err
 
     def has(self, *, name: str = "a", plan: int | None = None, **definition: Any) -> JobDefinition:
-        job = JobDefinition(name=name, entry_point="m:f", **{"max_tasks": 9, **definition})
+        job = JobDefinition(name=name, entry_point="m:f", **{"max_tasks": 9, "retry_delay_ms": 10_000, **definition})
 
         async def write() -> None:
             await self.logs.submit(job)
