@@ -8,18 +8,19 @@ import socketserver
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.topics import admin as admin_module
 from airflow_provider.kafka.topics.admin import TopicAdmin
-from airflow_provider.kafka.topics.log_errors import RefusedError
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, RefusedError
 from airflow_provider.kafka.topics.outage import Outage
 
 AT_ONCE_S = 8.0  # on a machine that does a lot beside it; it takes little more than a second
@@ -128,3 +129,36 @@ async def test_what_was_wrong_before_the_question_is_over(monkeypatch: pytest.Mo
     monkeypatch.setattr(admin_module, "AdminClient", _Client)
     monkeypatch.setattr(admin_module, "_REFUSAL_S", 0.05)
     assert await TopicAdmin({}, Outage("broker:9093")).groups(timeout_s=IN_TIME_S) == ["etl"]
+
+
+class _LateClient:
+    """An admin client of a broker that takes its time: librdkafka then gives an offset that is none, and no error."""
+
+    def __init__(self, ends: Iterable[int]) -> None:
+        self._ends = iter(ends)
+
+    def poll(self, _timeout: float) -> None: ...
+
+    def list_offsets(self, asked: Iterable[TopicPartition], **_: object) -> dict[TopicPartition, Future[object]]:
+        end = SimpleNamespace(offset=next(self._ends))
+        return {partition: _done(end) for partition in asked}
+
+    def describe_topics(self, *_: object, **__: object) -> dict[str, Future[object]]:
+        return {"etl.jobs": _done(object())}
+
+
+def _done(answer: object) -> Future[object]:
+    future: Future[object] = Future()
+    future.set_result(answer)
+    return future
+
+
+async def test_an_answer_that_does_not_come_in_time_is_not_taken_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be before what has been read: as if the topic had been made anew, and its workers would leave."""
+    monkeypatch.setattr(admin_module, "AdminClient", lambda _: _LateClient([OFFSET_INVALID, OFFSET_INVALID, 7]))
+    admin = TopicAdmin({}, Outage("broker:9093"))
+    assert await admin.end_offsets(["etl.jobs"], timeout_s=IN_TIME_S) == {"etl.jobs": 7}
+
+    monkeypatch.setattr(admin_module, "AdminClient", lambda _: _LateClient(repeat(OFFSET_INVALID)))
+    with pytest.raises(BrokerAwayError):
+        await TopicAdmin({}, Outage("broker:9093")).end_offsets(["etl.jobs"], timeout_s=0.2)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget to export them
     AdminClient,
+    ListOffsetsResultInfo,
     NewTopic,
     TopicDescription,
 )
@@ -208,14 +210,19 @@ class TopicAdmin:
     async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
         try:
             answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
-            ends = {topic: await self._answer(topic, asyncio.wrap_future(answers[topic])) for topic in topics}
+            return {topic: await self._end(topic, answers[topic]) for topic in topics}
         except _TopicFailure:
             # librdkafka remembers for minutes that a topic did not exist: only this makes it look again, and only this
             # says whether it is the topic that is missing or its leader.
             for topic in topics:
                 await self._describe(topic, timeout_s)
             raise
-        return {topic: int(end.offset) for topic, end in ends.items()}
+
+    async def _end(self, topic: str, asked: Future[ListOffsetsResultInfo]) -> int:
+        end = await self._answer(topic, asyncio.wrap_future(asked))
+        if end.offset < 0:  # librdkafka's way to tell that the request has timed out
+            raise _TopicFailure(topic, KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        return int(end.offset)
 
     async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
         asked = self._client.describe_topics(
