@@ -74,7 +74,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     record = status.group
     if record is None:
         return None
-    new = configured(jobs, status.tasks) - _covered(record, status)
+    new = configured(jobs, status.tasks) - _covered(record, jobs, status)
     if not new:
         return None
     first = ", ".join(str(task) for task in nsmallest(3, new))
@@ -88,9 +88,10 @@ def outspoken(status: StatusSnapshot) -> str | None:
     return "somebody spoke in a later epoch than that of the last round"
 
 
-def _covered(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
+def _covered(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
     """What some worker has or will be given without another reason to rebalance."""
-    covered = set[TaskId]().union(*record.assignment.values()) - _released(record, status)
+    covered = set[TaskId]().union(*record.assignment.values())
+    covered -= _released(record, status) | _of_a_removed_job(record, jobs, status)
     covered.update(*record.revoked.values())
     if record.memory.deadline_ms:
         covered.update(*record.memory.assignment.values())
@@ -109,3 +110,14 @@ def _released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
         and task in record.owned_by(told.worker)
         and (task not in begun or told.epoch >= record.epoch)
     }
+
+
+def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
+    """What the round gave out of a job that was removed after it, and submitted again: its worker has let go of it, and
+    nothing is said of it any more. Of what was given out and begins just now something is soon said.
+    """
+    submitted_since = {job for job, offset in jobs.defined_at.items() if offset >= record.config_offset}
+    if not submitted_since:
+        return set()
+    given = chain.from_iterable(record.assignment.values())
+    return {task for task in given if task.job in submitted_since and task not in status.tasks}

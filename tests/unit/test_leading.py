@@ -14,7 +14,7 @@ from led_group import EPOCH, Group
 
 from airflow_provider.kafka.leading import gather_call, outspoken, unassigned_work
 from airflow_provider.kafka.progress import spare_capacity
-from airflow_provider.kafka.records import JobDefinition, TaskState
+from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
@@ -133,6 +133,18 @@ def test_a_few_of_the_new_tasks_are_named() -> None:
 def test_without_a_round_there_is_nothing_to_compare_with() -> None:
     group = Group({"w1": "r"})
     assert unassigned_work(group.jobs, StatusSnapshot()) is None
+
+
+def test_a_job_that_was_removed_and_submitted_again_is_work_though_the_last_round_gave_out_its_planner() -> None:
+    job = JobDefinition(name="a", entry_point="m:f")
+    planner = planner_of("a")
+    record = record_of({W1: frozenset({planner})}, config_offset=ConfigOffset(7))
+    status = StatusSnapshot(group=record)
+    before, after = (JobsSnapshot(jobs={"a": job}, defined_at={"a": offset}) for offset in (6, 8))
+    assert unassigned_work(before, status) is None, "its worker is about to speak of it"
+    assert unassigned_work(after, status) == "new work: a:planner"
+    said = TaskStatus(task=planner, state=TaskState.RUNNING, epoch=EPOCH, worker=W1)
+    assert unassigned_work(after, replace(status, tasks={planner: said})) is None, "only its retries are others"
 
 
 def test_a_task_that_its_worker_stopped_by_itself_has_to_be_assigned_again() -> None:

@@ -87,6 +87,14 @@ def test_jobs_plans_and_controls_are_kept_by_name_until_deleted(jobs):
     assert dict(before.jobs) == {"a": JOB}
 
 
+def test_where_a_job_is_defined_is_known_from_its_last_definition(jobs):
+    jobs.write_at(4, job_key("a"), encode(JOB.to_json()))
+    jobs.write_at(9, job_key("a"), None)
+    assert dict(jobs.view.snapshot().defined_at) == {}
+    jobs.write_at(12, job_key("a"), encode(JOB.to_json()))
+    assert dict(jobs.view.snapshot().defined_at) == {"a": 12}
+
+
 def test_a_snapshot_cannot_be_changed(jobs):
     jobs.write(job_key("a"), JOB)
     with pytest.raises(TypeError):

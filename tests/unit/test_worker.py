@@ -29,7 +29,7 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.model import TaskId, WorkerId, planner_of
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import OnEvent
@@ -469,3 +469,18 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
     assert outcome.ending is Ending.HANDED_OVER
     assert outcome.saved is not None
     assert outcome.saved["member"]["owned"] == [["a", 0]]
+
+
+async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_submitted_again() -> None:
+    life, planner = Life(), planner_of("a")
+    await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+    life.begin()
+    try:
+        await eventually(lambda: planner in life.runner.running)
+        life.runner.fail(planner)
+        await eventually(lambda: life.state(planner) is TaskState.FAILED)
+        await life.logs.remove("a")
+        await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        await eventually(lambda: planner in life.runner.running, "its planner runs")
+    finally:
+        await life.cancel()

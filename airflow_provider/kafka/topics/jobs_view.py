@@ -30,6 +30,7 @@ class JobsSnapshot:
 
     :param offset: the offset after the last record read: the config offset of KIP-415
     :param jobs: the definitions by the job's name
+    :param defined_at: the offset of each definition
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.kafka.progress`
@@ -38,6 +39,7 @@ class JobsSnapshot:
 
     offset: ConfigOffset = _START
     jobs: Mapping[str, JobDefinition] = field(default_factory=dict)
+    defined_at: Mapping[str, int] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     unreadable: int = 0
@@ -85,6 +87,7 @@ class JobsView(TopicView[JobsSnapshot]):
     def __init__(self, on_unreadable: Callable[[Unreadable], None] = ignore_unreadable) -> None:
         super().__init__(on_unreadable)
         self._jobs: dict[str, JobDefinition] = {}
+        self._defined_at: dict[str, int] = {}
         self._plans: dict[str, PlanRecord] = {}
         self._controls: dict[WorkerId, ControlRecord] = {}
 
@@ -92,6 +95,10 @@ class JobsView(TopicView[JobsSnapshot]):
         match key.kind:
             case KeyKind.JOB:
                 keep(self._jobs, key.name, value, JobDefinition.from_json, lambda job: job.name)
+                if value is None:
+                    self._defined_at.pop(key.name, None)
+                else:
+                    self._defined_at[key.name] = self._at
             case KeyKind.PLAN:
                 keep(self._plans, key.name, value, PlanRecord.from_json, lambda plan: plan.job)
             case KeyKind.CONTROL:
@@ -102,6 +109,7 @@ class JobsView(TopicView[JobsSnapshot]):
 
     def _clear(self) -> None:
         self._jobs.clear()
+        self._defined_at.clear()
         self._plans.clear()
         self._controls.clear()
 
@@ -109,6 +117,7 @@ class JobsView(TopicView[JobsSnapshot]):
         return JobsSnapshot(
             offset=ConfigOffset(self.offset),
             jobs=MappingProxyType(dict(self._jobs)),
+            defined_at=MappingProxyType(dict(self._defined_at)),
             plans=MappingProxyType(dict(self._plans)),
             controls=MappingProxyType(dict(self._controls)),
             unreadable=self._unreadable,
