@@ -131,18 +131,20 @@ class TaskExecutor:
 
     def refresh(self) -> None:
         """Stop what is no longer configured; start anew what is configured otherwise; retry as is said by now."""
-        jobs = self._logs.jobs.jobs
-        self._stops = {task: said for task, said in self._stops.items() if task.job in jobs}
+        jobs = self._logs.jobs
+        self._stops = {task: said for task, said in self._stops.items() if task.job in jobs.jobs}
         for run in list(self._runs.values()):
             if run.state not in (RunState.WAITING, RunState.STARTED):
                 continue
-            work = self._logs.jobs.work_of(run.task)
+            work = jobs.work_of(run.task)
             if work is None:
                 self._withdraw(run, RunState.STOPPING, "it is no longer configured")
             elif not run.is_of(work):
                 self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
             elif run.work.definition is not work.definition:
-                self._runs[run.task] = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
+                run = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
+                no_plan = run.task.is_planner and jobs.plan_of(run.task.job) is None
+                self._runs[run.task] = replace(run, not_before_ms=0, retry_at_ms=None) if no_plan else run
         self._schedule()
 
     def drain(self) -> None:

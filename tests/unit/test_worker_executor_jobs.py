@@ -8,8 +8,9 @@ import pytest
 from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus, encode, job_key, plan_key
 from airflow_provider.kafka.topics.log_errors import TooLargeError
+from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.worker import journal as journal_module
 
 # ---- jobs that change
@@ -163,6 +164,20 @@ async def test_a_planner_that_waits_plans_by_the_interval_that_its_job_has_by_no
             worker.runner.finish(PLANNER, [{}])
             await worker.becomes(PLANNER, TaskState.PENDING)
             await worker.logs.submit(replace(job, replan_interval_ms=interval_ms))
+        await eventually(lambda: PLANNER in worker.runner.running)
+
+
+async def test_a_planner_that_waits_plans_at_once_when_its_job_was_removed_and_submitted_again() -> None:
+    async with bench() as worker:
+        job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
+        await worker.logs.submit(job)
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.runner.finish(PLANNER, [{}])
+        await worker.becomes(PLANNER, TaskState.PENDING)
+        feed = worker.logs._followed().jobs
+        keys = [(job_key("a"), None), (plan_key("a"), None), (job_key("a"), encode(job.to_json()))]
+        feed.take([Record(key.encode(), value, feed.offset + i) for i, (key, value) in enumerate(keys)])
         await eventually(lambda: PLANNER in worker.runner.running)
 
 
