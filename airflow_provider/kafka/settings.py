@@ -23,6 +23,8 @@ _SERVER: Final = re.compile(
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
+# Whoever reads or writes waits for 30 s: time enough to make a connection anew that the network has forgotten.
+_TOPICS_REQUEST_TIMEOUT_MS: Final = 15_000
 # Python functions by name: what the apache-kafka provider resolves for its own hooks means nothing to a group.
 _CALLBACKS: Final = frozenset({"error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "logger"})
 
@@ -109,7 +111,7 @@ class KafkaSettings:
 
         It has whatever the connection has, ``group.id`` included: a consumer of ours sets its own.
         """
-        return {"client.id": _CLIENT_ID, **self._set}
+        return {"client.id": _CLIENT_ID, "socket.timeout.ms": _TOPICS_REQUEST_TIMEOUT_MS, **self._set}
 
     def aiokafka(self) -> dict[str, Any]:
         """The keyword arguments for aiokafka's clients and connections. Reads the files of certificates and keys.

@@ -16,7 +16,10 @@ from tcp_proxy import TcpProxy
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.membership.model import WorkerId
 
 SESSION_S = 6.0  # as in fleet.TIMING
@@ -125,6 +128,22 @@ async def test_a_connection_that_the_network_has_forgotten_is_made_anew_before_t
         assert "back in the group" in group.log_of("w2")
         assert group.record == before, group.story()
         assert await group.stops() == stops
+
+
+async def test_topics_are_read_and_written_again_before_anybody_gives_up_on_a_connection_that_was_forgotten(
+    network: Network, group_id: str
+) -> None:
+    near, far = (
+        KafkaSettings.from_extra({"bootstrap.servers": servers}, conn_id="tests")
+        for servers in (network.near, network.ways[0].address)
+    )
+    async with GroupLogs(near, group_id, WORKER) as here, GroupLogs(far, group_id, WORKER) as there:
+        await there.submit(JobDefinition(name="before", entry_point="noop:job"))
+        network.ways[0].strand()
+        await here.submit(JobDefinition(name="after", entry_point="noop:job"))
+        wish = ControlRecord(worker=WorkerId("w1"), action=ControlAction.STOP, at_ms=0)
+        await asyncio.gather(there.catch_up(), there.publish_control(wish))
+        assert there.jobs.jobs.keys() == {"before", "after"}
 
 
 async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_start(

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 
+OURS = {"client.id": "cospark", "socket.timeout.ms": 15_000}
 PLAIN = {"bootstrap.servers": "broker:9092"}
 SASL = PLAIN | {
     "security.protocol": "SASL_PLAINTEXT",
@@ -41,7 +42,7 @@ def refused(extra: Any) -> str:
 
 def test_a_plain_connection() -> None:
     plain = settings(PLAIN)
-    assert plain.librdkafka() == {"bootstrap.servers": "broker:9092", "client.id": "cospark"}
+    assert plain.librdkafka() == {"bootstrap.servers": "broker:9092"} | OURS
     assert plain.aiokafka() == {
         "bootstrap_servers": "broker:9092",
         "client_id": "cospark",
@@ -65,7 +66,7 @@ def test_servers_by_their_addresses() -> None:
 
 def test_what_librdkafka_alone_understands_is_passed_on() -> None:
     extra = PLAIN | {"client.id": "mine", "group.id": "theirs", "linger.ms": 5, "socket.keepalive.enable": True}
-    assert settings(extra).librdkafka() == extra
+    assert settings(extra).librdkafka() == OURS | extra
     assert settings(extra).aiokafka()["client_id"] == "mine"
 
 
@@ -73,6 +74,7 @@ def test_timeouts_are_translated() -> None:
     patient = settings(PLAIN | {"socket.timeout.ms": "45000", "socket.connection.setup.timeout.ms": 2_000})
     assert patient.aiokafka()["request_timeout_ms"] == 45_000
     assert patient.connect_timeout_ms == 2_000
+    assert patient.librdkafka()["socket.timeout.ms"] == "45000"
 
 
 def test_python_callbacks_of_the_other_provider_are_left_out() -> None:
@@ -81,7 +83,7 @@ def test_python_callbacks_of_the_other_provider_are_left_out() -> None:
 
 def test_sasl_for_both() -> None:
     sasl = settings(SASL)
-    assert sasl.librdkafka() == SASL | {"client.id": "cospark"}
+    assert sasl.librdkafka() == SASL | OURS
     translated = sasl.aiokafka()
     assert translated["security_protocol"] == "SASL_PLAINTEXT"
     assert translated["sasl_mechanism"] == "SCRAM-SHA-512"
