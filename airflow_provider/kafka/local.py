@@ -178,10 +178,13 @@ class LocalBroker:
         if self._process is None:
             return
         self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(timeout_s)
             self._archive.keep(self._written_archive)
-        self.kill()
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """End the broker as a crash would (SIGKILL). Its data stay."""
@@ -199,9 +202,11 @@ class LocalBroker:
         if os.getpid() != self._owner:
             return  # a forked child that ends: the broker is its parent's
         atexit.unregister(self.close)
-        self.stop()
-        if not self._keep_folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            self.stop()
+        finally:  # a second Ctrl-C: at once, but as clean
+            if not self._keep_folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> LocalBroker:
         try:

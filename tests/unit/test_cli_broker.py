@@ -1,4 +1,4 @@
-"""``cospark broker`` where it can't start; ``tests/integration`` starts it."""
+"""``cospark broker`` where it can't start or is interrupted; ``tests/integration`` starts it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.cli.main import main
+from airflow_provider.kafka.local import LocalBroker
 
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
@@ -26,3 +27,28 @@ def test_a_folder_that_cannot_be_made_is_named(
     told = capsys.readouterr().err
     assert told.startswith("cospark broker: ")
     assert str(file / "data") in told
+
+
+class Interrupted:
+    """A broker that takes its time to end, until somebody has enough of that."""
+
+    killed = False
+
+    def terminate(self) -> None: ...
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        if timeout_s is not None:
+            raise KeyboardInterrupt
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+def test_a_second_interruption_ends_the_broker_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    process, broker = Interrupted(), LocalBroker(cache=tmp_path)
+    broker._process = process  # type: ignore[assignment]
+    assert broker.log_path.parent.exists()
+    with pytest.raises(KeyboardInterrupt):
+        broker.close()
+    assert process.killed
+    assert not broker.log_path.parent.exists()
