@@ -62,9 +62,12 @@ class GroupLogs:
     :param settings: the connection
     :param group: the group's id
     :param needs: what its user must be allowed to do
+    :raises LogError: if the group has no name: no worker could join it
     """
 
     def __init__(self, settings: KafkaSettings, group: str, needs: Needs = WATCHER) -> None:
+        if not group:
+            raise LogError("the name of the group is empty")
         self.group = group
         self._needs = needs
         self.topics = Topics.of(group)
