@@ -57,6 +57,8 @@ class LocalSession:
         self._pool: str | None = None
         self._tag = f"cospark-{uuid.uuid4()}"
         self._session: SparkSession | None = None
+        self._awaited: StreamingQuery | None = None
+        """Which may be of a session that the task has made for itself."""
         self._jvm: Popen[bytes] | None = None
 
     def open(self) -> SparkSession:
@@ -84,6 +86,7 @@ class LocalSession:
         return str(value.id) if isinstance(value, StreamingQuery) else None
 
     def await_query(self, query: StreamingQuery) -> Any:
+        self._awaited = query
         query.awaitTermination()
         progress = query.lastProgress
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
@@ -111,7 +114,8 @@ class LocalSession:
         if session is None or not is_alive(session, self._jvm):
             return
         self._cancel_jobs(session)
-        for query in session.streams.active:
+        awaited = [] if self._awaited is None else [self._awaited]
+        for query in [*session.streams.active, *awaited]:
             query.stop()
         self._cancel_jobs(session)
 

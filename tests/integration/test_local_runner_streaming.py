@@ -70,6 +70,24 @@ async def test_a_query_that_moves_goes_on_from_its_checkpoint(runner, events, tm
 
 
 @spark_job
+def stream_in_another_session(spark, task):
+    rows = spark.newSession().readStream.schema("value long").json(task.config["source"])
+    writing = rows.writeStream.format("noop").trigger(processingTime="1 hour")
+    SEEN["query"] = writing.option("checkpointLocation", task.checkpoint_location).start()
+    return SEEN["query"]
+
+
+async def test_a_query_of_a_session_that_the_task_made_is_stopped_too(runner, events, tmp_path):
+    add_rows(tmp_path / "source", 1)
+    task = order("stream_in_another_session", checkpoint=tmp_path / "checkpoint", source=str(tmp_path / "source"))
+    await runner.start(task)
+    await events.wait_for(task.task, QueryStarted)
+    await until(lambda: SEEN["query"].lastProgress, "it has nothing to do for an hour")
+    assert await runner.stop([task.task], "moved") == frozenset()
+    assert events.heard[-1] == TaskStopped(order=task, reason="moved")
+
+
+@spark_job
 def stream_what_is_there(spark, task):
     rows = spark.readStream.schema("value long").json(task.config["source"])
     return (
