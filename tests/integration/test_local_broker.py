@@ -61,14 +61,16 @@ def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
 
 
 def test_a_broker_that_ended_by_itself_is_started_again_and_nobody_watches_over_the_old_one() -> None:
+    others = set(psutil.Process().children())
     with LocalBroker() as broker:
         assert broker.pid is not None
+        started = set(psutil.Process().children()) - others
         os.kill(broker.pid, signal.SIGKILL)
         wait_for(lambda: broker.pid is None)
-        before = set(psutil.Process().children())
         broker.start()
         assert broker.pid is not None
-        assert not [child for child in before if child.is_running()]
+        assert started
+        assert not [process for process in started if process.is_running()]
 
 
 def test_a_named_folder_outlives_the_broker_and_a_temporary_one_does_not(tmp_path: Path) -> None:
