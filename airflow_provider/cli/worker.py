@@ -162,6 +162,8 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
 
 def _equipment(args: argparse.Namespace) -> Equipment:
     """:raises ValueError: naming the option that is wrong"""
+    if not args.checkpoint_root:
+        raise ValueError("--checkpoint-root is empty: the checkpoints would be in folders of the root directory")
     return Equipment(
         runner=args.runner,
         allowed=tuple(args.allow),

@@ -80,6 +80,7 @@ def test_what_keeps_it_from_joining_is_one_line(
     ("options", "complaint"),
     [
         (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
+        (("--checkpoint-root", ""), "--checkpoint-root is empty"),
         (("--max-delay-ms", "-1"), "--max-delay-ms: -1 must be a whole number from 0"),
         (("--policy", "incremental"), "--max-moves: the policy 'incremental' needs to know"),
         (("--policy", "incremental", "--max-moves", "0"), "--max-moves: 0 must be"),
