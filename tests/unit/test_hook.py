@@ -47,7 +47,7 @@ def test_airflows_form_stores_a_null_where_nobody_wrote_anything(monkeypatch: py
     extra = {**dict.fromkeys(form["conn-fields"]), "bootstrap.servers": "broker:9092"}
     monkeypatch.setenv("AIRFLOW_CONN_FORM", json.dumps({"conn_type": "kafka", "extra": extra}))
     settings = SparkGroupHook("form").get_settings()
-    assert settings.librdkafka() == {"bootstrap.servers": "broker:9092", "client.id": "cospark"}
+    assert dict(settings.values) == {"bootstrap.servers": "broker:9092"}
 
 
 @pytest.mark.parametrize(("extra", "problem"), [("{", "is not JSON"), ("[1]", "must be a JSON object")])
