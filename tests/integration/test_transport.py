@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from certificates import Certificates
+from tcp_proxy import TcpProxy
 
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.kafka.local import LocalBroker
@@ -311,6 +312,26 @@ async def test_a_dead_server_among_the_bootstrap_servers_is_passed_over(broker: 
     for _ in range(4):  # the order is random
         async with GroupTransport(settings_for(servers)) as transport:
             assert (await transport.list_groups()).error is NONE
+
+
+async def test_an_idle_connection_that_the_network_has_forgotten_is_not_waited_for_as_long_as_an_answer(
+    broker: LocalBroker, group_id: str
+) -> None:
+    with TcpProxy(int(broker.bootstrap_servers.rpartition(":")[2])) as way:
+        impatient = settings_for(way.address, **{"socket.connection.setup.timeout.ms": 2_000})
+        async with GroupTransport(impatient) as transport:
+            await transport.find_coordinator(group_id)
+            way.strand()
+            began = time.monotonic()
+            await eventually(lambda: found_by(transport, group_id), NONE)
+            assert time.monotonic() - began < 15
+
+
+async def found_by(transport: GroupTransport, group_id: str) -> KafkaErrorCode:
+    try:
+        return (await transport.find_coordinator(group_id)).error
+    except TransportError:
+        return KafkaErrorCode.NETWORK_EXCEPTION
 
 
 async def test_a_broker_that_is_killed_and_comes_back(group_id: str, caplog: pytest.LogCaptureFixture) -> None:

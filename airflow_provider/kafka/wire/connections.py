@@ -112,6 +112,8 @@ class Connections:
     async def ask_any(self, request: Any) -> Any:
         """Send a request that any broker can answer, to one that we are connected to if there is one.
 
+        An answer may take as long as a new connection: the network may have forgotten one that was idle.
+
         :raises TransportError: none answers; a refusal of our credentials is told rather than a broker that is away
         """
         await self.turn()
@@ -120,7 +122,7 @@ class Connections:
         failure: TransportError | None = None
         for address in sorted(shuffled, key=lambda address: not self._is_connected(address)):
             try:
-                return await self._ask_shared(address, request)
+                return await self._ask_shared(address, request, self._settings.connect_timeout_ms / 1000)
             except TransportError as error:
                 failure = error if failure is None or failure.retriable else failure
         if failure is None:
