@@ -28,6 +28,7 @@ from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import LogReader, Record
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 
@@ -107,7 +108,7 @@ class ConnectLogs(GroupLogs):
     """
 
     def __init__(self, settings: KafkaSettings, group: str, config_topic: str) -> None:
-        super().__init__(settings, group)
+        super().__init__(settings, group, WORKER)
         outage = Outage(settings.bootstrap_servers)
         self._config_changes = Changes()
         self._config_topic = config_topic
