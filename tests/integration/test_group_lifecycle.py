@@ -46,7 +46,8 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
         epochs = [record.epoch for record in group.records]
         assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
         assert group.owned("w1") | group.owned("w3") == before.owned_by("w1") | before.owned_by("w2")
-        assert not group.logs.status.overwritten, "no record was taken for an older one"
+        # A last word about a task that has moved may come late; a word of the new group never loses to one of the old.
+        assert all(winner.epoch > before.epoch for winner in group.logs.status.overwritten.values())
         assert not group.owned("w2")
 
 
