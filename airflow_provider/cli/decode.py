@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
+from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata
 from airflow_provider.membership.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
-
-_STDIN: Final = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ' {"error": "..."}, and the exit status is 1 in the end.'
     )
     parser.add_argument("kind", choices=list(_DECODERS), help="metadata: of a JoinGroup; assignment: of a SyncGroup")
-    parser.add_argument("file", metavar="FILE", help=f"where the hex strings are; {_STDIN} is standard input")
+    parser.add_argument("file", metavar="FILE", help=f"where the hex strings are; {STDIN} is standard input")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """
     decode = _DECODERS[args.kind]
     try:
-        opened = _open(args.file)
+        opened = open_lines(args.file)
     except OSError as wrong:
         print(f"cospark decode: can't read {args.file}: {wrong.strerror}", file=sys.stderr)
         return 2
@@ -73,18 +68,6 @@ def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
         "revoked": tasks_to_json(assignment.revoked),
         "delay": assignment.delay_ms,
     }
-
-
-def _open(name: str) -> AbstractContextManager[BinaryIO]:
-    """Bytes and not text, so that a line with garbage in it spoils no other.
-
-    :raises OSError: if it can't be opened
-    """
-    if name != _STDIN:
-        return Path(name).open("rb")
-    if sys.stdin is None:  # the process was started without one
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return nullcontext(sys.stdin.buffer)
 
 
 def _from_hex(line: bytes) -> bytes:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
+from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.membership.assignors.balance import above_shares
 from airflow_provider.membership.assignors.cooperative import assign
@@ -29,7 +26,6 @@ from airflow_provider.membership.policy import Incremental, Policy
 
 LEADER_RESTART: Final = "leader_restart"
 
-_STDIN: Final = "-"
 _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
 
@@ -46,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " before that round. One JSON object a line out: assigned, revoked, delay (ms). A line that can't be read"
         ' gives {"error": "..."} and changes nothing, and the exit status is 1 in the end.'
     )
-    parser.add_argument("file", metavar="FILE", help=f"where the history is; {_STDIN} is standard input")
+    parser.add_argument("file", metavar="FILE", help=f"where the history is; {STDIN} is standard input")
     parser.add_argument("--explain", action="store_true", help="add a sentence for each move")
     add_policy_arguments(parser)
 
@@ -58,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """
     try:
         policy = policy_of(args)
-        opened = _open(args.file)
+        opened = open_lines(args.file)
     except ValueError as wrong:
         print(f"cospark replay: {wrong}", file=sys.stderr)
         return 2
@@ -216,15 +212,3 @@ def _shown(value: object) -> str:
     """A value as JSON, cut where it gets long."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _open(name: str) -> AbstractContextManager[BinaryIO]:
-    """Bytes and not text, so that a line with garbage in it spoils no other.
-
-    :raises OSError: if it can't be opened
-    """
-    if name != _STDIN:
-        return Path(name).open("rb")
-    if sys.stdin is None:  # the process was started without one
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return nullcontext(sys.stdin.buffer)

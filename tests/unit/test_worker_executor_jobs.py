@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, bench
+from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, Bench, bench
 from waiting import eventually
 
 from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus, encode, job_key, plan_key
@@ -167,14 +167,20 @@ async def test_a_planner_that_waits_plans_by_the_interval_that_its_job_has_by_no
         await eventually(lambda: PLANNER in worker.runner.running)
 
 
+async def _planned_every_hour(worker: Bench) -> JobDefinition:
+    """A job whose planner waits for its next time."""
+    job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
+    await worker.logs.submit(job)
+    worker.take(PLANNER)
+    await worker.runs(PLANNER)
+    worker.runner.finish(PLANNER, [{}])
+    await worker.becomes(PLANNER, TaskState.PENDING)
+    return job
+
+
 async def test_a_planner_that_waits_plans_at_once_when_its_job_was_removed_and_submitted_again() -> None:
     async with bench() as worker:
-        job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
-        await worker.logs.submit(job)
-        worker.take(PLANNER)
-        await worker.runs(PLANNER)
-        worker.runner.finish(PLANNER, [{}])
-        await worker.becomes(PLANNER, TaskState.PENDING)
+        job = await _planned_every_hour(worker)
         feed = worker.logs._followed().jobs
         keys = [(job_key("a"), None), (plan_key("a"), None), (job_key("a"), encode(job.to_json()))]
         feed.take([Record(key.encode(), value, feed.offset + i) for i, (key, value) in enumerate(keys)])
@@ -183,12 +189,7 @@ async def test_a_planner_that_waits_plans_at_once_when_its_job_was_removed_and_s
 
 async def test_a_planner_that_need_not_plan_again_any_more_is_released() -> None:
     async with bench() as worker:
-        job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
-        await worker.logs.submit(job)
-        worker.take(PLANNER)
-        await worker.runs(PLANNER)
-        worker.runner.finish(PLANNER, [{}])
-        await worker.becomes(PLANNER, TaskState.PENDING)
+        job = await _planned_every_hour(worker)
         await worker.logs.submit(replace(job, replan_interval_ms=None))
         await eventually(lambda: PLANNER in worker.runner.running)
         worker.runner.finish(PLANNER, [{}])
