@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -210,13 +208,10 @@ class SparkGroupHook(BaseHook):
         return self._run(run)
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
+        from airflow_provider.kafka import one_shot
+
         settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(ask(settings))
-        with ThreadPoolExecutor(max_workers=1) as thread:  # called by an asynchronous task, which has a loop already
-            return thread.submit(asyncio.run, ask(settings)).result()
+        return one_shot.run(lambda: ask(settings))
 
 
 def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:

@@ -54,7 +54,7 @@ def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S
     :raises BrokerAwayError: if no broker answers in time
     """
     admin = TopicAdmin(settings.librdkafka(), Outage(settings.bootstrap_servers))
-    return _run(lambda: admin.groups(timeout_s=timeout_s))
+    return run(lambda: admin.groups(timeout_s=timeout_s))
 
 
 def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupSnapshot:
@@ -73,7 +73,7 @@ def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAUL
         finally:
             await logs.aclose()
 
-    return _run(read)
+    return run(read)
 
 
 def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
@@ -83,7 +83,7 @@ def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -
         async with GroupLogs(settings, group, SUBMITTER) as logs:
             return await logs.submit(definition)
 
-    return _run(submit)
+    return run(submit)
 
 
 def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
@@ -96,7 +96,7 @@ def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
         async with GroupLogs(settings, group, REMOVER) as logs:
             return await logs.remove(job)
 
-    return _run(remove)
+    return run(remove)
 
 
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
@@ -109,7 +109,7 @@ def send_control(settings: KafkaSettings, group: str, control: ControlRecord) ->
         async with GroupLogs(settings, group, STOPPER) as logs:
             await logs.publish_control(control)
 
-    _run(send)
+    run(send)
 
 
 def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Timeline:
@@ -121,7 +121,7 @@ def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEF
     config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
     topic = Topics.of(group).events
     admin = TopicAdmin(config, outage)
-    ends = _run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
+    ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
     collector = _Collector(topic, ends[topic])
     reader = LogReader(config, outage)
     try:
@@ -165,19 +165,19 @@ class _Collector:
             self.done.set_exception(error)
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it in a loop of its own; if this thread has a running one, in another thread."""
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run it in a loop of its own; if this thread has a running one, as in an asynchronous task, in another thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work())
     result: Future[T] = Future()
 
-    def run() -> None:
+    def apart() -> None:
         try:
             result.set_result(asyncio.run(work()))
         except BaseException as error:  # noqa: BLE001  raised again where it belongs
             result.set_exception(error)
 
-    threading.Thread(target=run, name="cospark-one-shot").start()
+    threading.Thread(target=apart, name="cospark-one-shot").start()
     return result.result()
