@@ -98,7 +98,7 @@ class JobsView(TopicView[JobsSnapshot]):
                 if value is None:
                     self._defined_at.pop(key.name, None)
                 else:
-                    self._defined_at[key.name] = self._at
+                    self._defined_at[key.name] = self._offset
             case KeyKind.PLAN:
                 keep(self._plans, key.name, value, PlanRecord.from_json, lambda plan: plan.job)
             case KeyKind.CONTROL:

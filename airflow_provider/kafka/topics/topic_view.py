@@ -77,8 +77,6 @@ class TopicView(ABC, Generic[S]):
         self._on_unreadable = on_unreadable
         self._unreadable = 0
         self._offset = 0
-        self._at = 0
-        """Of the record that is being taken in."""
         self._renewals = 0
         self._snapshot: S | None = None
         self._news = About.NOTHING
@@ -102,7 +100,7 @@ class TopicView(ABC, Generic[S]):
         """
         if offset < self._offset:
             self._begin_anew()
-        self._at = offset
+        self._offset = offset  # everything before this record has been read
         try:
             parsed = parse_key(key)
             self._put(parsed, value)
