@@ -335,7 +335,8 @@ class GroupMember:
             self._topics.missed(gone.topic)
             raise
         self._on_logs()
-        return await assign(command, self._logs, policy=self._policy)
+        session_ms = self.state.settings.session_timeout_ms
+        return await assign(command, self._logs, policy=self._policy, session_timeout_ms=session_ms)
 
     # ---- endings that are not the machine's
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from heapq import nsmallest
 from itertools import chain
 from typing import Final
@@ -15,9 +17,10 @@ from airflow_provider.kafka.progress import configured, revocation_rank
 from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import AssignmentComputed, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId
+from airflow_provider.membership.model import Epoch, TaskId
 from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, newer
 
@@ -53,8 +56,13 @@ def _spoken_epoch(status: StatusSnapshot) -> Epoch:
     return max((word.epoch for word in words), default=Epoch(0))
 
 
-async def assign(command: PerformAssignment, logs: GroupLogs, *, policy: Policy) -> AssignmentComputed:
-    """Compute a round from what has been read of the topics: read them to their ends before."""
+async def assign(
+    command: PerformAssignment, logs: GroupLogs, *, policy: Policy, session_timeout_ms: int
+) -> AssignmentComputed:
+    """Compute a round from what has been read of the topics: read them to their ends before.
+
+    :param session_timeout_ms: the leader's
+    """
     jobs, status, now = logs.jobs, logs.status, wall_ms()
     verdict = await off_loop(
         lambda: lead(gather_call(command, jobs, status, policy=policy, at_ms=now)),
@@ -62,7 +70,24 @@ async def assign(command: PerformAssignment, logs: GroupLogs, *, policy: Policy)
     )
     for worker in verdict.unreadable:
         log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", logs.group, worker)
+    if verdict.record is not None:
+        await _brake(verdict.record, logs.group, session_timeout_ms)
     return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)
+
+
+async def _brake(record: GroupRecord, group: str, session_timeout_ms: int) -> None:
+    """Hold the assignment back if the group has gone round for nothing for a while."""
+    wait_s = brake_ms(record.unchanged, session_timeout_ms) / 1000
+    if wait_s:
+        log.warning(
+            "group %s: %d rebalances in a row changed nothing (why the last one: %s); its assignment is held back for"
+            " %.1f s",
+            group,
+            record.unchanged,
+            record.reason,
+            wait_s,
+        )
+        await asyncio.sleep(wait_s)
 
 
 def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
@@ -74,7 +99,8 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     record = status.group
     if record is None:
         return None
-    new = configured(jobs, status.tasks) - _covered(record, jobs, status)
+    let_go = released(record, status) | _of_a_removed_job(record, jobs, status)
+    new = configured(jobs, status.tasks) - covered(record, let_go)
     if not new:
         return None
     first = ", ".join(str(task) for task in nsmallest(3, new))
@@ -88,28 +114,38 @@ def outspoken(status: StatusSnapshot) -> str | None:
     return "somebody spoke in a later epoch than that of the last round"
 
 
-def _covered(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
-    """What some worker has or will be given without another reason to rebalance."""
-    covered = set[TaskId]().union(*record.assignment.values())
-    covered -= _released(record, status) | _of_a_removed_job(record, jobs, status)
-    covered.update(*record.revoked.values())
-    if record.memory.deadline_ms:
-        covered.update(*record.memory.assignment.values())
-    return covered
+def covered(record: GroupRecord, let_go: AbstractSet[TaskId]) -> set[TaskId]:
+    """What some worker has or will be given without another reason to rebalance.
 
-
-def _released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
-    """What its worker has let go of. What others wrote, or this one before a round that gave it the task (again), says
-    nothing of that: that was before.
+    :param let_go: what workers have been given and do not have any more
     """
-    begun = NO_TASKS.union(*(move.tasks for move in record.moves if move.target is not None))
-    return {
+    tasks = set[TaskId]().union(*record.assignment.values()) - let_go
+    tasks.update(*record.revoked.values())
+    if record.memory.deadline_ms:
+        tasks.update(*record.memory.assignment.values())
+    return tasks
+
+
+def released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
+    """What its worker has let go of, in this round or before it applied it.
+
+    A worker that speaks of a task as stopped or ended says so of the round by which it had it: words from before this
+    round say nothing, for the worker has reported the task as its own since, perhaps in another process under the same
+    name, which has fenced the one that stopped it. What ended between a worker's JoinGroup and its assignment is missing
+    in the worker's own record of this round.
+    """
+    spoken = {
         task
         for task, told in status.tasks.items()
         if (told.state is TaskState.STOPPED or told.state.final)
+        and told.epoch >= record.epoch
         and task in record.owned_by(told.worker)
-        and (task not in begun or told.epoch >= record.epoch)
     }
+    for worker, tasks in record.assignment.items():
+        said = status.workers.get(worker)
+        if said is not None and said.state.applied and said.epoch >= record.epoch:
+            spoken |= tasks - said.owned
+    return spoken
 
 
 def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:

@@ -72,15 +72,17 @@ def on_resumed(turn: Turn, event: Resumed) -> None:
     """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease.
 
     Without a member id there is nobody to speak for yet: a coordinator that has taken in the JoinGroup by then would
-    take a heartbeat for that of another process under this worker's name. And who is about to join an eager rebalance
-    owns nothing: what the process before had not started, others are given in it.
+    take a heartbeat for that of another process under this worker's name. Who is about to join a rebalance starts
+    nothing before it has its assignment: an answer that the process before has not heard may say that the group has
+    gone back to the eager protocol, in which others are given what is not reported. And who is about to join an eager
+    rebalance owns nothing: what the process before had not started, others are given in it.
     """
     state = turn.state
     known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
     joins = state.rejoin_reason is not None or not known
     owned = NO_TASKS if joins and state.protocol is SubProtocol.DEFAULT else state.owned
     turn.set(
-        phase=Phase.STABLE if known and state.generation >= 0 else Phase.UNJOINED,
+        phase=Phase.UNJOINED if joins else Phase.STABLE,
         config_offset=event.config_offset,
         owned=owned,
         held=owned,

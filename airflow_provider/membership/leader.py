@@ -125,6 +125,7 @@ def lead(call: Call) -> Verdict:
         at_ms=call.now_ms,
         memory=outcome.memory,
         policy=call.policy if call.protocol.cooperative else None,
+        unchanged=_unchanged(call, frozenset(names), outcome),
     )
     return Verdict(assignments=assignments, record=record, unreadable=unreadable)
 
@@ -138,6 +139,14 @@ def _epoch(call: Call) -> Epoch:
     if last is not None and last.is_round(call.generation, call.leader):
         return epoch
     return max(epoch, Epoch(call.spoken_epoch + 1))
+
+
+def _unchanged(call: Call, members: frozenset[WorkerId], outcome: Outcome) -> int:
+    """How many rounds in a row changed nothing: the same members, nothing moves, and the same delay runs or none."""
+    last = call.last_record
+    if last is None or outcome.moves or members != last.members.keys():
+        return 0
+    return last.unchanged + 1 if outcome.memory.deadline_ms == last.memory.deadline_ms else 0
 
 
 def _name(member: JoinedMember) -> WorkerId:

@@ -42,6 +42,7 @@ class GroupRecord:
     :param at_ms: wall clock of the leader, milliseconds since 1970
     :param memory: what the leader carries to the next round
     :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
+    :param unchanged: how many rounds in a row, this one included, changed nothing; see :mod:`~.membership.brake`
     """
 
     epoch: Epoch
@@ -59,6 +60,7 @@ class GroupRecord:
     at_ms: int
     memory: Memory
     policy: Policy | None = None
+    unchanged: int = 0
 
     def is_round(self, generation: GenerationId, leader_member: str) -> bool:
         """Whether this record is of the rebalance with that generation and that leader."""
@@ -104,6 +106,7 @@ class GroupRecord:
             "at_ms": self.at_ms,
             "memory": self._memory_to_json(),
             "policy": None if self.policy is None else policy_to_json(self.policy),
+            "unchanged": self.unchanged,
         }
 
     def _memory_to_json(self) -> dict[str, Any]:
@@ -138,6 +141,7 @@ class GroupRecord:
                 at_ms=int(data["at_ms"]),
                 memory=_memory_from_json(data["memory"], assignment),
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
+                unchanged=int(data.get("unchanged", 0)),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong

@@ -128,7 +128,7 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
     """The faults stop; what is running comes to rest."""
     world.make_peace()
     world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
-    if not world.members:
+    if not world.staying:
         world.start("w1", protocol=plan.protocols[0])
     _settle(world, plan, told)
     world.configure(world.configured | {TaskId("last", 0)})

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec
 
-from simulation.rounds import Round
+from simulation.rounds import Round, Start
 from simulation.status import TaskWord
 
 from airflow_provider.membership.events import StopReason, StopTasks
@@ -146,20 +146,19 @@ def each_round_has_an_epoch_of_its_own(before: Round | None, now: Round) -> None
 
 @invariant
 def a_task_goes_to_another_worker_with_a_higher_epoch(
-    process: Process, task: TaskId, epoch: int, before: tuple[int, str] | None, records: Sequence[GroupRecord]
+    task: TaskId, before: Start | None, now: Start, records: Sequence[GroupRecord]
 ) -> None:
     """Each worker that takes a task over does so in a higher epoch than the one before, and the same never in a lower
     one: that is what makes words about it comparable.
 
-    Not asked where no record has the epoch of before: its round's was lost with its leader. If the coordinator then
-    forgets the group, too, a follower counts from the last record; only a leader asks what workers have said since.
+    Not asked where two things were lost at once: the record of the round by which it was started before, and then the
+    coordinator's count, for the group was forgotten since. A follower has nothing left from which to count on.
     """
     if before is None:
         return
-    last, worker = before
-    lower = epoch < last or (epoch == last and worker != process.worker)
-    if lower and any(record.epoch == last for record in records):
-        raise _Not(f"{process.name} starts {task} in epoch {epoch}, after {worker} did in {last}")
+    lower = now.epoch < before.epoch or (now.epoch == before.epoch and now.worker != before.worker)
+    if lower and (now.formed == before.formed or before.is_written(records)):
+        raise _Not(f"{now.worker} starts {task} in epoch {now.epoch}, after {before.worker} did in {before.epoch}")
 
 
 @invariant
@@ -184,6 +183,15 @@ def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: 
 
 
 # ---- rounds
+
+
+@invariant
+def no_leader_asks_for_the_same_again_and_again(now: Round) -> None:
+    """A round that a leader asks for, since somebody has to be given something, gives somebody something. Once it may
+    come too late: what it was asked for has become known to be done, or undone, on the way.
+    """
+    if now.record.reason == "new work" and now.record.unchanged > 1:
+        raise _Not(f"epoch {now.record.epoch} was asked for and changes nothing, as those before it")
 
 
 @invariant

@@ -48,6 +48,7 @@ _STALE = "a_stale_epoch_never_wins"
 _SURPLUS = "only_the_surplus_moves"
 _SPREAD = "the_spread_is_at_most_one"
 _REST = "everything_converges"
+_IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 
 MUTATIONS = (
     # ---- the machine
@@ -307,7 +308,25 @@ MUTATIONS = (
         plan="calm",
         broken=(_COMPLETE,),
     ),
+    Mutation(
+        name="starts its tasks before it has joined the rebalance that a hand-over cut short",
+        module=f"{MEMBERSHIP}.joining",
+        edits=(
+            (
+                "phase=Phase.UNJOINED if joins else Phase.STABLE,",
+                "phase=Phase.STABLE if known and state.generation >= 0 else Phase.UNJOINED,",
+            ),
+        ),
+        unit_test="tests/unit/test_member_hand_over.py",
+    ),
     # ---- around them
+    Mutation(
+        name="takes what a fenced process stopped for work that nobody has",
+        module="airflow_provider.kafka.leading",
+        edits=(("        and told.epoch >= record.epoch\n", ""),),
+        plan="troubled",
+        broken=(_IN_VAIN,),
+    ),
     Mutation(
         name="lets a late record win",
         module="airflow_provider.kafka.records.status",

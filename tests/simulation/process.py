@@ -13,6 +13,8 @@ from simulation.clock import LocalClock
 from simulation.leading import lead_round
 from simulation.wire import Wire
 
+from airflow_provider.kafka.records.status import WorkerPhase, WorkerStatus
+from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
@@ -37,6 +39,7 @@ from airflow_provider.membership.events import (
     TimerFired,
     Warn,
 )
+from airflow_provider.membership.leader import Verdict
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord, newer
@@ -251,7 +254,10 @@ class Process:
                 self.say(lambda: self.world.group_written(command.record))
             case PublishAssignment():
                 self.tasks.advance(command.epoch)
-                self.say(lambda: self.world.status.put_worker(command.epoch))
+                said = WorkerStatus(
+                    worker=self.worker, state=WorkerPhase.STABLE, epoch=command.epoch, slots=1, owned=command.owned
+                )
+                self.say(lambda: self.world.status.put_worker(said))
             case Fail() | Warn():
                 pass
             case _:
@@ -277,10 +283,13 @@ class Process:
             self.read_status()
             last = self._led if self.forgetful else newer(command.last_record, self.world.record)
             computed = lead_round(self, command, last)
-            self.feed(
-                AssignmentComputed(
-                    now_ms=self.now, seq=command.seq, assignments=computed.assignments, record=computed.record
-                )
+            unchanged = computed.record.unchanged if computed.record else 0
+            brake = self.clock.until(self.now + brake_ms(unchanged, self.settings.session_timeout_ms))
+            self.world.clock.after(brake, lambda: self.deliver(lambda: answer(computed)))
+
+        def answer(computed: Verdict) -> Event:
+            return AssignmentComputed(
+                now_ms=self.now, seq=command.seq, assignments=computed.assignments, record=computed.record
             )
 
         self.world.clock.after(self.world.network.latency(self.rng), lambda: self.when_awake(compute))

@@ -1,16 +1,38 @@
-"""A completed rebalance as the invariants look at it: what went over the wire, and what its leader meant by it."""
+"""A completed rebalance as the invariants look at it: what went over the wire, what its leader meant by it, and what was
+started by it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from simulation.group import RoundSeen
 
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata
-from airflow_provider.membership.model import NO_TASKS, Tasks
+from airflow_provider.membership.model import NO_TASKS, Epoch, GenerationId, MemberId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A task was started.
+
+    :param generation: of the round by which the task was the worker's
+    :param leader_member: who led that round
+    :param formed: how often the coordinator had forgotten the group by then
+    """
+
+    worker: WorkerId
+    epoch: Epoch
+    generation: GenerationId
+    leader_member: MemberId
+    formed: int
+
+    def is_written(self, records: Iterable[GroupRecord]) -> bool:
+        """Whether the round has its record in the status topic."""
+        return any(record.is_round(self.generation, self.leader_member) for record in records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.kafka.records.status import TaskState, TaskStatus
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.kafka.records.status import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 
@@ -30,13 +31,23 @@ class StatusTopic:
     def __init__(self) -> None:
         self.group: GroupRecord | None = None
         self.groups: list[GroupRecord] = []
+        self.workers: dict[WorkerId, WorkerStatus] = {}
         self.tasks: dict[TaskId, TaskWord] = {}
         self.stale = 0
         self.spoken_epoch = Epoch(0)
 
-    def put_worker(self, epoch: Epoch) -> None:
-        """A worker says that it has applied the round of that epoch."""
-        self.spoken_epoch = max(self.spoken_epoch, epoch)
+    def put_worker(self, said: WorkerStatus) -> None:
+        """A worker says what it has by now."""
+        self.spoken_epoch = max(self.spoken_epoch, said.epoch)
+        known = self.workers.get(said.worker)
+        if known is None or not said.is_stale(known):
+            self.workers[said.worker] = said
+
+    def snapshot(self) -> StatusSnapshot:
+        """As the product's functions take it."""
+        return StatusSnapshot(
+            group=self.group, workers=self.workers, tasks={task: word.status for task, word in self.tasks.items()}
+        )
 
     def put_group(self, record: GroupRecord) -> bool:
         """:return: whether it wins"""

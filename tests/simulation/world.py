@@ -17,9 +17,10 @@ from simulation.coordinator import Coordinator
 from simulation.group import GroupState
 from simulation.network import Network
 from simulation.process import Process
-from simulation.rounds import Computed, Round, read_round
+from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
+from airflow_provider.kafka.leading import covered, released
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
     NO_TASKS,
@@ -100,7 +101,8 @@ class World:
         self._owners: dict[TaskId, list[Process]] = {}
         self._held_twice: set[TaskId] = set()
         self._owned_twice: set[TaskId] = set()
-        self._started: dict[TaskId, tuple[Epoch, str]] = {}
+        self._started: dict[TaskId, Start] = {}
+        self._formed = 0
         self._waits_until: dict[TaskId, int] = {}
         self._rounds_read = 0
         self._starts = 0
@@ -194,7 +196,9 @@ class World:
         return self.processes[worker].hand_over()
 
     def go_on(self, worker: str, saved: dict[str, Any], *, touched: bool = True) -> Process:
-        """:param touched: the group may have gone on without this worker, or with an answer that it never got"""
+        """:param touched: the group may have gone on without this worker, or with an answer that neither this process
+        nor the one before it got
+        """
         process = self._process(worker, protocol=self.processes[worker].settings.protocol)
         process.touched = touched
         process.go_on(saved)
@@ -223,9 +227,10 @@ class World:
 
     def hand_over_and_go_on(self, worker: str, gap_ms: int) -> None:
         """As between task process and triggerer: for a while nobody heartbeats."""
-        rebalancing = self.processes[worker].state.phase is not Phase.STABLE
+        before = self.processes[worker]
+        rebalancing = before.state.phase is not Phase.STABLE
         saved = self.hand_over(worker)
-        touched = rebalancing or gap_ms > self.settings.session_timeout_ms // 3
+        touched = before.touched or rebalancing or gap_ms > self.settings.session_timeout_ms // 3
 
         def go_on() -> None:
             self.go_on(worker, saved, touched=touched)
@@ -259,6 +264,7 @@ class World:
         self.run_until(lambda: not self.coordinator.members, within_ms=600_000)
         self.note("broker   ---- the group is deleted")
         self.coordinator.forget()
+        self._formed += 1
 
     @property
     def live(self) -> dict[str, Process]:
@@ -269,6 +275,11 @@ class World:
     def members(self) -> list[Process]:
         """Every process that takes part in the group or wants to, also one whose name another has taken."""
         return [process for process in self.everybody if process.in_group]
+
+    @property
+    def staying(self) -> list[Process]:
+        """Of these, whoever is not about to leave."""
+        return [process for process in self.members if process.state.phase is not Phase.LEAVING]
 
     @property
     def leader(self) -> Process | None:
@@ -358,11 +369,8 @@ class World:
         record = state.record
         if record is None:
             return None
-        covered = set().union(*record.assignment.values(), *record.revoked.values())
-        if record.deadline_ms:
-            covered.update(*record.memory.assignment.values())
         wanted = self.configured_at(offset)
-        if wanted - covered:
+        if wanted - covered(record, released(record, self.status.snapshot())):
             return "new work"
         if set().union(*record.assignment.values()) - wanted - self.finished:
             return "removed work"
@@ -390,9 +398,16 @@ class World:
         """
         holders = self._holders.setdefault(task, [])
         invariants.a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(process, task, holders)
+        start = Start(
+            worker=process.worker,
+            epoch=epoch,
+            generation=process.state.last_completed,
+            leader_member=process.state.last_leader,
+            formed=self._formed,
+        )
         before = self._started.get(task)
-        invariants.a_task_goes_to_another_worker_with_a_higher_epoch(process, task, epoch, before, self.records)
-        self._started[task] = (epoch, process.worker)
+        invariants.a_task_goes_to_another_worker_with_a_higher_epoch(task, before, start, self.records)
+        self._started[task] = start
         holders.append(process)
         if len(holders) > 1:
             self._held_twice.add(task)
@@ -430,6 +445,7 @@ class World:
         known = self._waits_until if now.follows(before) else {}
         self._waits_until = {task: known.get(task, latest) for task in now.waiting}
         invariants.each_round_has_an_epoch_of_its_own(before, now)
+        invariants.no_leader_asks_for_the_same_again_and_again(now)
         invariants.nothing_is_assigned_and_revoked_in_one_round(now)
         invariants.the_target_is_complete_and_without_duplicates(now)
         invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)

@@ -14,7 +14,7 @@ from led_group import EPOCH, Group
 
 from airflow_provider.kafka.leading import gather_call, outspoken, unassigned_work
 from airflow_provider.kafka.progress import spare_capacity
-from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
@@ -156,6 +156,27 @@ def test_what_was_said_before_the_round_says_nothing_of_what_the_round_gave() ->
     began = Move(tasks=frozenset({A0}), source=WorkerId("w0"), target=W1, reason=MoveReason.LOST)
     group = Group({"w1": "x r"}, epoch=Epoch(6), moves=(began,))
     assert unassigned_work(group.jobs, group.status) is None
+
+
+def test_what_a_fenced_process_stopped_is_no_reason_once_its_successor_has_reported_it_as_its_own() -> None:
+    """It stops its tasks in the worker's name. Until its lease is over its successor only speaks for them."""
+    group = Group({"w1": "x r"}, epoch=Epoch(6))
+    assert unassigned_work(group.jobs, group.status) is None
+
+
+def test_a_task_that_ended_before_its_worker_had_the_round_that_counts_it_has_to_be_assigned_again() -> None:
+    """Between JoinGroup and the assignment, and then its job was to run again."""
+    group = Group({"w1": "f r"}, epoch=Epoch(6))
+    again = replace(group.job, run_key="r2")
+    plan = replace(group.jobs.plans["a"], run_key="r2")
+    jobs = replace(group.jobs, jobs={"a": again}, plans={"a": plan})
+    assert unassigned_work(jobs, group.status) is None, "w1 has not said what it has in this round"
+    said = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(6), slots=1, owned=frozenset({A1}))
+    assert unassigned_work(jobs, replace(group.status, workers={W1: said})) == "new work: a:0"
+    before = replace(said, epoch=EPOCH)
+    assert unassigned_work(jobs, replace(group.status, workers={W1: before})) is None
+    elsewhere = replace(said, state=WorkerPhase.JOINING)
+    assert unassigned_work(jobs, replace(group.status, workers={W1: elsewhere})) is None, "it says so when it has it"
 
 
 def test_what_another_worker_said_of_a_task_that_it_gave_up_is_no_news_of_the_one_that_has_it() -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from member_script import NODE, Script
 from simulation.world import SETTINGS, World
 
 from airflow_provider.membership.events import CoordinatorFound, Predecessor, Resumed, SendHeartbeat, SendJoin
-from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, planner_of
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    ConfigOffset,
+    ConnectProtocol,
+    SubProtocol,
+    TaskId,
+    planner_of,
+)
 from airflow_provider.membership.saved import resume, save, taken_over
 from airflow_provider.membership.state import Phase
 
@@ -115,6 +123,27 @@ def test_a_rebalance_cut_short_by_the_hand_over_is_joined_again(world: World, at
     world.run(200)
     world.go_on("follower", saved)
     world.run_until(lambda: world.settled, within_ms=40_000)
+
+
+def test_a_rebalance_cut_short_may_have_gone_back_to_eager_so_nothing_starts_before_its_assignment() -> None:
+    """The process before has not heard by which protocol the group goes on, and eager metadata name no tasks."""
+    world = World(3, settings=replace(SETTINGS, protocol=ConnectProtocol.COMPATIBLE))
+    world.configure(TASKS)
+    world.start("leader")
+    world.run(1_000)
+    world.start("follower")
+    world.run_until(lambda: world.settled)
+    world.processes["leader"].sleep(500)
+    world.start("newcomer", protocol=ConnectProtocol.EAGER)
+    world.run_until(lambda: world.processes["follower"].state.phase is Phase.PREPARING_REBALANCE)
+    saved = world.hand_over("follower")
+    after = world.go_on("follower", saved)
+    world.run(1)
+    assert after.state.owned
+    assert after.running == {}
+    world.run_until(lambda: world.settled)
+    assert after.state.protocol is SubProtocol.DEFAULT
+    assert after.running
 
 
 def test_tasks_that_were_told_to_stop_end_with_the_process_that_ran_them() -> None:

@@ -1,0 +1,30 @@
+"""How a group that rebalances again and again without anything changing slows down.
+
+A round that starts, stops and moves nothing, with the same members, was for nothing. One or two of them are nothing to
+worry about: a message was lost, a worker was replaced. Whatever makes a group go round for longer (a fault of ours, a
+member that joins for ever), its leader lets each further round wait longer, up to a few seconds, before it hands out the
+assignment. Everybody goes on with what it runs meanwhile. A round that changes something never waits itself; a newcomer
+waits for the one that is held back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FREE: Final = 2
+_FIRST_MS: Final = 100
+_LONGEST_MS: Final = 5_000
+_PART_OF_A_SESSION: Final = 4
+"""Who waits for its assignment for a session takes it for lost and joins again."""
+
+
+def brake_ms(unchanged: int, session_timeout_ms: int) -> int:
+    """How long a leader holds an assignment back.
+
+    :param unchanged: how many rounds in a row changed nothing, with the one that is held back
+    :return: milliseconds; 0: not at all
+    """
+    if unchanged <= _FREE:
+        return 0
+    doubled = min(unchanged - _FREE - 1, 10)
+    return min(_FIRST_MS * 2**doubled, _LONGEST_MS, session_timeout_ms // _PART_OF_A_SESSION)

@@ -1,0 +1,82 @@
+"""A group that goes round for nothing slows down; one that changes never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from group_records import record_of
+from simulation.world import SETTINGS, World
+
+from airflow_provider.membership.brake import brake_ms
+from airflow_provider.membership.events import RebalanceWanted
+from airflow_provider.membership.model import TaskId
+from airflow_provider.membership.record import GroupRecord
+
+TASKS = [TaskId("a", index) for index in range(4)]
+
+
+def test_one_or_two_rounds_for_nothing_are_free_and_each_further_one_waits_twice_as_long() -> None:
+    assert [brake_ms(unchanged, 60_000) for unchanged in range(7)] == [0, 0, 0, 100, 200, 400, 800]
+
+
+@pytest.mark.parametrize(("session_ms", "longest_ms"), [(60_000, 5_000), (10_000, 2_500)])
+def test_it_never_waits_so_long_that_the_others_take_their_assignment_for_lost(
+    session_ms: int, longest_ms: int
+) -> None:
+    assert brake_ms(10_000, session_ms) == longest_ms
+
+
+def a_leader_that_always_wants_another_round(world: World) -> None:
+    world.configure(TASKS)
+    world.start("w1")
+    world.start("w2")
+    world.run_until(lambda: world.settled)
+
+    def again() -> None:
+        leader = world.leader
+        if leader is not None:
+            leader.feed(RebalanceWanted(now_ms=leader.now, reason="no reason at all"))
+        world.clock.after(50, again)
+
+    again()
+
+
+def test_whatever_makes_a_group_go_round_it_slows_down() -> None:
+    world = World(11)
+    a_leader_that_always_wants_another_round(world)
+    world.run(5_000)
+    first = len(world.coordinator.rounds)
+    world.run(20_000)
+    later = len(world.coordinator.rounds) - first
+    longest_ms = brake_ms(10_000, SETTINGS.session_timeout_ms)
+    assert first < 15
+    assert later <= 20_000 // longest_ms + 1
+    assert [record.unchanged for record in world.records[-3:]] == list(
+        range(unchanged(world) - 2, unchanged(world) + 1)
+    )
+
+
+def unchanged(world: World) -> int:
+    """As the last record has it."""
+    assert world.record is not None
+    return world.record.unchanged
+
+
+def test_a_newcomer_waits_for_one_round_at_most_and_what_it_changes_begins_the_count_anew() -> None:
+    world = World(12)
+    a_leader_that_always_wants_another_round(world)
+    world.run(30_000)
+    assert unchanged(world) > 3
+    longest_ms = brake_ms(10_000, SETTINGS.session_timeout_ms)
+    world.start("w3")
+    world.run_until(lambda: bool(world.running("w3")), within_ms=longest_ms + 1_000)
+    assert unchanged(world) == 0
+
+
+def test_records_of_a_release_that_did_not_count_are_read() -> None:
+    record = replace(record_of({}), unchanged=7)
+    data = record.to_json()
+    assert GroupRecord.from_json(data).unchanged == 7
+    del data["unchanged"]
+    assert GroupRecord.from_json(data).unchanged == 0
