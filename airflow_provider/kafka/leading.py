@@ -131,8 +131,8 @@ def released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
 
     A worker that speaks of a task as stopped or ended says so of the round by which it had it: words from before this
     round say nothing, for the worker has reported the task as its own since, perhaps in another process under the same
-    name, which has fenced the one that stopped it. What ended between a worker's JoinGroup and its assignment is missing
-    in the worker's own record of this round.
+    name, which has fenced the one that stopped it. What ended between a worker's JoinGroup and its assignment is
+    missing in the worker's own record of this round.
     """
     spoken = {
         task

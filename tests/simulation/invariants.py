@@ -186,12 +186,12 @@ def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: 
 
 
 @invariant
-def no_leader_asks_for_the_same_again_and_again(now: Round) -> None:
+def no_leader_asks_for_the_same_again_and_again(before: Round | None, now: Round) -> None:
     """A round that a leader asks for, since somebody has to be given something, gives somebody something. Once it may
-    come too late: what it was asked for has become known to be done, or undone, on the way.
+    come too late, or be asked for in vain: a fenced process says in its worker's name that it has stopped.
     """
-    if now.record.reason == "new work" and now.record.unchanged > 1:
-        raise _Not(f"epoch {now.record.epoch} was asked for and changes nothing, as those before it")
+    if before is not None and before.asked_in_vain and now.asked_in_vain:
+        raise _Not(f"epoch {now.record.epoch} was asked for and changes nothing, as the one before it")
 
 
 @invariant

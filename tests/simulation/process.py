@@ -177,8 +177,9 @@ class Process:
             return
         before = self.state
         after, commands = handle(before, event)
-        after.validate()
-        self.state = after
+        if after is not before:
+            after.validate()
+            self.state = after
         if after.owned is not before.owned:
             self.world.owns(self, before.owned, after.owned)
         if after.epoch != before.epoch:

@@ -1,5 +1,5 @@
-"""A completed rebalance as the invariants look at it: what went over the wire, what its leader meant by it, and what was
-started by it.
+"""A completed rebalance as the invariants look at it: what went over the wire, what its leader meant by it, and what
+was started by it.
 """
 
 from __future__ import annotations
@@ -64,6 +64,11 @@ class Round:
     @property
     def cooperative(self) -> bool:
         return self.seen.protocol.cooperative
+
+    @property
+    def asked_in_vain(self) -> bool:
+        """Whether its leader asked for it, for what nobody had, and there was nothing to give."""
+        return self.record.reason == "new work" and self.record.unchanged > 0
 
     def follows(self, before: Round | None) -> bool:
         """Whether the leader knew the record of the round before: it gets lost with a leader that dies before it has

@@ -100,10 +100,10 @@ class Crew:
     def __init__(self, processes: int) -> None:
         self._pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
-    def play(self, plan: str, seeds: int) -> Iterator[Tally]:
+    def play(self, plan: str, seeds: range) -> Iterator[Tally]:
         """What has been played so far, again and again until all has."""
         tally = Tally()
-        batches = [range(first, min(first + BATCH, seeds)) for first in range(0, seeds, BATCH)]
+        batches = [seeds[first : first + BATCH] for first in range(0, len(seeds), BATCH)]
         for part in self._pool.map(play_batch, [plan] * len(batches), batches):
             tally.add(part)
             yield tally
@@ -147,7 +147,7 @@ def main() -> int:
 def _play_plan(crew: Crew, plan: str, seeds: int) -> int:
     began = time.monotonic()
     tally = Tally()
-    for tally in crew.play(plan, seeds):
+    for tally in crew.play(plan, range(seeds)):
         print(f"\r{plan}: {tally.histories} of {seeds}", end="", flush=True, file=sys.stderr)
         if tally.failed:
             print(f"\n{report(plan, tally.failed[0])}")

@@ -429,7 +429,8 @@ class World:
             invariants.a_fence_raises_for_every_holder_that_is_not_current(task, holders)
         for task in self._owned_twice:
             invariants.no_two_current_members_own_a_task(task, self._owners[task])
-        for seen in self.coordinator.rounds[self._rounds_read :]:
+        while self._rounds_read < len(self.coordinator.rounds):
+            seen = self.coordinator.rounds[self._rounds_read]
             self._rounds_read += 1
             computed = self.computed.get((seen.generation, seen.leader_member))
             if computed is not None:
@@ -445,7 +446,7 @@ class World:
         known = self._waits_until if now.follows(before) else {}
         self._waits_until = {task: known.get(task, latest) for task in now.waiting}
         invariants.each_round_has_an_epoch_of_its_own(before, now)
-        invariants.no_leader_asks_for_the_same_again_and_again(now)
+        invariants.no_leader_asks_for_the_same_again_and_again(before, now)
         invariants.nothing_is_assigned_and_revoked_in_one_round(now)
         invariants.the_target_is_complete_and_without_duplicates(now)
         invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
@@ -462,9 +463,9 @@ class World:
     @property
     def settled(self) -> bool:
         """Every configured task runs once; the group is stable, nothing stops and no delay runs."""
+        if self.coordinator.state is not GroupState.STABLE:
+            return not self.members and not self.coordinator.members and not self.configured
         members = self.members
-        if members and self.coordinator.state is not GroupState.STABLE:
-            return False
         if len(members) != len(self.coordinator.members):
             return False
         states = [member.state for member in members]
