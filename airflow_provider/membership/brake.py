@@ -3,7 +3,7 @@
 A round that starts, stops and moves nothing, with the same members, was for nothing. One or two of them are nothing to
 worry about: a message was lost, a worker was replaced. Whatever makes a group go round for longer (a fault of ours, a
 member that joins for ever), its leader lets each further round wait longer, up to a few seconds, before it hands out
-the assignment. Everybody goes on with what it runs meanwhile. A round that changes something never waits itself; a newcomer
+the assignment. Everybody goes on with what it runs meanwhile. A round that changes something never waits; a newcomer
 waits for the one that is held back.
 """
 
