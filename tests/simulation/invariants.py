@@ -151,13 +151,15 @@ def a_task_goes_to_another_worker_with_a_higher_epoch(
     """Each worker that takes a task over does so in a higher epoch than the one before, and the same never in a lower
     one: that is what makes words about it comparable.
 
-    Not asked where two things were lost at once: the record of the round by which it was started before, and then the
-    coordinator's count, for the group was forgotten since. A follower has nothing left from which to count on.
+    Not asked where two things were lost at once: the record of the round by which it was started before; and the
+    coordinator's count, for the group was forgotten since, or before and no round has its record since. A follower has
+    nothing then from which to count on.
     """
     if before is None:
         return
     lower = now.epoch < before.epoch or (now.epoch == before.epoch and now.worker != before.worker)
-    if lower and (now.formed == before.formed or before.is_written(records)):
+    count_is_known = now.formed == before.formed and now.counted
+    if lower and (count_is_known or before.is_written(records)):
         raise _Not(f"{now.worker} starts {task} in epoch {now.epoch}, after {before.worker} did in {before.epoch}")
 
 

@@ -22,6 +22,7 @@ class Start:
     :param generation: of the round by which the task was the worker's
     :param leader_member: who led that round
     :param formed: how often the coordinator had forgotten the group by then
+    :param counted: whether the status topic had a record of the group as it was formed last
     """
 
     worker: WorkerId
@@ -29,6 +30,7 @@ class Start:
     generation: GenerationId
     leader_member: MemberId
     formed: int
+    counted: bool
 
     def is_written(self, records: Iterable[GroupRecord]) -> bool:
         """Whether the round has its record in the status topic."""

@@ -103,6 +103,7 @@ class World:
         self._owned_twice: set[TaskId] = set()
         self._started: dict[TaskId, Start] = {}
         self._formed = 0
+        self._records_before = 0
         self._waits_until: dict[TaskId, int] = {}
         self._rounds_read = 0
         self._starts = 0
@@ -265,6 +266,7 @@ class World:
         self.note("broker   ---- the group is deleted")
         self.coordinator.forget()
         self._formed += 1
+        self._records_before = len(self.records)
 
     @property
     def live(self) -> dict[str, Process]:
@@ -404,6 +406,7 @@ class World:
             generation=process.state.last_completed,
             leader_member=process.state.last_leader,
             formed=self._formed,
+            counted=len(self.records) > self._records_before,
         )
         before = self._started.get(task)
         invariants.a_task_goes_to_another_worker_with_a_higher_epoch(task, before, start, self.records)
