@@ -30,6 +30,7 @@ class Attached:
         self.since: dict[TaskId, int] = {}
         self._grants: dict[TaskId, int] = {}
         self._words: dict[TaskId, TaskWord] = {}
+        self._told_to_end: set[TaskId] = set()
 
     def may_write(self, task: TaskId) -> bool:
         """Whether the fence of the task's attempt would let it write now."""
@@ -52,7 +53,7 @@ class Attached:
 
     def start(self, tasks: Tasks, epoch: Epoch) -> None:
         process, world = self._process, self._world
-        done = tasks & world.finished
+        done = tasks - world.configured_at(process.config_offset)
         for task in sorted(tasks - done):
             assert task not in self.since, f"{process.name} starts {task}, which it already runs"
             start = world.starts(process, task, epoch)
@@ -72,18 +73,32 @@ class Attached:
             world.clock.after(0, lambda: process.deliver(lambda: TasksFinished(now_ms=process.now, tasks=done)))
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
-        process, world = self._process, self._world
         if reason not in (StopReason.REVOKED, StopReason.EAGER):
             self.lease.end()
 
-        def stopped() -> None:
-            for task in tasks & self.since.keys():
-                self._say(task, TaskState.STOPPED)
-                self._end(task)
-            process.feed(TasksStopped(now_ms=process.now, tasks=tasks))
+        self._end_later(tasks)
 
-        delay = 0 if tasks.isdisjoint(self.since) else process.rng.randint(*world.stop_ms)
-        world.clock.after(delay, lambda: process.when_awake(stopped))
+    def drop_what_is_not_configured(self) -> None:
+        """Its worker reads the jobs topic, too."""
+        written = self._world.configured_at(self._process.config_offset) | self._world.finished
+        self._end_later(frozenset(self.since) - written - self._told_to_end)
+
+    def _end_later(self, tasks: Tasks) -> None:
+        """The tasks are told to end, and do after a while, unless they have by then."""
+        process, world = self._process, self._world
+        starts = {task: word.start for task, word in self._words.items() if task in tasks}
+        self._told_to_end |= starts.keys()
+
+        def ended() -> None:
+            for task, start in starts.items():
+                if task in self._words and self._words[task].start == start:
+                    self._say(task, TaskState.STOPPED)
+                    self._end(task)
+            process.feed(TasksStopped(now_ms=process.now, tasks=tasks.difference(self.since)))
+
+        if tasks:
+            delay = process.rng.randint(*world.stop_ms) if starts else 0
+            world.clock.after(delay, lambda: process.when_awake(ended))
 
     def advance(self, epoch: Epoch) -> None:
         """What runs on goes on under this epoch."""
@@ -105,6 +120,7 @@ class Attached:
 
     def _end(self, task: TaskId) -> None:
         del self.since[task], self._grants[task], self._words[task]
+        self._told_to_end.discard(task)
         self._world.ends(self._process, task)
 
     def _say(self, task: TaskId, state: TaskState) -> None:

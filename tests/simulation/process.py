@@ -226,6 +226,7 @@ class Process:
         if self.reads_jobs and offset > self.config_offset:
             self.config_offset = offset
             self.deliver(lambda: ConfigAdvanced(now_ms=self.now, config_offset=offset))
+            self.when_awake(self.tasks.drop_what_is_not_configured)
 
     def read_jobs_again(self) -> None:
         self.reads_jobs = True

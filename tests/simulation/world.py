@@ -374,8 +374,6 @@ class World:
         wanted = self.configured_at(offset)
         if wanted - covered(record, released(record, self.status.snapshot())):
             return "new work"
-        if set().union(*record.assignment.values()) - wanted - self.finished:
-            return "removed work"
         return None
 
     # ---- what must hold
