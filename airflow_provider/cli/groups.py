@@ -22,6 +22,7 @@ from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.wire.messages import GroupDescription
+from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
 
@@ -157,6 +158,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "converged": converged(record, status.workers),
         "leader": record.leader if record else None,
         "reason": record.reason if record else None,
+        "unchanged": record.unchanged if record else 0,
         "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
@@ -195,6 +197,10 @@ def as_text(about: dict[str, Any]) -> str:
     else:
         converged = "converged" if about["converged"] else "not converged"
         lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {about['reason']}"]
+        if is_braked(about["unchanged"]):
+            lines.append(
+                f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
+            )
         if about["policy"]:
             lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
     for member in about["members"]:

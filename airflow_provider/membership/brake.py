@@ -18,13 +18,18 @@ _PART_OF_A_SESSION: Final = 4
 """Who waits for its assignment for a session takes it for lost and joins again."""
 
 
+def is_braked(unchanged: int) -> bool:
+    """Whether assignments are held back after so many rounds in a row that changed nothing."""
+    return unchanged > _FREE
+
+
 def brake_ms(unchanged: int, session_timeout_ms: int) -> int:
     """How long a leader holds an assignment back.
 
     :param unchanged: how many rounds in a row changed nothing, with the one that is held back
     :return: milliseconds; 0: not at all
     """
-    if unchanged <= _FREE:
+    if not is_braked(unchanged):
         return 0
     doubled = min(unchanged - _FREE - 1, 10)
     return min(_FIRST_MS * 2**doubled, _LONGEST_MS, session_timeout_ms // _PART_OF_A_SESSION)

@@ -97,6 +97,13 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
     assert list(about["tasks"]) == ["a:planner", "a:0", "a:1", "a:2"], "no task of an older plan, none of a removed job"
 
 
+def test_a_group_that_goes_round_for_nothing_is_told_as_such() -> None:
+    assert BUSY.group is not None
+    spinning = replace(BUSY, group=replace(BUSY.group, unchanged=9))
+    told = "  the last 9 rebalances changed nothing: each is held back longer than before"
+    assert told in as_text(describe(coordinator("w1", "w2"), JOBS, spinning)).splitlines()
+
+
 def test_in_words() -> None:
     assert as_text(describe(coordinator("w1", "w2"), JOBS, BUSY)).splitlines() == [
         "group g: Stable, protocol sessioned",
