@@ -32,4 +32,4 @@ def brake_ms(unchanged: int, session_timeout_ms: int) -> int:
     if not is_braked(unchanged):
         return 0
     doubled = min(unchanged - _FREE - 1, 10)
-    return min(_FIRST_MS * 2**doubled, _LONGEST_MS, session_timeout_ms // _PART_OF_A_SESSION)
+    return min(_FIRST_MS << doubled, _LONGEST_MS, session_timeout_ms // _PART_OF_A_SESSION)
