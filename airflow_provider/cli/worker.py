@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
+from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_group
@@ -28,14 +26,6 @@ from airflow_provider.triggers.narrator import narrated
 from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
-
-log = logging.getLogger(__name__)
-
-_ONE_SIGNAL_S: Final = 0.5
-"""Whoever signals a process and its process group (``timeout``, a terminal) means it once."""
-
-_SIGNALLED: Final = 128
-"""A shell adds the signal's number to this for the exit status."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         kafka = settings_of(args)
         settings = _worker_settings(args)
-        outcome = asyncio.run(_work(kafka, settings, _equipment(args)))
+        with handlers_restored():
+            outcome = asyncio.run(_work(kafka, settings, _equipment(args)))
     except (SettingsError, TransportError, LogError, ValueError) as wrong:
         print(f"cospark worker: {wrong}", file=sys.stderr)
         return 2
@@ -189,24 +180,6 @@ async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equip
     async with shared_group(kafka, settings.member.group_id) as (transport, logs):
         make_hands = attached_hands(equipment, settings, logs)
         worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands)
-        _leave_when_signalled(worker)
+        leave_when_signalled(worker.leave)
         async with narrated(logs, settings.member.worker, already_told=Epoch(0)):
             return await worker.run()
-
-
-def _leave_when_signalled(worker: Worker) -> None:
-    loop = asyncio.get_running_loop()
-    first: list[float] = []
-
-    def on_signal(number: signal.Signals) -> None:
-        if not first:
-            first.append(loop.time())
-            log.info("%s: the worker stops its tasks and leaves the group; once more to end it at once", number.name)
-            worker.leave(f"signal {number.name}")
-        elif loop.time() - first[0] > _ONE_SIGNAL_S:
-            log.warning("%s again: the worker ends at once, without leaving the group", number.name)
-            os._exit(_SIGNALLED + number)  # attached tasks end with the process
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, on_signal, number)

@@ -1,0 +1,67 @@
+"""How a worker in the foreground is told to end: once to leave its group, once more to end at once.
+
+Not by the loop's own ``add_signal_handler``. There a signal is a byte in a pipe that the loop's threads write to as
+well, each time they hand something over, such as a record that was stored. While the loop is busy the pipe fills up,
+with fewer than 300 of them, and the signal is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
+
+_ONE_SIGNAL_S: Final = 0.5
+"""Whoever signals a process and its process group (``timeout``, a terminal) means it once."""
+
+_SIGNALLED: Final = 128
+"""A shell adds the signal's number to this for the exit status."""
+
+
+@contextmanager
+def handlers_restored() -> Iterator[None]:
+    """Whatever handles these signals meanwhile: afterwards it is who did before."""
+    before = {number: signal.getsignal(number) for number in _NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave_when_signalled(leave: Callable[[str], None]) -> None:
+    """The first signal calls ``leave`` on the running loop, with the reason; a later one ends the process.
+
+    Only in the main thread. Python calls a handler there between any two steps, however busy the loop is: so it takes
+    no lock, and does not log.
+    """
+    loop = asyncio.get_running_loop()
+    first: list[float] = []
+
+    def told(name: str) -> None:
+        log.info("%s: the worker stops its tasks and leaves the group; once more to end it at once", name)
+        leave(f"signal {name}")
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if not first:
+            first.append(time.monotonic())
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and the worker with it
+                loop.call_soon_threadsafe(told, name)
+        elif time.monotonic() - first[0] > _ONE_SIGNAL_S:
+            os.write(2, f"{name} again: the worker ends at once, without leaving the group\n".encode())
+            os._exit(_SIGNALLED + number)  # attached tasks end with the process
+
+    for number in _NUMBERS:
+        signal.signal(number, on_signal)
