@@ -124,11 +124,12 @@ class Worker:
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
+        self._began_at: int = logs.jobs.offset
         if saved is None:
-            self._began_ms = wall_ms()
             state = MemberState(settings=settings.member)
         else:
-            self._began_ms = int(saved.get("began_ms", wall_ms()))
+            # No further than it has been read: the topic may have been made anew since.
+            self._began_at = min(self._began_at, int(saved.get("began_at", self._began_at)))
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
         self.member = GroupMember(state, transport, logs, self, policy=settings.policy)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
@@ -227,9 +228,9 @@ class Worker:
         return Ending.FENCED if phase is Phase.FENCED else Ending.FAILED
 
     def _wish(self) -> ControlRecord | None:
-        """What somebody asked of this worker, since it began."""
-        wish = self._logs.jobs.controls.get(self.settings.member.worker)
-        return wish if wish is not None and wish.at_ms >= self._began_ms else None
+        """What somebody asked of this worker, since it began: by the wish's place in the topic."""
+        jobs, me = self._logs.jobs, self.settings.member.worker
+        return jobs.controls[me] if jobs.asked_at.get(me, -1) >= self._began_at else None
 
     def _is_told_to_go(self) -> bool:
         wish = self._wish()
@@ -255,7 +256,7 @@ class Worker:
     async def _end(self, ending: Ending) -> Outcome:
         epoch = self.member.state.epoch
         if ending is Ending.HANDED_OVER:
-            saved = {"v": 1, "member": await self.member.hand_over(), "began_ms": self._began_ms}
+            saved = {"v": 1, "member": await self.member.hand_over(), "began_at": self._began_at}
             return Outcome(ending=ending, epoch=epoch, saved=saved)
         if ending in (Ending.LEFT, Ending.DRAINED):
             self._publish(WorkerPhase.LEFT)

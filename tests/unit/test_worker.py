@@ -412,13 +412,25 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     assert life.state(TaskId("a", 2)) is TaskState.STOPPED
 
 
-async def test_a_wish_from_before_it_began_is_not_its_own() -> None:
+OTHER_CLOCKS = pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
+"""By so much the clock of whoever asks differs from the worker's."""
+
+
+@OTHER_CLOCKS
+async def test_a_wish_from_before_it_began_is_not_its_own(ahead_ms: int) -> None:
     life = Life()
     await life.submit(kind=TaskKind.STREAMING)
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() - 1_000))
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
     life.begin()
     await life.runs(A0, A1)
     await life.cancel()
+
+
+@OTHER_CLOCKS
+async def test_a_wish_is_heard_whatever_clock_it_was_made_by(ahead_ms: int) -> None:
+    async with living() as life:
+        await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
+        assert (await life.outcome()).ending is Ending.LEFT
 
 
 # ---- hand-over
@@ -442,15 +454,45 @@ async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_
     await life.cancel()
 
 
-async def test_a_wish_that_comes_while_the_membership_changes_hands_is_heard() -> None:
+@OTHER_CLOCKS
+async def test_a_wish_that_comes_while_the_membership_changes_hands_is_heard(ahead_ms: int) -> None:
     life = Life()
     life.linger_s = 0.05
     life.begin()
     outcome = await life.outcome()
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms()))
-    await asyncio.sleep(0.01)
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
     life.linger_s = 60
     life.begin(outcome.saved)
+    assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_wish_that_comes_after_the_topics_were_made_anew_is_heard() -> None:
+    """Offsets are counted from the beginning again, so that it comes before the worker began."""
+    life = Life()
+    life.linger_s = 0.05
+    await life.submit()
+    await life.logs.remove("a")
+    life.begin()
+    outcome = await life.outcome()
+    life.logs = MemoryLogs()
+    life.linger_s = 60
+    life.begin(outcome.saved)
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_membership_that_a_release_without_offsets_has_saved_hears_what_is_asked_from_now_on() -> None:
+    life = Life()
+    life.linger_s = 0.05
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    life.begin()
+    saved = dict((await life.outcome()).saved or {})
+    del saved["began_at"]
+    life.linger_s = 60
+    life.begin({**saved, "began_ms": 0})
+    await eventually(lambda: life.phase is WorkerPhase.STABLE)
+    assert not life.ended
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
     assert (await life.outcome()).ending is Ending.LEFT
 
 

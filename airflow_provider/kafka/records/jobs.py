@@ -251,7 +251,11 @@ class ControlAction(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """A wish to one worker; ``at_ms`` is wall clock, milliseconds since 1970."""
+    """A wish to one worker.
+
+    :param at_ms: wall clock, milliseconds since 1970; for people. Whether the worker had begun by then is a matter of
+        offsets: its clock is another one
+    """
 
     worker: WorkerId
     action: ControlAction

@@ -32,6 +32,8 @@ class JobsSnapshot:
     :param jobs: the definitions by the job's name
     :param defined_at: the offset of each definition
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
+    :param controls: the last wish to each worker that has not been fulfilled
+    :param asked_at: the offset of each wish
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.kafka.progress`
     :ivar unfinished: the same, for one of them
@@ -42,6 +44,7 @@ class JobsSnapshot:
     defined_at: Mapping[str, int] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
+    asked_at: Mapping[WorkerId, int] = field(default_factory=dict)
     unreadable: int = 0
     # A copy with changes begins without answers.
     configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
@@ -90,6 +93,7 @@ class JobsView(TopicView[JobsSnapshot]):
         self._defined_at: dict[str, int] = {}
         self._plans: dict[str, PlanRecord] = {}
         self._controls: dict[WorkerId, ControlRecord] = {}
+        self._asked_at: dict[WorkerId, int] = {}
 
     def _put(self, key: Key, value: bytes | None) -> None:
         match key.kind:
@@ -104,6 +108,10 @@ class JobsView(TopicView[JobsSnapshot]):
             case KeyKind.CONTROL:
                 worker = WorkerId(key.name)
                 keep(self._controls, worker, value, ControlRecord.from_json, lambda wish: wish.worker)
+                if value is None:
+                    self._asked_at.pop(worker, None)
+                else:
+                    self._asked_at[worker] = self._offset
             case _:
                 raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
 
@@ -112,6 +120,7 @@ class JobsView(TopicView[JobsSnapshot]):
         self._defined_at.clear()
         self._plans.clear()
         self._controls.clear()
+        self._asked_at.clear()
 
     def _take_snapshot(self) -> JobsSnapshot:
         return JobsSnapshot(
@@ -120,5 +129,6 @@ class JobsView(TopicView[JobsSnapshot]):
             defined_at=MappingProxyType(dict(self._defined_at)),
             plans=MappingProxyType(dict(self._plans)),
             controls=MappingProxyType(dict(self._controls)),
+            asked_at=MappingProxyType(dict(self._asked_at)),
             unreadable=self._unreadable,
         )
