@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Final
+
+MEASURE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Of monotonic clocks the one that goes on while the host is suspended, for the coordinator's does, too. On Linux
+``CLOCK_MONOTONIC``, and with it ``time.monotonic()`` and a loop's ``time()``, stands still then; on macOS it goes on.
+"""
 
 
 def now_ms() -> int:
-    """The monotonic clock that asyncio's loop uses, in milliseconds."""
-    return int(time.monotonic() * 1000)
+    """The monotonic clock by which leases and all of a membership's times are measured, in milliseconds.
+
+    An event loop has another one: see :mod:`airflow_provider.kafka.timers`.
+    """
+    return time.clock_gettime_ns(MEASURE) // 1_000_000
 
 
 def wall_ms() -> int:

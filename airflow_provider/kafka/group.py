@@ -22,6 +22,7 @@ from airflow_provider.kafka.leading import assign
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.silence import Silence
 from airflow_provider.kafka.story import Story
+from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.topics_watch import TopicsWatch
@@ -117,7 +118,7 @@ class GroupMember:
         self._draining = False
         self._driving = True
         self._failed = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._writes: set[asyncio.Task[None]] = set()
         self._joining: asyncio.Task[None] | None = None
@@ -157,7 +158,9 @@ class GroupMember:
 
     @property
     def lease_until_ms(self) -> int | None:
-        """Monotonic milliseconds; None before the first lease and when nobody drives this membership here any more."""
+        """By :func:`~airflow_provider.kafka.clock.now_ms`; None before the first lease, and when nobody drives this
+        membership here any more.
+        """
         return self.state.lease_until if self._driving else None
 
     def story(self) -> str:
@@ -262,9 +265,7 @@ class GroupMember:
     def _arm(self, at_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        # Late rather than early: the machine counts whole milliseconds.
-        self._timer = loop.call_at((at_ms // _TOGETHER_MS + 1) * _TOGETHER_MS / 1000, self._fire)
+        self._timer = call_at((at_ms // _TOGETHER_MS + 1) * _TOGETHER_MS, self._fire)
 
     def _fire(self) -> None:
         self.feed(TimerFired(now_ms=now_ms()))

@@ -16,6 +16,7 @@ from typing import Any, Final
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
@@ -83,7 +84,7 @@ class TaskExecutor:
         self._stops: dict[TaskId, TaskStatus] = {}
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
         self._steps: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
         self._draining = False
@@ -193,8 +194,7 @@ class TaskExecutor:
             self._timer.cancel()
             self._timer = None
         if due is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at((due + 1) / 1000, self._guarded, self._schedule)
+            self._timer = call_at(due, lambda: self._guarded(self._schedule))
         self._changed()
 
     async def _start(self, task: TaskId) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from airflow_provider.kafka.clock import now_ms
 from airflow_provider.spark.job import FencedError
-
-
-def _monotonic_ms() -> float:
-    return time.monotonic() * 1000
 
 
 class WorkerLease:
     """Valid as long as no other worker can have been given this one's tasks.
 
-    :param until_ms: gives the end of the lease in monotonic milliseconds, None where there is none. It is asked at
-        every check and counts by the clock: a process that was paused finds its lease over before it can write.
-    :param now_ms: that clock
+    :param until_ms: gives the end of the lease by ``now_ms``, None where there is none. It is asked at every check and
+        counts by the clock: a process that was paused, or whose host was suspended, finds its lease over before it can
+        write.
+    :param now_ms: the clock of the membership, in milliseconds
     """
 
-    def __init__(self, until_ms: Callable[[], int | None], now_ms: Callable[[], float] = _monotonic_ms) -> None:
+    def __init__(self, until_ms: Callable[[], int | None], now_ms: Callable[[], float] = now_ms) -> None:
         self._until_ms = until_ms
         self._now_ms = now_ms
         self._grant = 0

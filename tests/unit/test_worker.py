@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
+from suspending import Host
 from waiting import eventually
 
 from airflow_provider.kafka import group as group_module
@@ -51,6 +52,7 @@ MEMBER = MemberSettings(
     retry_backoff_max_ms=40,
 )
 SHORT = {"rebalance_timeout_ms": MEMBER.session_timeout_ms}
+LONG = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 60_000, "rebalance_timeout_ms": 120_000}
 GONE = TransportError("connection refused", fault=Fault.CONNECTION)
 
 
@@ -526,3 +528,22 @@ async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_sub
         await eventually(lambda: planner in life.runner.running, "its planner runs")
     finally:
         await life.cancel()
+
+
+# ---- a host that was suspended
+
+
+async def test_a_host_that_was_suspended_for_longer_than_a_lease_finds_it_over_and_stops_its_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(monkeypatch)
+    async with living(member=LONG) as life:
+        granted = life.worker.lease.grant
+        life.worker.lease.check(granted)
+        life.coordinator.away = GONE
+        host.was_suspended(LONG["session_timeout_ms"])
+        with pytest.raises(FencedError):
+            life.worker.lease.check(granted)
+        await eventually(lambda: life.runner.running == frozenset(), "the tasks are stopped", within_s=5)
+        life.coordinator.away = None
+        await life.runs(A0, A1)
