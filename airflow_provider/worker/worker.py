@@ -17,7 +17,7 @@ from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerP
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
-from airflow_provider.membership.model import Epoch, Tasks
+from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.saved import resume
 from airflow_provider.membership.settings import MemberSettings
@@ -120,7 +120,10 @@ class Worker:
         self._leaving: Ending | None = None
         self._over: tuple[Phase, str | None] | None = None
         self._overdue = False
-        self._said: WorkerPhase | None = None
+        self._says: WorkerPhase = settings.phase
+        self._unstarted: Tasks = NO_TASKS
+        self._announcing: asyncio.Task[None] | None = None
+        self._announced = False
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
@@ -148,6 +151,8 @@ class Worker:
             unsubscribe()
             if self._stop_timer is not None:
                 self._stop_timer.cancel()
+            if self._announcing is not None:
+                self._announcing.cancel()
             try:
                 await self.hands.close()
             finally:
@@ -165,9 +170,13 @@ class Worker:
     # ---- the membership's listener
 
     def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
-        self.hands.take(tasks, epoch)
+        if self._announced:
+            self.hands.take(tasks, epoch)
+        else:
+            self._unstarted |= tasks
 
     def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
+        self._unstarted -= tasks
         if reason not in (StopReason.REVOKED, StopReason.EAGER):
             self.lease.end()
         self.hands.drop(tasks, reason.value)
@@ -188,12 +197,24 @@ class Worker:
         offset = self._logs.jobs.offset
         if self._saved is not None:
             self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset))
-            self._publish(self.settings.phase)
-            return
-        last = self._logs.status.workers.get(self.settings.member.worker)
-        predecessor = predecessor_of(last)
-        self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
-        self._publish(WorkerPhase.JOINING)
+        else:
+            predecessor = predecessor_of(self._logs.status.workers.get(self.settings.member.worker))
+            self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
+            self._says = WorkerPhase.JOINING
+        self._announcing = asyncio.ensure_future(self._announce())
+
+    async def _announce(self) -> None:
+        """Say who holds the membership, and start nothing before that is stored: by the record a successor sees that
+        it has to wait for what runs here.
+        """
+        await self._journal.insist(lambda: self._logs.publish_worker(self._status()))
+        self._announced = True
+        tasks, self._unstarted = self._unstarted, NO_TASKS
+        try:
+            self.hands.take(tasks, self.member.state.epoch)
+        except Exception as bug:  # noqa: BLE001  nobody waits for this
+            self.member.fail(bug)
+        self._changed.set()
 
     def _on_logs(self) -> None:
         try:
@@ -241,7 +262,7 @@ class Worker:
 
     def _may_hand_over(self) -> bool:
         state = self.member.state
-        settled = not state.stopping and not state.held and state.unadopted is None
+        settled = self._announced and not state.stopping and not state.held and state.unadopted is None
         return self.hands.done and state.phase is Phase.STABLE and settled
 
     def _limit_stopping(self) -> None:
@@ -263,7 +284,7 @@ class Worker:
             wish = self._wish()
             if wish is not None:
                 self._journal.note(lambda: self._logs.clear_control(wish))
-        elif ending is Ending.FAILED and self._said is WorkerPhase.JOINING:
+        elif ending is Ending.FAILED and self._says is WorkerPhase.JOINING:
             # It had to say so before it joined: by the process in it a successor sees whether it has to wait.
             self._publish(WorkerPhase.LEFT)
         return Outcome(ending=ending, epoch=epoch, error=self._error())
@@ -280,18 +301,21 @@ class Worker:
         )
 
     def _publish(self, phase: WorkerPhase) -> None:
-        self._said = phase
+        self._says = phase
+        status = self._status()
+        self._journal.note(lambda: self._logs.publish_worker(status))
+
+    def _status(self) -> WorkerStatus:
         state = self.member.state
         known = self._logs.status.group
-        status = WorkerStatus(
+        return WorkerStatus(
             worker=self.settings.member.worker,
-            state=phase,
+            state=self._says,
             epoch=state.epoch or (known.epoch if known else state.epoch),
             slots=self.settings.slots,
             url=self.settings.member.url,
             owned=state.owned,
             running=self.hands.running,
-            process=this_process() if phase is not WorkerPhase.DEFERRED else "",
+            process=this_process() if self._says is not WorkerPhase.DEFERRED else "",
             at_ms=wall_ms(),
         )
-        self._journal.note(lambda: self._logs.publish_worker(status))

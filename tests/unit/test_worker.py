@@ -27,16 +27,19 @@ from airflow_provider.kafka.records import (
     TaskKind,
     TaskState,
     WorkerPhase,
+    WorkerStatus,
 )
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.membership.model import TaskId, WorkerId, planner_of
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.spark.job import FencedError
-from airflow_provider.spark.runner import OnEvent
+from airflow_provider.spark.runner import OnEvent, TaskOrder
+from airflow_provider.worker import journal
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process import this_process
 from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
 
 ME = WorkerId("w1")
@@ -528,6 +531,83 @@ async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_sub
         await eventually(lambda: planner in life.runner.running, "its planner runs")
     finally:
         await life.cancel()
+
+
+# ---- whose membership it is
+
+
+async def held_by_a_standby() -> tuple[Life, Any]:
+    """A worker that was held in a triggerer, with two tasks to run; and its membership."""
+    life = Life(phase=WorkerPhase.DEFERRED)
+    make_hands = life._make_hands
+
+    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
+        return Standby(lambda _task: True, stopped, finished)
+
+    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    saved = (await life.outcome()).saved
+    assert saved is not None
+    assert saved["member"]["owned"] == [["a", 0], ["a", 1]]
+    assert life.phase is WorkerPhase.DEFERRED
+    life._make_hands = make_hands  # type: ignore[method-assign]
+    life.settings = replace(life.settings, phase=WorkerPhase.STABLE)
+    return life, saved
+
+
+@pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "new"])
+async def test_no_task_starts_before_it_is_stored_which_process_has_the_membership(*, resumed: bool) -> None:
+    """Else whoever takes the name up sees that nothing of it can run: it was held in a triggerer."""
+    life, saved = await held_by_a_standby()
+    life.logs.takes_s = 0.1
+    life.begin(saved if resumed else None)
+    processes: list[str] = []
+    start = life.runner.start
+
+    async def noted(order: TaskOrder) -> None:
+        processes.append(life.logs.status.workers[ME].process)
+        await start(order)
+
+    life.runner.start = noted
+    await life.runs(A0, A1)
+    assert processes == [this_process()] * 2
+    await life.cancel()
+
+
+async def test_what_it_was_not_to_start_yet_it_gives_up_at_once() -> None:
+    life, saved = await held_by_a_standby()
+    life.linger_s = 0.01
+    with life.logs.out_of_order(LogError("the disk is full")):
+        life.begin(saved)
+        await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
+        await asyncio.sleep(0.05)
+        assert not life.ended, "it does not hand over what it has not begun"
+        life.worker.leave("enough")
+        assert (await life.outcome()).ending is Ending.LEFT
+    assert not life.runner.orders
+
+
+async def test_when_it_can_say_so_at_last_it_starts_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_RETRY_S", 0.01)
+    life, saved = await held_by_a_standby()
+    publish_worker = life.logs.publish_worker
+
+    async def fails(_status: WorkerStatus) -> None:
+        raise LogError("the disk is full")
+
+    monkeypatch.setattr(life.logs, "publish_worker", fails)
+    life.begin(saved)
+    await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
+    epoch = life.worker.member.state.epoch
+    life.coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
+    await eventually(lambda: life.worker.member.state.epoch > epoch, "a round has passed")
+    life.coordinator.heartbeats_say = KafkaErrorCode.NONE
+    assert not life.runner.orders
+    monkeypatch.setattr(life.logs, "publish_worker", publish_worker)
+    await life.runs(A0, A1)
+    assert life.runner.order_of(A0).epoch > epoch
+    await life.cancel()
 
 
 # ---- a host that was suspended
