@@ -283,6 +283,12 @@ class SparkWorkerOperator(BaseOperator):
         self.group_link = group_link(result.status)
         outcome = result.outcome
         if outcome.ending.value == "fenced" and saved is not None and self._is_held_by_me(plan):
+            if outcome.still_running:
+                stuck = ", ".join(map(str, sorted(outcome.still_running)))
+                raise AirflowException(
+                    f"worker {plan.member.worker}: it was held in two places; told to stop and still running: {stuck},"
+                    " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
+                )
             self.log.info("Worker %s was held in two places; it joins anew", plan.member.worker)
             return self._work(plan, result.story, saved=None)
         if outcome.ending.value == "handed over":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -65,12 +65,15 @@ class Outcome:
     :param epoch: the last one that it applied
     :param error: for ``fenced`` and ``failed``
     :param saved: for ``handed over``: what :class:`Worker` takes as ``saved`` in the other process
+    :param still_running: tasks that were told to stop and have not: they end with this process, so that no other
+        worker may begin in it
     """
 
     ending: Ending
     epoch: Epoch
     error: str | None = None
     saved: Mapping[str, Any] | None = None
+    still_running: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,7 @@ class Worker:
             while (ending := self._ending()) is None:
                 await self._changed.wait()
                 self._changed.clear()
-            return await self._end(ending)
+            outcome = await self._end(ending)
         finally:
             unsubscribe()
             if self._stop_timer is not None:
@@ -158,6 +161,7 @@ class Worker:
             finally:
                 await self.member.aclose()
                 await self._journal.flush(_LAST_WORDS_S)
+        return replace(outcome, still_running=self.hands.running)
 
     def leave(self, reason: str, ending: Ending = Ending.LEFT) -> None:
         """Stop everything and leave the group for good; :meth:`run` returns when that is done."""

@@ -17,7 +17,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
@@ -173,6 +173,19 @@ class TestWorkerOperator:
         runs.endings += [outcome(Ending.FENCED, error="another process joined")] * 2
         with pytest.raises(AirflowFailException, match="another process has taken its name"):
             worker_operator().resume(context(), event=event)
+
+    def test_while_something_of_it_still_runs_in_this_process_it_does_not_join_anew_there(
+        self, runs: type[FakeRun], group: FakeGroup
+    ) -> None:
+        """It would be given the task again, and a new runner knows nothing of the copy that does not stop."""
+        record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1")
+        group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
+        stuck = frozenset({TaskId("job", 1)})
+        runs.endings.append(outcome(Ending.FENCED, error="another process joined", still_running=stuck))
+        with pytest.raises(AirflowException, match=r"still running: job:1.*its next try joins anew") as raised:
+            worker_operator().resume(context(), event=_handed_over())
+        assert not isinstance(raised.value, AirflowFailException), "there is to be a next try"
+        assert len(runs.made) == 1
 
     @pytest.mark.parametrize(
         ("url", "state", "refused"),

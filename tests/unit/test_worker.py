@@ -221,7 +221,7 @@ async def test_another_process_under_its_name_ends_it() -> None:
         outcome = await life.outcome()
         assert outcome.ending is Ending.FENCED
         assert "another process joined" in (outcome.error or "")
-        assert life.runner.running == frozenset()
+        assert life.runner.running == outcome.still_running == frozenset()
         assert life.coordinator.left == []
 
 
@@ -281,7 +281,8 @@ async def test_a_task_that_does_not_stop_does_not_keep_a_fenced_worker() -> None
     async with living(member=SHORT) as life:
         life.runner.stubborn.add(A0)
         life.coordinator.heartbeats_say = KafkaErrorCode.FENCED_INSTANCE_ID
-        assert (await life.outcome()).ending is Ending.FENCED
+        outcome = await life.outcome()
+        assert (outcome.ending, outcome.still_running) == (Ending.FENCED, {A0}), "this process must not join again"
 
 
 async def test_a_task_that_does_not_stop_does_not_keep_a_worker_whose_topics_are_gone() -> None:
