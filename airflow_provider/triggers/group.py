@@ -14,7 +14,7 @@ from airflow_provider.hooks.links import group_link
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.conditions import Answer, condition_from_json
-from airflow_provider.triggers.connections import settings_of
+from airflow_provider.triggers.connections import connection_of, with_its_settings
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.worker_values import VERSION, check_version
 
@@ -67,22 +67,24 @@ class GroupTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        settings = await settings_of(self.kafka_conn_id)
-        # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
-        await asyncio.to_thread(importlib.import_module, "airflow_provider.kafka.shared")
+        async with connection_of(self.kafka_conn_id) as connection:
+            # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
+            # time.
+            await asyncio.to_thread(importlib.import_module, "airflow_provider.kafka.shared")
+            event = await with_its_settings(connection, self._wait)
+        await asyncio.sleep(pause_left_s(self.deferred_at_ms))
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+
+    async def _wait(self, settings: KafkaSettings) -> dict[str, Any]:
         told = False
         while True:
             try:
-                event = await self._watch(settings)
+                return await self._watch(settings)
             except BrokerAwayError as away:
                 if not told:
                     log.warning("Going on waiting: %s", away)
                 told = True
                 await asyncio.sleep(_AGAIN_S)
-            else:
-                await asyncio.sleep(pause_left_s(self.deferred_at_ms))
-                yield TriggerEvent(event)  # type: ignore[no-untyped-call]
-                return
 
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
         from airflow_provider.kafka.shared import watched_logs

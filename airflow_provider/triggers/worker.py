@@ -7,18 +7,17 @@ import functools
 import gc
 import importlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.membership.model import Epoch
 from airflow_provider.membership.saved import taken_over
 from airflow_provider.triggers.claims import Claim, claim_of, is_of
-from airflow_provider.triggers.connections import settings_of
+from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
@@ -101,6 +100,8 @@ class WorkerTrigger(BaseTrigger):
         self.deferred_at_ms = deferred_at_ms
         self.push_summary = push_summary
         self.ends_task = ends_task
+        self._story = self.story
+        self._held: Mapping[str, Any] | None = None
         self._worker: Worker | None = None
         self._leaving: str | None = None
         self._holding: asyncio.Task[TriggerEvent] | None = None
@@ -167,37 +168,66 @@ class WorkerTrigger(BaseTrigger):
             self._worker.leave(self._leaving)
 
     async def _hold(self) -> TriggerEvent:
-        settings = await settings_of(self.kafka_conn_id)
-        await asyncio.to_thread(_load)
-        told = False
-        while True:
-            try:
-                return await self._take_part(settings)
-            except BrokerAwayError as away:
-                if not told:
-                    log.warning("Worker %s goes on when a broker answers: %s", self.plan.member.worker, away)
-                told = True
-                await asyncio.sleep(_AGAIN_S)
+        async with connection_of(self.kafka_conn_id) as connection:
+            await asyncio.to_thread(_load)
+            told = False
+            while True:
+                try:
+                    event = await self._take_part(connection)
+                except BrokerAwayError as away:
+                    if not told:
+                        log.warning("Worker %s goes on when a broker answers: %s", self.plan.member.worker, away)
+                    told = True
+                    await asyncio.sleep(_AGAIN_S)
+                else:
+                    if event is not None:
+                        return event
 
-    async def _take_part(self, settings: KafkaSettings) -> TriggerEvent:
+    async def _take_part(self, connection: Connection) -> TriggerEvent | None:
+        """:returns: None if the membership is to go on with what the connection says by now"""
         from airflow_provider.kafka.shared import shared_group
 
-        plan = self.plan
+        plan, settings = self.plan, connection.settings
         async with shared_group(settings, plan.member.group_id) as (transport, logs):
-            told = Epoch(self.story.last_epoch or 0)
-            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
-                outcome = await self._run_worker(transport, logs, await self._claimed(logs))
-                while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(logs):
-                    outcome = await self._run_worker(transport, logs, self._taken_over())
-            story = self.story.in_epochs(narrator.first_epoch, narrator.epoch)
-            return await self._event_of(outcome, story, story.summary(plan, outcome.ending.value, logs.status))
 
-    async def _run_worker(self, transport: GroupTransport, logs: GroupLogs, saved: Mapping[str, Any]) -> Outcome:
+            async def run(saved: Mapping[str, Any]) -> Outcome:
+                changed = functools.partial(connection.other_than, settings)
+                return await self._run_worker(transport, logs, saved, changed)
+
+            told = Epoch(self._story.last_epoch or 0)
+            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+                outcome = await run(self._held or await self._claimed(logs))
+                while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(logs):
+                    outcome = await run(self._taken_over())
+            self._story = self._story.in_epochs(narrator.first_epoch, narrator.epoch)
+            if outcome.ending.value == "handed over" and connection.settings != settings:
+                self._held = outcome.saved
+                return None
+            return await self._event_of(outcome, self._story.summary(plan, outcome.ending.value, logs.status))
+
+    async def _run_worker(
+        self,
+        transport: GroupTransport,
+        logs: GroupLogs,
+        saved: Mapping[str, Any],
+        changed: Callable[[], Awaitable[object]],
+    ) -> Outcome:
+        """:param changed: returns when the membership had better go on over another connection"""
         from airflow_provider.triggers.standby import standby_worker
 
-        self._worker = standby_worker(self.plan, transport, logs, saved, pause_s=pause_left_s(self.deferred_at_ms))
+        worker = standby_worker(self.plan, transport, logs, saved, pause_s=pause_left_s(self.deferred_at_ms))
+        self._worker = worker
         asyncio.get_running_loop().call_soon(self._leave)  # it may have been told so before
-        return await self._worker.run()
+
+        async def hand_over() -> None:
+            await changed()
+            worker.hand_over()
+
+        handing_over = asyncio.ensure_future(hand_over())
+        try:
+            return await worker.run()
+        finally:
+            handing_over.cancel()
 
     async def _claimed(self, logs: GroupLogs) -> Mapping[str, Any]:
         """The membership as this copy of the trigger may hold it."""
@@ -228,7 +258,7 @@ class WorkerTrigger(BaseTrigger):
     def _last_said(self, logs: GroupLogs) -> WorkerStatus | None:
         return logs.status.workers.get(self.plan.member.worker)
 
-    async def _event_of(self, outcome: Outcome, story: WorkerStory, summary: Mapping[str, Any]) -> TriggerEvent:
+    async def _event_of(self, outcome: Outcome, summary: Mapping[str, Any]) -> TriggerEvent:
         over = outcome.ending.value in ("drained", "left")
         log.info("Worker %s: %s at epoch %s", self.plan.member.worker, outcome.ending.value, outcome.epoch)
         if over and self.ends_task and self.task_instance is not None:
@@ -244,7 +274,7 @@ class WorkerTrigger(BaseTrigger):
                 "ending": outcome.ending.value,
                 "error": outcome.error,
                 "saved": outcome.saved,
-                "story": story.to_json(),
+                "story": self._story.to_json(),
                 "summary": dict(summary),
             }
         )

@@ -123,6 +123,7 @@ class Worker:
         self._leaving: Ending | None = None
         self._over: tuple[Phase, str | None] | None = None
         self._overdue = False
+        self._handing_over = False
         self._says: WorkerPhase = settings.phase
         self._unstarted: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
@@ -170,6 +171,11 @@ class Worker:
             self._publish(WorkerPhase.STOPPING)
             self.member.leave(reason)
             self._changed.set()
+
+    def hand_over(self) -> None:
+        """Have :meth:`run` return, for the membership goes on with another worker. Only with hands that run nothing."""
+        self._handing_over = True
+        self._changed.set()
 
     # ---- the membership's listener
 
@@ -243,7 +249,7 @@ class Worker:
             self.leave("an operator of the group asked for it")
         elif self.settings.until is Until.DRAINED and group_drained(self._logs.jobs, self._logs.status.tasks):
             self.leave("the group is drained", Ending.DRAINED)
-        elif self._may_hand_over():
+        elif self._handing_over or self._may_hand_over():
             return Ending.HANDED_OVER
         return None
 

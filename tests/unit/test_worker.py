@@ -519,6 +519,29 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
     assert outcome.saved["member"]["owned"] == [["a", 0]]
 
 
+async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_for() -> None:
+    """Also while its coordinator can't be reached, for new credentials may be the reason to ask."""
+    life = Life(phase=WorkerPhase.DEFERRED)
+
+    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
+        return Standby(lambda _task: True, stopped, finished)
+
+    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
+    member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
+    life.coordinator.away = GONE
+    life.worker.hand_over()
+    outcome = await life.outcome()
+    assert (outcome.ending, life.coordinator.left) == (Ending.HANDED_OVER, [])
+    life.coordinator.away = None
+    began = now_ms()
+    life.begin(outcome.saved)
+    await eventually(lambda: life.worker.member.state.heard_at > began, "a heartbeat was answered")
+    assert (life.worker.member.state.member_id, life.worker.member.state.generation) == (member_id, generation)
+    await life.cancel()
+
+
 async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_submitted_again() -> None:
     life, planner = Life(), planner_of("a")
     await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))

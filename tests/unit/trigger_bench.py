@@ -13,6 +13,7 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import shared
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
@@ -37,6 +38,8 @@ PLAN = WorkerPlan(
 )
 STORY = WorkerStory(began_ms=7, deferrals=1, first_epoch=2, last_epoch=4)
 SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 4, "saved_at_ms": 4_000}}
+
+HANDED_OVER = {"v": 1, "member": {"epoch": 5, "member_id": "w1-member", "generation": 5, "saved_at_ms": 5_000}}
 
 
 class FakeLogs:
@@ -84,6 +87,9 @@ class FakeWorker:
     def leave(self, reason: str) -> None:
         self.end(Ending.LEFT)
 
+    def hand_over(self) -> None:
+        self.end(Ending.HANDED_OVER, saved=HANDED_OVER)
+
     def end(self, ending: Ending, **more: Any) -> None:
         self.outcome.set_result(Outcome(ending=ending, epoch=Epoch(5), **more))
 
@@ -93,6 +99,9 @@ class Triggerer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.logs = FakeLogs()
+        self.settings = SETTINGS
+        self.used: list[KafkaSettings] = []
+        self.refused: list[KafkaSettings] = []
         self.worker: FakeWorker | None = None
         self.held: asyncio.Event = asyncio.Event()
         self.saved: list[Any] = []
@@ -101,15 +110,21 @@ class Triggerer:
         self.xcoms: dict[str, Any] = {}
 
         async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
-            return SETTINGS
+            return self.settings
 
         @asynccontextmanager
-        async def watched_logs(_settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
+        async def watched_logs(settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
+            self.used.append(settings)
             yield self.logs
 
         @asynccontextmanager
-        async def shared_group(_settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
+        async def shared_group(settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
+            self.used.append(settings)
             yield None, self.logs
+
+        async def reach(settings: KafkaSettings) -> None:
+            if settings in self.refused:
+                raise TransportError("Authentication failed", fault=Fault.SECURITY)
 
         def standby_worker(_plan: Any, _transport: Any, _logs: Any, saved: Any, **_: Any) -> FakeWorker:
             self.saved.append(saved)
@@ -127,6 +142,7 @@ class Triggerer:
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
         monkeypatch.setattr(shared, "watched_logs", watched_logs)
         monkeypatch.setattr(shared, "shared_group", shared_group)
+        monkeypatch.setattr(shared, "reach", reach)
         monkeypatch.setattr(standby, "standby_worker", standby_worker)
         monkeypatch.setattr(worker_module, "state_of", state_of)
         monkeypatch.setattr(worker_module, "push_xcom", push_xcom)

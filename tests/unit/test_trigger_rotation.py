@@ -1,0 +1,80 @@
+"""A trigger may live longer than the password with which it began."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from airflow_values import group_snapshot
+from trigger_bench import HANDED_OVER, SAVED, SETTINGS, Triggerer, events_of, worker_trigger
+from waiting import eventually
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.triggers import connections
+from airflow_provider.triggers.conditions import EpochCondition
+from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.worker.worker import Ending
+
+ROTATED = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter3"}, conn_id="c")
+
+
+@pytest.fixture
+async def triggerer(monkeypatch: pytest.MonkeyPatch) -> Triggerer:
+    monkeypatch.setattr(connections, "_LOOK_AGAIN_S", 0.01)
+    return Triggerer(monkeypatch)
+
+
+async def test_a_deferred_worker_goes_on_as_the_same_member_with_new_credentials(triggerer: Triggerer) -> None:
+    running = await triggerer.start(worker_trigger())
+    triggerer.settings = ROTATED
+    await eventually(lambda: triggerer.used == [SETTINGS, ROTATED] and len(triggerer.saved) == 2)
+    assert triggerer.saved == [SAVED, HANDED_OVER]
+    assert not running.done(), "its task is not resumed for that"
+    assert triggerer.worker
+    triggerer.worker.end(Ending.DRAINED)
+    assert len(await asyncio.wait_for(running, 10)) == 1
+    assert not connections._CONNECTIONS[asyncio.get_running_loop()], "nobody looks any more"
+
+
+async def test_credentials_that_no_broker_takes_are_not_used_and_told_of_once(
+    triggerer: Triggerer, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await triggerer.start(worker_trigger())
+    triggerer.refused = [ROTATED]
+    triggerer.settings = ROTATED
+    await eventually(lambda: "Authentication failed" in caplog.text)
+    await asyncio.sleep(0.05)
+    assert caplog.text.count("Authentication failed") == 1
+    assert "hunter3" not in caplog.text
+    assert triggerer.used == [SETTINGS]
+    triggerer.refused.clear()
+    await eventually(lambda: triggerer.used == [SETTINGS, ROTATED], "when a broker does")
+    await eventually(lambda: len(triggerer.saved) == 2)
+    assert triggerer.worker
+    triggerer.worker.end(Ending.DRAINED)
+    await asyncio.wait_for(running, 10)
+
+
+async def test_a_user_who_ends_the_task_meanwhile_ends_the_membership(triggerer: Triggerer) -> None:
+    trigger = worker_trigger()
+    running = await triggerer.start(trigger)
+    triggerer.task_state = "failed"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    triggerer.settings = ROTATED
+    await eventually(lambda: len(triggerer.saved) == 2)
+    await asyncio.wait_for(trigger.on_kill(), 10)
+    assert triggerer.worker
+    assert triggerer.worker.outcome.result().ending is Ending.LEFT
+    await trigger.cleanup()
+
+
+async def test_a_sensor_goes_on_with_new_credentials(triggerer: Triggerer) -> None:
+    trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
+    running = asyncio.ensure_future(events_of(trigger))
+    await eventually(lambda: triggerer.used == [SETTINGS])
+    triggerer.settings = ROTATED
+    await eventually(lambda: triggerer.used == [SETTINGS, ROTATED])
+    triggerer.logs.now(status=group_snapshot(3))
+    assert len(await asyncio.wait_for(running, 10)) == 1
+    assert not triggerer.logs.listeners
