@@ -14,7 +14,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.progress import configured, revocation_rank
-from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.kafka.records import TaskStatus, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.brake import brake_ms
@@ -127,25 +127,22 @@ def covered(record: GroupRecord, let_go: AbstractSet[TaskId]) -> set[TaskId]:
 
 
 def released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
-    """What its worker has let go of, in this round or before it applied it.
+    """What its worker has let go of, since this round or before it had its assignment.
 
-    A worker that speaks of a task as stopped or ended says so of the round by which it had it: words from before this
-    round say nothing, for the worker has reported the task as its own since, perhaps in another process under the same
-    name, which has fenced the one that stopped it. What ended between a worker's JoinGroup and its assignment is
-    missing in the worker's own record of this round.
+    A worker's own record says what it has left; a task's record, that it ended. That a task was stopped says nothing:
+    whoever was told to stop it joins again, or is not in the group any more, or was fenced by another process under the
+    same name, which speaks for the task.
     """
-    spoken = {
+    ended = {
         task
         for task, told in status.tasks.items()
-        if (told.state is TaskState.STOPPED or told.state.final)
-        and told.epoch >= record.epoch
-        and task in record.owned_by(told.worker)
+        if told.state.final and told.epoch >= record.epoch and task in record.owned_by(told.worker)
     }
     for worker, tasks in record.assignment.items():
         said = status.workers.get(worker)
         if said is not None and said.state.applied and said.epoch >= record.epoch:
-            spoken |= tasks - said.owned
-    return spoken
+            ended |= tasks - said.owned
+    return ended
 
 
 def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:

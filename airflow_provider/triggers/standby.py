@@ -28,11 +28,10 @@ class WakingStandby(Standby):
         self,
         needs_running: Callable[[TaskId], bool],
         stopped: Released,
-        finished: Released,
         changed: Callable[[], None],
         pause_s: float,
     ) -> None:
-        super().__init__(needs_running, stopped, finished)
+        super().__init__(needs_running, stopped)
         self._changed = changed
         loop = asyncio.get_running_loop()
         self._not_before = loop.time() + pause_s
@@ -66,11 +65,11 @@ def standby_worker(
 
     def make_hands(
         stopped: Released,
-        finished: Released,
+        finished: Released,  # noqa: ARG001
         changed: Callable[[], None],
         lease: WorkerLease,  # noqa: ARG001
     ) -> Standby:
-        return WakingStandby(is_needed, stopped, finished, changed, pause_s)
+        return WakingStandby(is_needed, stopped, changed, pause_s)
 
     return Worker(
         worker_settings(plan, WorkerPhase.DEFERRED), transport=transport, logs=logs, make_hands=make_hands, saved=saved

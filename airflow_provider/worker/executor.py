@@ -105,7 +105,7 @@ class TaskExecutor:
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         unneeded = frozenset(task for task in tasks if not self._take(task, epoch))
         if unneeded:
-            self._finished(unneeded)
+            self._stopped(unneeded)
         self._schedule()
 
     def drop(self, tasks: Tasks, reason: str) -> None:
@@ -231,7 +231,7 @@ class TaskExecutor:
             return
         self._note_stopped(run.status(TaskState.STOPPED, self._worker))
         self._idle()
-        self._finished(frozenset({run.task}))
+        self._stopped(frozenset({run.task}))
 
     def _ends_at_once(self, task: TaskId) -> bool:
         """Whether nothing of it runs: also a planner whose plan is being written and who would plan again later. It has

@@ -53,18 +53,16 @@ class Standby:
     """Runs nothing: it notices that there is something to run. For a membership held in a triggerer.
 
     :param needs_running: whether a task that was assigned is still to be run
-    :param stopped: told of tasks that were to stop (none ever ran)
-    :param finished: told of tasks that need no running
+    :param stopped: told of tasks that were to stop, or need no running (none ever ran)
     """
 
     running: Tasks = frozenset()
     stopped_running = 0
     fault: BaseException | None = None
 
-    def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released, finished: Released) -> None:
+    def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released) -> None:
         self._needs_running = needs_running
         self._stopped = stopped
-        self._finished = finished
         self._waiting: set[TaskId] = set()
 
     @property
@@ -85,7 +83,7 @@ class Standby:
         over = frozenset(task for task in self._waiting if not self._needs_running(task))
         if over:
             self._waiting -= over
-            self._finished(over)
+            self._stopped(over)
 
     def drain(self) -> None: ...
 

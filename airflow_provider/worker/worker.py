@@ -140,7 +140,7 @@ class Worker:
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
         self.member = GroupMember(state, transport, logs, self, policy=settings.policy)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
-        self.hands = make_hands(self.member.tasks_stopped, self.member.tasks_finished, self._changed.set, self.lease)
+        self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
 
     async def run(self) -> Outcome:
         """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
@@ -202,6 +202,18 @@ class Worker:
         self._changed.set()
 
     # ---- its life
+
+    def _stopped(self, tasks: Tasks) -> None:
+        """What it was not told to stop it has let go of by itself: nobody else knows, and the tasks may be wanted again.
+        So it says what it has left.
+        """
+        unasked = tasks - self.member.state.stopping
+        self.member.tasks_stopped(tasks)
+        if unasked and self._announced and self._over is None:
+            asyncio.get_running_loop().call_soon(self._publish_again)
+
+    def _publish_again(self) -> None:
+        self._publish(self._says)
 
     def _begin(self) -> None:
         offset = self._logs.jobs.offset

@@ -69,8 +69,7 @@ class Attached:
             )
             self._words[task] = TaskWord(status=status, start=start)
             self._say(task, TaskState.RUNNING)
-        if done:
-            world.clock.after(0, lambda: process.deliver(lambda: TasksFinished(now_ms=process.now, tasks=done)))
+        self._end_later(done)
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
         if reason not in (StopReason.REVOKED, StopReason.EAGER):
@@ -94,7 +93,11 @@ class Attached:
                 if task in self._words and self._words[task].start == start:
                     self._say(task, TaskState.STOPPED)
                     self._end(task)
-            process.feed(TasksStopped(now_ms=process.now, tasks=tasks.difference(self.since)))
+            ended_here = tasks.difference(self.since)
+            unasked = ended_here & process.state.owned - process.state.stopping
+            process.feed(TasksStopped(now_ms=process.now, tasks=ended_here))
+            if unasked:
+                process.say_what_it_has()
 
         if tasks:
             delay = process.rng.randint(*world.stop_ms) if starts else 0

@@ -323,7 +323,7 @@ MUTATIONS = (
     Mutation(
         name="takes what a fenced process stopped for work that nobody has",
         module="airflow_provider.kafka.leading",
-        edits=(("        and told.epoch >= record.epoch\n", ""),),
+        edits=(("if told.state.final and told.epoch >= record.epoch and task", "if task"),),
         plan="troubled",
         broken=(_IN_VAIN,),
     ),

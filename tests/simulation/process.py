@@ -217,6 +217,12 @@ class Process:
         self._said_at = at
         clock.after(at - clock.now, lambda: arrive() if self.alive or not stuck else None)
 
+    def say_what_it_has(self) -> None:
+        """The worker's own record."""
+        state = self.state
+        said = WorkerStatus(worker=self.worker, state=WorkerPhase.STABLE, epoch=state.epoch, slots=1, owned=state.owned)
+        self.say(lambda: self.world.status.put_worker(said))
+
     @property
     def has_been_heard(self) -> bool:
         """Whether all that it wrote to the status topic has arrived."""
@@ -256,10 +262,7 @@ class Process:
                 self.say(lambda: self.world.group_written(command.record))
             case PublishAssignment():
                 self.tasks.advance(command.epoch)
-                said = WorkerStatus(
-                    worker=self.worker, state=WorkerPhase.STABLE, epoch=command.epoch, slots=1, owned=command.owned
-                )
-                self.say(lambda: self.world.status.put_worker(said))
+                self.say_what_it_has()
             case Fail() | Warn():
                 pass
             case _:

@@ -147,9 +147,11 @@ def test_a_job_that_was_removed_and_submitted_again_is_work_though_the_last_roun
     assert unassigned_work(after, replace(status, tasks={planner: said})) is None, "only its retries are others"
 
 
-def test_a_task_that_its_worker_stopped_by_itself_has_to_be_assigned_again() -> None:
+def test_a_task_that_its_worker_let_go_of_by_itself_has_to_be_assigned_again() -> None:
+    """Its plan shrank and grew again. What the worker has left is in its own record."""
     group = Group({"w1": "x r"})
-    assert unassigned_work(group.jobs, group.status) == "new work: a:0"
+    said = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1, owned=frozenset({A1}))
+    assert unassigned_work(group.jobs, replace(group.status, workers={W1: said})) == "new work: a:0"
 
 
 def test_what_was_said_before_the_round_says_nothing_of_what_the_round_gave() -> None:
@@ -158,9 +160,9 @@ def test_what_was_said_before_the_round_says_nothing_of_what_the_round_gave() ->
     assert unassigned_work(group.jobs, group.status) is None
 
 
-def test_what_a_fenced_process_stopped_is_no_reason_once_its_successor_has_reported_it_as_its_own() -> None:
+def test_what_a_fenced_process_stopped_is_no_reason() -> None:
     """It stops its tasks in the worker's name. Until its lease is over its successor only speaks for them."""
-    group = Group({"w1": "x r"}, epoch=Epoch(6))
+    group = Group({"w1": "x r"})
     assert unassigned_work(group.jobs, group.status) is None
 
 

@@ -197,7 +197,7 @@ def test_what_it_must_give_up_it_gives_up_when_the_lease_of_its_predecessor_is_o
     new = world.start("leader", predecessor=Predecessor.UNKNOWN)
     taken_over_at = world.clock.now
     world.run(100)
-    world.configure(world.configured - {min(new.state.owned)})
+    world.start("newcomer")
     world.run_until(lambda: bool(new.state.stopping))
     given_up = new.state.stopping
     world.run(taken_over_at + SESSION_MS - 100 - world.clock.now)

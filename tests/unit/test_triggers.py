@@ -93,7 +93,7 @@ class TestPause:
     async def test_work_waits_for_it_while_the_membership_goes_on(self) -> None:
         changed = asyncio.Event()
         released: list[Any] = []
-        hands = WakingStandby(lambda task: True, released.append, released.append, changed.set, 0.05)
+        hands = WakingStandby(lambda task: True, released.append, changed.set, 0.05)
         hands.take(frozenset({TaskId("job", 0)}), Epoch(1))
         assert not hands.done
         async with _within(10):
@@ -104,7 +104,7 @@ class TestPause:
 
     async def test_work_that_is_taken_away_meanwhile_wants_no_process(self) -> None:
         released: list[Any] = []
-        hands = WakingStandby(lambda task: True, released.append, released.append, lambda: None, 0.0)
+        hands = WakingStandby(lambda task: True, released.append, lambda: None, 0.0)
         task = frozenset({TaskId("job", 0)})
         hands.take(task, Epoch(1))
         hands.drop(task, "revoked")

@@ -105,6 +105,10 @@ class Life:
     async def submit(self, *, tasks: int = 2, **definition: Any) -> None:
         job = JobDefinition(name="a", entry_point="m:f", max_tasks=9, **definition)
         await self.logs.submit(job)
+        await self.plan(tasks)
+
+    async def plan(self, tasks: int) -> None:
+        job = self.logs.jobs.jobs["a"]
         await self.logs.publish_plan(PlanRecord.of(job, [{"i": i} for i in range(tasks)], planned_by=ME, at_ms=0))
 
     async def runs(self, *tasks: TaskId) -> None:
@@ -506,7 +510,7 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
     life = Life(phase=WorkerPhase.DEFERRED)
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped, finished)
+        return Standby(lambda _task: True, stopped)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
     life.begin()
@@ -524,7 +528,7 @@ async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_
     life = Life(phase=WorkerPhase.DEFERRED)
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped, finished)
+        return Standby(lambda _task: True, stopped)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
     life.begin()
@@ -540,6 +544,23 @@ async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_
     await eventually(lambda: life.worker.member.state.heard_at > began, "a heartbeat was answered")
     assert (life.worker.member.state.member_id, life.worker.member.state.generation) == (member_id, generation)
     await life.cancel()
+
+
+async def test_what_it_lets_go_of_by_itself_is_missing_in_what_it_says_it_has() -> None:
+    """A plan that shrinks takes a task away, and nobody else knows: if it grows again, somebody has to be given it."""
+    life = Life()
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        await eventually(lambda: life.logs.status.workers[ME].owned >= {A0, A1})
+        await life.plan(1)
+        await eventually(lambda: A1 not in life.runner.running)
+        await eventually(lambda: A1 not in life.logs.status.workers[ME].owned, "it says that it has a:1 no more")
+        await life.plan(2)
+        await life.runs(A0, A1)
+    finally:
+        await life.cancel()
 
 
 async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_submitted_again() -> None:
@@ -566,7 +587,7 @@ async def held_by_a_standby() -> tuple[Life, Any]:
     make_hands = life._make_hands
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped, finished)
+        return Standby(lambda _task: True, stopped)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
     await life.submit(kind=TaskKind.STREAMING)

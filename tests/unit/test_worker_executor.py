@@ -94,7 +94,7 @@ async def test_what_is_over_already_is_not_run_again() -> None:
         worker.runner.finish(A0)
         await worker.releases(A0, into=worker.finished)
         worker.take(A0, TaskId("unknown", 0), epoch=2)
-        assert worker.finished[-1] == {A0, TaskId("unknown", 0)}
+        assert worker.stopped[-1] == {A0, TaskId("unknown", 0)}
         assert len(worker.runner.orders) == 1
 
 
