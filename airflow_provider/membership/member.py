@@ -35,8 +35,9 @@ that comes back is told to skip the assignment (KIP-814) and does the same.
 
 A predecessor that may still run. Who takes over the name of such a process speaks for its tasks: it reports them when
 it joins a rebalance, and what it must give up it lets go of only when that one's lease must be over. The coordinator
-fences the predecessor from the moment of the join on, so that this takes at most a session. In the eager protocol there
-is no way to report tasks: there, see to it that the predecessor has ended.
+fences the predecessor from the moment of the join on, so that this takes at most a session. Nor does it leave before,
+for LeaveGroup gives the name's tasks away at once; told to leave before it has joined, it just ends. In the eager
+protocol there is no way to report tasks: there, see to it that the predecessor has ended.
 
 Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name;
 *failed* because the coordinator refuses for a reason that trying again does not mend. A member that the coordinator no
@@ -148,7 +149,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         TasksStopped: _to(staying.on_tasks_stopped, _UNJOINED, _PREPARING),
         TasksFinished: _to(staying.on_tasks_finished, _UNJOINED, _PREPARING),
         TimerFired: _to(staying.on_timer, _UNJOINED, _PREPARING),
-        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
+        LeaveRequested: _to(staying.on_leave_requested, _LEAVING, _LEFT),
         Left: _to(_late, _UNJOINED),
     },
     _PREPARING: {
@@ -165,7 +166,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         TasksStopped: _to(staying.on_tasks_stopped, _PREPARING),
         TasksFinished: _to(staying.on_tasks_finished, _PREPARING),
         TimerFired: _to(staying.on_timer, _PREPARING),
-        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
+        LeaveRequested: _to(staying.on_leave_requested, _LEAVING, _LEFT),
         Left: _to(_late, _PREPARING),
     },
     _COMPLETING: {
@@ -203,7 +204,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         Left: _to(_late, _STABLE),
     },
     _LEAVING: {
-        CoordinatorFound: _to(staying.on_coordinator_found_while_leaving, _LEAVING),
+        CoordinatorFound: _to(staying.on_coordinator_found_while_leaving, _LEAVING, _LEFT),
         RequestFailed: _to(joining.on_request_failed, _LEAVING),
         RequestRejected: _to(staying.on_rejected_while_leaving, _LEAVING, _LEFT),
         Joined: _to(_late, _LEAVING),
@@ -213,8 +214,8 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         RecordRead: _to(_late, _LEAVING),
         ConfigAdvanced: _to(_late, _LEAVING),
         RebalanceWanted: _to(_late, _LEAVING),
-        TasksStopped: _to(staying.on_task_ended_while_leaving, _LEAVING),
-        TasksFinished: _to(staying.on_task_ended_while_leaving, _LEAVING),
+        TasksStopped: _to(staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
+        TasksFinished: _to(staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
         TimerFired: _to(staying.on_timer_while_leaving, _LEAVING, _LEFT),
         LeaveRequested: _to(_late, _LEAVING),
         Left: _to(staying.on_left, _LEAVING, _LEFT),

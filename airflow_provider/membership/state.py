@@ -162,7 +162,7 @@ class MemberState:
             self.record_by,
             self.sync_by,
             self.leave_by,
-            self.hold_until if self.held else None,
+            self.hold_until if self.held or self.phase is Phase.LEAVING else None,
         )
         return min((at for at in due if at is not None), default=None)
 
@@ -185,7 +185,8 @@ class MemberState:
             not in (Phase.UNJOINED, Phase.LEAVING)
             or self.awaiting is not None
             or self.retry_at is not None
-            or bool(self.stopping),
+            or bool(self.stopping)
+            or (self.phase is Phase.LEAVING and self.hold_until is not None),
         }
         for rule, holds in broken.items():
             if not holds:

@@ -11,6 +11,7 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     LeaveRequested,
     Left,
+    Predecessor,
     RebalanceWanted,
     Request,
     RequestRejected,
@@ -199,7 +200,6 @@ def on_leave_requested(turn: Turn, event: LeaveRequested) -> None:
         awaiting=None,
         join_reason=event.reason,
         rejoin_reason=None,
-        leave_by=None if turn.state.stopping else turn.now + turn.state.settings.session_timeout_ms,
     )
     turn.forget_round()
     if turn.state.coordinator is None and turn.state.retry_at is None:
@@ -208,8 +208,15 @@ def on_leave_requested(turn: Turn, event: LeaveRequested) -> None:
 
 
 def _leave_when_stopped(turn: Turn) -> None:
+    """LeaveGroup takes the worker's name out of the group, and others are given its tasks at once. So what a
+    predecessor may still run keeps it waiting as its own tasks do; and who has not joined, and does not know whether
+    its predecessor is still at work, leaves the name to that one and its session.
+    """
     state = turn.state
-    if state.stopping:
+    if state.stopping or turn.predecessor_may_run:
+        return
+    if state.predecessor is Predecessor.UNKNOWN:
+        _gone(turn)
         return
     if state.leave_by is None:
         turn.set(leave_by=turn.now + state.settings.session_timeout_ms)

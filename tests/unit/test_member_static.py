@@ -12,7 +12,7 @@ from simulation.world import SETTINGS, World
 
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
-from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.policy import IMMEDIATE, Deferred
 from airflow_provider.membership.state import Phase
 
 TASKS = [planner_of("a"), planner_of("b"), *(TaskId("a", index) for index in range(4)), TaskId("b", 0)]
@@ -297,3 +297,31 @@ def test_a_leader_of_an_eager_group_comes_back_as_well(recorded: bool) -> None:
     assert world.settled
     assert (len(world.coordinator.rounds) == rounds) is recorded
     assert world.running("leader") == had
+
+
+# ---- leaving while a predecessor may still run
+
+
+@pytest.mark.parametrize("after_ms", [0, 3, 6, 20, 5_000])
+def test_who_took_a_name_over_and_leaves_gives_nobody_what_its_predecessor_may_run(world: World, after_ms: int) -> None:
+    """LeaveGroup takes the name out of the group, and its tasks go to others at once."""
+    world.policy = IMMEDIATE
+    old = world.processes["follower"]
+    old.cut_off = True
+    new = world.start("follower", predecessor=Predecessor.UNKNOWN)
+    world.run(after_ms)
+    new.leave()
+    world.run_until(lambda: new.state.phase is Phase.LEFT, within_ms=SESSION_MS + 1_000)
+    world.run_until(
+        lambda: world.running("leader") | world.running("other") == frozenset(TASKS), within_ms=3 * SESSION_MS
+    )
+
+
+def test_who_took_over_the_name_of_a_process_that_has_ended_leaves_at_once(world: World) -> None:
+    world.policy = IMMEDIATE
+    world.kill("follower")
+    new = world.start("follower")
+    new.leave()
+    world.run_until(lambda: world.settled, within_ms=SESSION_MS // 2)
+    assert new.state.phase is Phase.LEFT
+    assert world.running("leader") | world.running("other") == frozenset(TASKS)
