@@ -204,8 +204,8 @@ class Worker:
     # ---- its life
 
     def _stopped(self, tasks: Tasks) -> None:
-        """What it was not told to stop it has let go of by itself. Nobody else knows, and the tasks may be wanted again:
-        so it says what it has left.
+        """What it was not told to stop it has let go of by itself. Nobody else knows, and the tasks may be wanted
+        again: so it says what it has left.
         """
         unasked = tasks - self.member.state.stopping
         self.member.tasks_stopped(tasks)
