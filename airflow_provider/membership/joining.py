@@ -26,6 +26,7 @@ from airflow_provider.membership.model import (
     UNKNOWN_MEMBER_ID,
     Assignment,
     AssignmentError,
+    Epoch,
     MalformedEmbeddedError,
     SubProtocol,
 )
@@ -173,6 +174,14 @@ def begin_again(turn: Turn) -> None:
 
 
 def fenced(turn: Turn) -> None:
+    """Another process has taken the name. Or the coordinator has moved: it keeps a member only when a round is
+    completed, and so it may have forgotten this one, and know the process that had the name before. Who has not
+    completed a round yet takes the name again then, as long as it has not heard that it is in the group.
+    """
+    if turn.state.doubted:
+        why = "the coordinator knows another process under this name, perhaps from before it moved"
+        turn.expelled(why, Predecessor.UNKNOWN)
+        return
     settings = turn.state.settings
     turn.end(
         Phase.FENCED,
@@ -283,15 +292,21 @@ def _adopt_nothing(turn: Turn, assignment: Assignment) -> None:
 
 
 def _complete(turn: Turn, assignment: Assignment) -> None:
-    """This round is known to be the group's last one; from here on this member is in it."""
+    """This round is known to be the group's last one; from here on this member is in it.
+
+    Its epoch is above the last one that this member was in, whatever records have got lost on the way.
+    """
     state = turn.state
+    again = (state.generation, assignment.leader) == (state.last_completed, state.last_leader)
+    least = state.epoch if again else Epoch(state.epoch + 1)
     turn.set(
-        epoch=epoch_of(state.generation, assignment.leader, state.record),
+        epoch=max(epoch_of(state.generation, assignment.leader, state.record), least),
         last_completed=state.generation,
         last_leader=assignment.leader,
         needed_offset=assignment.config_offset,
         told_delay_ms=assignment.delay_ms,
         returning=False,
+        doubted=False,
         unadopted=None,
         record_by=None,
     )
@@ -353,7 +368,7 @@ def on_record_read(turn: Turn, event: RecordRead) -> None:
     adopt_record(turn)
     state = turn.state
     in_round = event.record.is_round(state.last_completed, state.last_leader)
-    if in_round and state.epoch != event.record.epoch:
+    if in_round and state.epoch < event.record.epoch:
         turn.set(epoch=event.record.epoch)
         turn.publish_assignment()
     turn.join_when_ready()

@@ -220,8 +220,8 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
     """
     last = call.last_record
     target = assigned = eager.assign(members, call.configured)
-    if last is not None and last.protocol.cooperative and any(last.assignment.values()):
-        target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call, last)
+    if not _all_have_stopped(call):
+        target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}
     ways: defaultdict[tuple[WorkerId | None, WorkerId], set[TaskId]] = defaultdict(set)
     for worker, tasks in sorted(target.items()):
@@ -243,14 +243,28 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
     )
 
 
-def _to_be_stopped(call: Call, last: GroupRecord) -> dict[WorkerId, Tasks]:
+def _all_have_stopped(call: Call) -> bool:
+    """Whether nobody who joined this eager round still runs anything: the round before it was eager, too, or gave
+    nobody anything. It must be known to have been the one before: the record of a cooperative one may be lost, or on
+    its way. The first round of a group that was formed anew has none before it.
+    """
+    last = call.last_record
+    if call.generation == 1:
+        return True
+    if last is None or last.generation != call.generation - 1:
+        return False
+    return not last.protocol.cooperative or not any(last.assignment.values())
+
+
+def _to_be_stopped(call: Call) -> dict[WorkerId, Tasks]:
     """What the first assignment of a downgrade names: to Java Connect's workers what they have, nothing to others.
 
     Before it joins an eager group a Java worker stops what its last assignment named, and nothing else. What it has
     from before the downgrade and does not find in there it runs for ever, beside whoever is given it next
     (KAFKA-13816). Connect has no static members, and we have no others: that tells them apart.
     """
-    if last.generation not in (call.last_completed, call.generation - 1):
+    last = call.last_record
+    if last is None or last.generation not in (call.last_completed, call.generation - 1):
         return {}  # others have led since: who has what is not known
     return {
         name: last.owned_by(name) & call.configured

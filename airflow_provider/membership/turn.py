@@ -74,8 +74,10 @@ class Turn:
     # ---- requests
 
     def find_coordinator(self) -> None:
+        state = self.state
         seq = self.next_seq()
-        self.set(awaiting=seq, coordinator=None, retry_at=None)
+        doubted = state.doubted or (state.returning and state.member_id != UNKNOWN_MEMBER_ID)
+        self.set(awaiting=seq, coordinator=None, retry_at=None, doubted=doubted)
         self.do(FindCoordinator(seq=seq))
 
     def retry_later(self) -> None:
@@ -312,8 +314,11 @@ class Turn:
             until = min(until, state.rebalance_deadline)
         self.set(lease_until=until)
 
-    def expelled(self, why: str) -> None:
-        """The coordinator does not know this member: others may be given its tasks at any time."""
+    def expelled(self, why: str, predecessor: Predecessor = Predecessor.GONE) -> None:
+        """The coordinator does not know this member: others may be given its tasks at any time.
+
+        :param predecessor: what is known of the process that the coordinator may know in its place
+        """
         self.stop(self.state.owned, StopReason.EXPELLED)
         self.set(
             phase=Phase.UNJOINED,
@@ -322,7 +327,8 @@ class Turn:
             generation=NO_GENERATION,
             leader=UNKNOWN_MEMBER_ID,
             returning=True,
-            predecessor=Predecessor.GONE,
+            doubted=False,
+            predecessor=predecessor,
             heartbeat_at=None,
             lease_until=None,
             rebalance_deadline=None,

@@ -306,7 +306,10 @@ def _believes_rightly(owner: Process, task: TaskId) -> bool:
 
 
 def _downgrades(now: Round) -> bool:
-    return now.last is not None and now.last.protocol.cooperative and not any(now.assigned.values())
+    """An eager round that gives nobody anything, for the round before it may have been a cooperative one."""
+    last = now.last
+    follows = last is not None and last.generation == now.seen.generation - 1 and not last.protocol.cooperative
+    return not follows and not any(now.assigned.values())
 
 
 def _all(shares: Mapping[str, Tasks]) -> Tasks:

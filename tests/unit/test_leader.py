@@ -234,6 +234,26 @@ def test_the_first_eager_round_after_a_cooperative_one_deals_out_nothing() -> No
     assert frozenset().union(*(assignment.assigned for assignment in sent(second).values())) == tasks(ALL)
 
 
+def test_an_eager_round_deals_out_nothing_unless_the_round_before_is_known_to_have_been_eager() -> None:
+    """The record of a cooperative one may be lost, or on its way; then its members have joined with tasks running."""
+    eager = {"protocol": SubProtocol.DEFAULT}
+    members = (member("w1", version=0), member("w2", version=0))
+    first = lead(call(*members, **eager)).record
+    assert first is not None
+    assert any(first.assignment.values()), "there was none before it"
+    following = lead(call(*members, generation=2, last=first, **eager)).record
+    assert following is not None
+    assert following.assignment == first.assignment
+    for last in (None, first):
+        uncertain = lead(call(*members, generation=3, last=last, **eager)).record
+        assert uncertain is not None
+        assert not any(uncertain.assignment.values())
+        assert uncertain.generation == 3
+        again = lead(call(*members, generation=4, last=uncertain, **eager)).record
+        assert again is not None
+        assert again.assignment == first.assignment
+
+
 def test_the_first_eager_round_names_to_java_workers_what_they_have() -> None:
     """They stop only what their last assignment names (KAFKA-13816). The next round deals out everything."""
     java = replace(member("java", ""), instance_id=None, member_id=MemberId("java"))

@@ -28,7 +28,7 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import SubProtocol, WorkerId
+from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, SubProtocol, WorkerId
 from airflow_provider.membership.state import Phase
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
@@ -51,6 +51,31 @@ def test_expelled_it_stops_everything_and_joins_anew(script: Script) -> None:
     join = only_join(script.feed(TasksStopped, tasks=tasks("a0 a1")))
     assert join.member_id == ""
     assert told(join)[1].assignment is None
+
+
+def test_fenced_by_a_coordinator_that_moved_before_the_first_round_it_takes_its_name_again(script: Script) -> None:
+    """The coordinator keeps a member only when a round is completed. So another broker may know the process before."""
+    script.joining()
+    script.joined(1)
+    script.rejected(Request.SYNC, KafkaErrorCode.NOT_COORDINATOR)
+    script.alarms(until=script.now + SETTINGS.retry_backoff_max_ms)
+    join = only_join(script.feed(CoordinatorFound, node=NODE + 1))
+    assert join.member_id == ME
+    join = only_join(script.rejected(Request.JOIN, KafkaErrorCode.FENCED_INSTANCE_ID))
+    assert join.member_id == UNKNOWN_MEMBER_ID
+    assert script.state.predecessor is Predecessor.UNKNOWN, "what the coordinator knows may still run tasks"
+    script.joined(2)
+    assert script.state.hold_until == script.now + SETTINGS.session_timeout_ms
+
+
+def test_once_it_has_completed_a_round_it_is_not_forgotten_so_fenced_means_fenced(script: Script) -> None:
+    script.stable("a0")
+    script.rejected(Request.FIND_COORDINATOR, KafkaErrorCode.NOT_COORDINATOR)
+    script.heartbeat(KafkaErrorCode.NOT_COORDINATOR)
+    script.alarms(until=script.now + SETTINGS.retry_backoff_max_ms)
+    script.feed(CoordinatorFound, node=NODE + 1)
+    script.heartbeat(KafkaErrorCode.FENCED_INSTANCE_ID)
+    assert script.state.phase is Phase.FENCED
 
 
 def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
