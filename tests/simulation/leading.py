@@ -34,6 +34,8 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
             spoken_epoch=world.status.spoken_epoch,
         )
     )
+    key = (command.generation, command.leader)
+    world.computed.pop(key, None)  # another coordinator may not have heard of that generation, and forms it anew
     if verdict.record is not None:
-        world.computed[(command.generation, command.leader)] = Computed(verdict.record, configured, last)
+        world.computed[key] = Computed(verdict.record, configured, last)
     return verdict
