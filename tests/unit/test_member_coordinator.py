@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from member_script import LEASE_MS, MARGIN_MS, ME, NODE, SESSION_MS, SETTINGS, Script, only_join, tasks, told
+from group_records import record_of
+from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -16,6 +17,7 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     Left,
     Predecessor,
+    RecordRead,
     Request,
     RequestFailed,
     SendHeartbeat,
@@ -28,7 +30,7 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, SubProtocol, WorkerId
+from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, SubProtocol, WorkerId
 from airflow_provider.membership.state import Phase
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
@@ -76,6 +78,24 @@ def test_once_it_has_completed_a_round_it_is_not_forgotten_so_fenced_means_fence
     script.feed(CoordinatorFound, node=NODE + 1)
     script.heartbeat(KafkaErrorCode.FENCED_INSTANCE_ID)
     assert script.state.phase is Phase.FENCED
+
+
+def test_its_epoch_never_goes_back_whatever_records_were_lost(script: Script) -> None:
+    """The coordinator counts anew, and no record says from where."""
+    script.stable("a0")
+    epoch = script.state.epoch
+    script.rejected(Request.HEARTBEAT, KafkaErrorCode.UNKNOWN_MEMBER_ID)
+    script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+    script.feed(TasksStopped, tasks=tasks("a0"))
+    script.joined(1)
+    script.synced()
+    script.alarms(until=script.now + SETTINGS.session_timeout_ms // 2)
+    script.joined(2)
+    script.synced("a0")
+    assert script.state.epoch == epoch + 1
+    lower = replace(record_of({}), epoch=Epoch(1), generation=GenerationId(2), leader_member=OTHER)
+    script.feed(RecordRead, record=lower)
+    assert script.state.epoch == epoch + 1, "its leader hears of that, and has the group rebalance"
 
 
 def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
