@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from group_records import record_of
-from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
+from member_script import LEASE_MS, MARGIN_MS, ME, NODE, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -30,7 +30,7 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, SubProtocol, WorkerId
+from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.membership.state import Phase
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
@@ -84,16 +84,16 @@ def test_its_epoch_never_goes_back_whatever_records_were_lost(script: Script) ->
     """The coordinator counts anew, and no record says from where."""
     script.stable("a0")
     epoch = script.state.epoch
-    script.rejected(Request.HEARTBEAT, KafkaErrorCode.UNKNOWN_MEMBER_ID)
     script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID)
     script.feed(TasksStopped, tasks=tasks("a0"))
-    script.joined(1)
+    newcomer = MemberId("newcomer")
+    script.joined(1, leader=newcomer)
     script.synced()
     script.alarms(until=script.now + SETTINGS.session_timeout_ms // 2)
-    script.joined(2)
+    script.joined(2, leader=newcomer)
     script.synced("a0")
     assert script.state.epoch == epoch + 1
-    lower = replace(record_of({}), epoch=Epoch(1), generation=GenerationId(2), leader_member=OTHER)
+    lower = replace(record_of({}), epoch=Epoch(1), generation=GenerationId(2), leader_member=newcomer)
     script.feed(RecordRead, record=lower)
     assert script.state.epoch == epoch + 1, "its leader hears of that, and has the group rebalance"
 
