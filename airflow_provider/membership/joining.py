@@ -178,7 +178,7 @@ def fenced(turn: Turn) -> None:
     completed, and so it may have forgotten this one, and know the process that had the name before. Who has not
     completed a round yet takes the name again then, as long as it has not heard that it is in the group.
     """
-    if turn.state.doubted:
+    if turn.state.doubted and turn.state.phase is not Phase.LEAVING:
         why = "the coordinator knows another process under this name, perhaps from before it moved"
         turn.expelled(why, Predecessor.UNKNOWN)
         return
@@ -203,16 +203,22 @@ def refused(turn: Turn, request: Request, error: KafkaErrorCode) -> None:
 def on_joined(turn: Turn, event: Joined) -> None:
     """The generation is known; the coordinator waits for everybody's SyncGroup as long as it did for their joins.
 
+    Who joins again as the same member, since no answer came, may be told of a generation that was complete before: then
+    the coordinator has waited since, and the JoinGroup has not begun another session. A member that is new to it has.
+
     Its leader computes the assignment, unless the coordinator tells it to skip that
     (KIP-814: a static leader came back to a stable group); everybody asks for theirs.
     """
     if event.seq != turn.state.awaiting:
         return
-    deadline = turn.state.join_sent_at + turn.state.settings.rebalance_lease_ms
+    anew = event.member_id != turn.state.member_id
+    since = turn.state.join_sent_at if turn.state.joining_since is None else turn.state.joining_since
+    deadline = since + turn.state.settings.rebalance_lease_ms
     if event.generation == turn.state.generation and turn.state.rebalance_deadline is not None:
         deadline = min(deadline, turn.state.rebalance_deadline)
     turn.set(
         phase=Phase.COMPLETING_REBALANCE,
+        joining_since=None,
         rebalance_deadline=deadline,
         member_id=event.member_id,
         generation=event.generation,
@@ -223,7 +229,8 @@ def on_joined(turn: Turn, event: Joined) -> None:
         # From now on the coordinator fences the process that had this name: its lease ends within a session.
         turn.set(predecessor=Predecessor.GONE, hold_until=turn.now + turn.state.settings.session_timeout_ms)
     turn.set(heard_at=max(turn.state.heard_at, turn.state.join_sent_at))
-    turn.renew_lease(turn.state.join_sent_at)
+    if anew:
+        turn.renew_lease(turn.state.join_sent_at)
     turn.heartbeat_slowly()
     seq = turn.next_seq()
     turn.set(awaiting=seq)

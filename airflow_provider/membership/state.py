@@ -71,6 +71,7 @@ class MemberState:
     :param unadopted: an assignment of which it isn't known yet whether it is of this round
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
+    :param joining_since: when the first JoinGroup was sent of those that were not answered
     :param heard_at: the coordinator said then or later that no rebalance was under way
     :param join_by: joins then, whatever still stops
     :param rebalance_deadline: the coordinator goes on without whoever has not joined by then, and expels whoever has
@@ -112,6 +113,7 @@ class MemberState:
     join_reason: str = ""
 
     join_sent_at: int = 0
+    joining_since: int | None = None
     heard_at: int = 0
     heartbeat_step: int = 0
     lease_until: int | None = None

@@ -103,6 +103,7 @@ class Turn:
             returning=state.returning or state.member_id == UNKNOWN_MEMBER_ID,
             join_reason=reason,
             join_sent_at=self.now,
+            joining_since=self.now if state.joining_since is None else state.joining_since,
             rejoin_reason=None,
         )
         self.forget_round()
@@ -328,6 +329,7 @@ class Turn:
             leader=UNKNOWN_MEMBER_ID,
             returning=True,
             doubted=False,
+            joining_since=None,
             predecessor=predecessor,
             heartbeat_at=None,
             lease_until=None,

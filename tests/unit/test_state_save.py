@@ -61,7 +61,9 @@ def test_a_wall_clock_that_was_set_back_makes_no_lease_longer() -> None:
 
 
 def test_with_a_valid_lease_the_tasks_go_on_at_once() -> None:
-    after = resumed(saved(Script().stable("a0")), now_ms=500, later_ms=2_000)
+    before = Script().stable("a0")
+    before.heartbeat()
+    after = resumed(saved(before), now_ms=500, later_ms=2_000)
     commands = after.feed(Resumed, config_offset=ConfigOffset(0))
     assert StartTasks(tasks=tasks("a0"), epoch=after.state.epoch) in commands
     (heartbeat,) = after.feed(CoordinatorFound, node=3)
