@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
                 memory = outcome.memory
                 answer = outcome_to_json(outcome)
                 if args.explain:
-                    answer["explain"] = [*explain(this, outcome), *held_back(this, outcome, policy)]
+                    answer["explain"] = [*explain(outcome), *held_back(this, outcome, policy)]
             print(json.dumps(answer), flush=True)
     return status
 
@@ -122,13 +122,9 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def explain(this: Round, outcome: Outcome) -> Iterator[str]:
-    """A sentence for each move, and for each task that is held back."""
-    for task, move in one_by_one(outcome.moves):
-        yield _sentence(task, move)
-    for worker, revoked in outcome.revoked.items():
-        for task in sorted(revoked - this.owned[worker]):
-            yield f"{task} is held back for one round: {worker} came back, but would have more than its share"
+def explain(outcome: Outcome) -> Iterator[str]:
+    """A sentence for each task that moves."""
+    return (_sentence(task, move) for task, move in one_by_one(outcome.moves))
 
 
 def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
@@ -153,7 +149,7 @@ _SENTENCES: Final[Mapping[tuple[MoveReason, bool], str]] = {
     (MoveReason.BALANCE, False): "{target} starts {}: {source} had more than its share",
     (MoveReason.NEW, False): "{target} starts {}: nobody had it",
     (MoveReason.LOST, False): "{target} starts {}: {source} lost it",
-    (MoveReason.RETURNED, False): "{target} starts {} again: it lost it and is back",
+    (MoveReason.RETURNED, False): "{target} starts {} again: it had lost it",
 }
 
 

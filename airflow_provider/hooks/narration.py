@@ -22,8 +22,8 @@ _STOPS: Final[Mapping[MoveReason, str]] = {
 }
 _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.NEW: "nobody had it",
-    MoveReason.LOST: "its worker is gone",
-    MoveReason.RETURNED: "its worker is back",
+    MoveReason.LOST: "its worker has lost it",
+    MoveReason.RETURNED: "it had lost it",
     MoveReason.BALANCE: "the other worker had more than its share",
     MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
     MoveReason.EAGER: "the group speaks the eager protocol",

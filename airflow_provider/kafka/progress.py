@@ -203,7 +203,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
     left = {worker: record.owned_by(worker) & unfinished for worker in record.members}
     if all(left.values()):
         return False
-    taken = Pool(len(unfinished), left, {}).relieve(revocation_rank(status.tasks), {})
+    taken = Pool(len(unfinished), left, {}).relieve(revocation_rank(status.tasks))
     moving = [task for tasks in taken.values() for task in tasks]
     return bool(moving) and all(_is_pending(task, status.tasks) for task in moving)
 

@@ -299,10 +299,9 @@ MUTATIONS = (
         name="loses what was lost when the delay is over",
         module=f"{MEMBERSHIP}.assignors.lost",
         edits=(
-            ("        return Verdict(as_new=frozenset(lost), waited=True)\n", "        return Verdict(waited=True)\n"),
             (
-                "return Verdict(to_candidates={worker: frozenset(hand) for worker, hand in to_candidates.items()}, waited=True)",
-                "return Verdict(waited=True)",
+                "    own: dict[WorkerId, set[TaskId]] = {worker: set() for worker in candidates}\n",
+                "    return Verdict(waited=True)\n    own: dict[WorkerId, set[TaskId]] = {}\n",
             ),
         ),
         plan="calm",
@@ -318,6 +317,13 @@ MUTATIONS = (
             ),
         ),
         unit_test="tests/unit/test_member_hand_over.py",
+    ),
+    Mutation(
+        name="loses what is above the share of whoever came back",
+        module=f"{MEMBERSHIP}.assignors.balance",
+        edits=(("deal(plus(tasks, self._spare), loads", "deal(tasks, loads"),),
+        plan="calm",
+        broken=(_COMPLETE,),
     ),
     # ---- around them
     Mutation(

@@ -217,7 +217,9 @@ class TestLeaving:
         group.rebalance()
         group.wait(MAX_DELAY_MS)
         over = group.rebalance()
-        assert started(over) == over.assigned[W2] < lost
+        assert started(over) == lost
+        assert over.assigned[W2] < lost
+        assert counts(group) == ([1, 1, 2], [5, 5, 5])
 
     def test_a_second_loss_shares_the_running_delay(self) -> None:
         group = group_of(3, jobs=3)

@@ -6,11 +6,11 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from itertools import islice
 
-from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moves_because, started, stopped, tasks_in, tasks_of
+from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, started, stopped, tasks_in, tasks_of
 
 from airflow_provider.membership.assignors import cooperative
-from airflow_provider.membership.assignors.lost import judge
 from airflow_provider.membership.assignors.model import Memory, MoveReason, Round
 from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.membership.policy import IMMEDIATE
@@ -22,6 +22,16 @@ def group_of(workers: int, jobs: dict[str, int]) -> Group:
     group = Group(jobs)
     group.join(*[f"w{number}" for number in range(1, workers + 1)])
     group.rebalance()
+    return group
+
+
+def group_in_which_run(**numbers: int) -> Group:
+    """Workers with so many tasks of one job, as their leader remembers it."""
+    group = Group({"a": sum(numbers.values())})
+    tasks = iter(sorted(tasks_in(group.configured)))
+    for worker, number in numbers.items():
+        group.join(worker, owning=frozenset(islice(tasks, number)))
+    group.memory = Memory(generation=group.last_completed, assignment=dict(group.owned), members=frozenset(group.owned))
     return group
 
 
@@ -141,18 +151,47 @@ class TestOwnTasksFirst:
         assert tasks_in(outcome.assigned[WorkerId("a-stranger")]) == tasks_in(left_alone)
 
     def test_numbers_are_equal_all_the_same(self) -> None:
-        """w4 lost six tasks and w2 two: as in Connect each candidate gets four."""
-        lost = {TaskId("a", index): W4 if index < 6 else W2 for index in range(8)}
-        memory = Memory(members=frozenset({W1}), candidates=(W2, W4), deadline_ms=1_000)
-        empty = dict.fromkeys((W1, W2, W4), NO_TASKS)
-        back = judge(lost, empty, memory, now_ms=1_000, max_delay_ms=MAX_DELAY_MS).to_candidates
-        assert {worker: Counter(lost[task] for task in tasks) for worker, tasks in back.items()} == {
-            W2: {W2: 2, W4: 2},
-            W4: {W4: 4},
-        }
+        """w4 lost six tasks and w2 two: as in Connect each of three gets its share of the twelve."""
+        group = group_in_which_run(w1=4, w2=2, w4=6)
+        of_w2, of_w4 = group.leave("w2"), group.leave("w4")
+        group.rebalance()
+        group.join("w2", "w4")
+        group.rebalance()
+        group.wait(MAX_DELAY_MS)
+        outcome = group.rebalance()
+        assert tasks_in(outcome.assigned[W4]) < of_w4
+        assert of_w2 < tasks_in(outcome.assigned[W2]) < of_w2 | of_w4
+        assert group.task_counts() == [4, 4, 4]
+
+    def test_its_own_come_before_equal_numbers_of_what_is_lost(self) -> None:
+        """w1 has to stop some, so that not everybody has its share yet: what w2 gets is its own, up to its share."""
+        group = group_in_which_run(w1=4, w2=2)
+        lost = group.leave("w2")
+        group.rebalance()
+        group.join("w2", "w3")
+        group.wait(group.rebalance().delay_ms)
+        outcome = group.rebalance()
+        assert outcome.assigned[W2] == lost
+        assert stopped(outcome)
 
 
-class TestHeldBackNotStopped:
+class TestOnlyWhatRunsIsRevoked:
+    def test_what_is_above_a_share_starts_elsewhere_in_the_same_round(self) -> None:
+        """w3 runs a and leaves, w1 and w2 come with nothing, and w1 is given b while a waits."""
+        group = Group({"a": 1})
+        group.join("w3")
+        group.rebalance()
+        lost = group.leave("w3")
+        group.join("w1", "w2")
+        group.rebalance()
+        group.jobs["b"] = 1
+        assert group.rebalance().assigned[W1] == tasks_of({"b": 1})
+        group.wait(MAX_DELAY_MS)
+        outcome = group.rebalance()
+        assert outcome.assigned == {W1: NO_TASKS, W2: lost}
+        assert stopped(outcome) == NO_TASKS
+        assert not changed(group.rebalance())
+
     def group_with_one_of_two_back(self) -> tuple[Group, Tasks, Tasks]:
         """Of four workers with three tasks each two left, and w2 has come back."""
         group = group_of(4, {"a": 12})
@@ -162,19 +201,15 @@ class TestHeldBackNotStopped:
         group.rebalance()
         return group, own, foreign
 
-    def test_lost_work_beyond_the_share_waits_one_round(self) -> None:
+    def test_who_is_back_does_not_get_the_work_of_those_who_are_not(self) -> None:
         group, own, foreign = self.group_with_one_of_two_back()
         group.wait(MAX_DELAY_MS)
         outcome = group.rebalance()
         assert outcome.delay_ms == 0
-        assert group.task_counts() == [3, 3, 4]
         assert own <= outcome.assigned[W2]
-        held_back = outcome.revoked[W2]
-        assert held_back < foreign
-        assert all(held_back.isdisjoint(move.tasks) for move in outcome.moves)
-        following = group.rebalance()
-        assert tasks_in(started(following)) == held_back
+        assert tasks_in(started(outcome)) == own | foreign
         assert group.task_counts() == [4, 4, 4]
+        assert not changed(group.rebalance())
 
     def test_nothing_that_runs_is_stopped_for_it(self) -> None:
         group, _, _ = self.group_with_one_of_two_back()
@@ -183,21 +218,29 @@ class TestHeldBackNotStopped:
         assert len(tasks_in(new.assigned[W2])) == 3
         group.wait(MAX_DELAY_MS)
         outcome = group.rebalance()
-        assert not moves_because(MoveReason.BALANCE, outcome)
+        assert stopped(outcome) == NO_TASKS
         assert tasks_in(new.assigned[W2]) <= outcome.target[W2]
-        group.settle()
         assert group.task_counts() == [5, 5, 5]
 
-    def test_it_does_not_wait_a_second_delay(self) -> None:
+    def test_what_runs_above_a_share_is_still_stopped(self) -> None:
+        group, own, foreign = self.group_with_one_of_two_back()
+        group.wait(MAX_DELAY_MS)
+        group.join("w5", "w6", "w7")
+        outcome = group.rebalance()
+        assert [len(tasks_in(outcome.revoked[worker])) for worker in (W1, W2, W3)] == [1, 0, 1]
+        assert outcome.assigned[W2] < own
+        assert tasks_in(started(outcome)) == own | foreign
+        group.rebalance()
+        assert group.task_counts() == [2] * 6
+
+    def test_a_round_that_only_deals_out_does_not_slow_down_the_next_one(self) -> None:
         group, _, _ = self.group_with_one_of_two_back()
         group.wait(MAX_DELAY_MS)
+        group.rebalance()
         group.join("w5")
-        held_back = tasks_in(stopped(group.rebalance()))
-        assert len(held_back) == 3
-        group.leave("w5")
-        outcome = group.rebalance()
-        assert outcome.delay_ms == 0
-        assert tasks_in(started(outcome)) == held_back
+        following = group.rebalance()
+        assert following.delay_ms == 0
+        assert len(tasks_in(stopped(following))) == 3
 
 
 class TestRemovedIsStopped:

@@ -77,6 +77,34 @@ class TestOneEvent:
             assert group.owned == before
 
     @patient
+    @given(workers=st.integers(2, 8), jobs=JOB_SIZES, later=JOB_SIZES, data=st.data())
+    def test_when_a_delay_ends_all_that_was_lost_starts(
+        self, workers: int, jobs: dict[str, int], later: dict[str, int], data: st.DataObject
+    ) -> None:
+        """Whoever left, came back or is new, and whatever was submitted meanwhile."""
+        group = balanced_group(workers, jobs)
+        names = sorted(group.owned)
+        leaving = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1, max_size=workers - 1))
+        lost = {worker: group.leave(worker) for worker in leaving}
+        group.rebalance()
+        back = data.draw(st.lists(st.sampled_from(leaving), unique=True))
+        group.join(*back, *[f"new{number}" for number in range(data.draw(st.integers(0, 3)))])
+        group.rebalance()
+        group.jobs = {**later, **jobs}
+        delay_ms = group.rebalance().delay_ms
+        group.wait(delay_ms)
+        outcome = group.rebalance()
+        if delay_ms:
+            assert started(outcome) == NO_TASKS.union(*lost.values())
+        for worker in back if delay_ms else ():
+            elsewhere = lost[worker] - outcome.target[worker]
+            for kind in (planners_in, tasks_in):
+                if kind(elsewhere):
+                    assert len(kind(outcome.target[worker])) >= len(kind(group.configured)) // len(group.owned)
+        if not stopped(outcome):
+            assert_balanced(group)
+
+    @patient
     @given(workers=st.integers(1, 12), jobs=JOB_SIZES, later=JOB_SIZES)
     def test_other_jobs_stop_only_for_balance(self, workers: int, jobs: dict[str, int], later: dict[str, int]) -> None:
         group = balanced_group(workers, jobs)
@@ -169,14 +197,16 @@ class Histories(RuleBasedStateMachine):
 
     def check(self, before: dict[WorkerId, Tasks], outcome: Outcome) -> None:
         assert outcome.assigned.keys() == outcome.revoked.keys() == outcome.target.keys() == before.keys()
+        assert not started(outcome) & stopped(outcome)
         for worker, owned in before.items():
-            assert not outcome.assigned[worker] & outcome.revoked[worker]
+            assert outcome.revoked[worker] <= owned
             assert not outcome.assigned[worker] & owned
             assert outcome.target[worker] == (owned - outcome.revoked[worker]) | outcome.assigned[worker]
         everything = [task for tasks in outcome.target.values() for task in tasks]
         assert len(everything) == len(set(everything))
         assert set(everything) <= self.group.configured
         self.check_delay(outcome)
+        self.check_balance(before, outcome)
         self.check_what_waits(outcome, self.group.configured - set(everything) - stopped(outcome))
 
     def check_delay(self, outcome: Outcome) -> None:
@@ -186,6 +216,19 @@ class Histories(RuleBasedStateMachine):
             assert not stopped_for_balance(outcome)
         else:
             assert outcome.memory.deadline_ms == 0
+
+    def check_balance(self, before: dict[WorkerId, Tasks], outcome: Outcome) -> None:
+        """Unless a delay runs, no more running tasks stop than balance needs, and without a stop there is balance."""
+        if outcome.delay_ms:
+            return
+        configured, balancing = self.group.configured, stopped_for_balance(outcome)
+        twice = moved_because(MoveReason.DUPLICATE, outcome) & stopped(outcome)
+        for kind in (planners_in, tasks_in):
+            kept = [len(kind(owned & configured - twice)) for owned in before.values()]
+            assert sum(len(kind(move.tasks)) for move in balancing) == stops_needed(kept, len(kind(configured)))
+            if not kind(stopped(outcome) & configured):
+                after = [len(kind(tasks)) for tasks in outcome.target.values()]
+                assert max(after) - min(after) <= 1
 
     def check_what_waits(self, outcome: Outcome, waiting: Tasks) -> None:
         """Work is nowhere only while a delay runs, and never longer than the maximum."""
@@ -197,6 +240,13 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def memory_survives_json(self) -> None:
         assert Memory.from_json(self.group.memory.to_json()) == self.group.memory
+
+
+def stops_needed(kept: list[int], total: int) -> int:
+    """The fewest that have to stop for everybody to have its share of the total; some may have one more."""
+    share, extras = divmod(total, len(kept))
+    above = [number - share for number in kept if number > share]
+    return sum(above) - min(extras, len(above))
 
 
 def stopped_for_balance(outcome: Outcome) -> list[Move]:

@@ -156,10 +156,10 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
         options="--explain",
     )
     assert answers[3]["explain"] == [
-        "w2 starts a:1 again: it lost it and is back",
-        "w2 starts a:2 again: it lost it and is back",
-        "w2 starts a:3: w3 lost it",
-        "a:4 is held back for one round: w2 came back, but would have more than its share",
+        "w1 starts a:3: w3 lost it",
+        "w1 starts a:4: w3 lost it",
+        "w2 starts a:1 again: it had lost it",
+        "w2 starts a:2 again: it had lost it",
     ]
     both = {"w1": [["a", -1], ["a", 0]], "w2": [["a", 0]]}
     _, answers = run(
@@ -171,6 +171,23 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
         ["w1 stops a:0: another worker owns it too", "w2 stops a:0: another worker owns it too"],
         ["w1 starts a:0: more than one worker owned it, and all have stopped it"],
     ]
+
+
+def test_lost_work_goes_where_there_is_room_and_nobody_is_said_to_be_back(run: Replay) -> None:
+    """w3 runs a and leaves, w1 and w2 come with nothing, and w1 is given b while a waits."""
+    a, b = [["a", -1], ["a", 0]], [["b", -1], ["b", 0]]
+    first = {**FIRST, "jobs": {"a": 1}, "owned": {"w3": a}}
+    came = {**first, "now": 2_000, "generation": 2, "last_completed": 1, "owned": {"w1": [], "w2": []}}
+    more = {**came, "now": 2_500, "generation": 3, "last_completed": 2, "jobs": {"a": 1, "b": 1}}
+    over = {**more, "now": 3_000, "generation": 4, "last_completed": 3, "owned": {"w1": b, "w2": []}}
+    _, answers = run(first, came, more, over, options="--max-delay 1000 --explain")
+    assert answers[2]["assigned"] == {"w1": b, "w2": []}
+    assert answers[3] == {
+        "assigned": {"w1": [], "w2": a},
+        "revoked": {"w1": [], "w2": []},
+        "delay": 0,
+        "explain": ["w2 starts a:planner: w3 lost it", "w2 starts a:0: w3 lost it"],
+    }
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush, nlargest
 from operator import itemgetter
 from typing import Final
 
-from airflow_provider.membership.assignors.shares import Shares
+from airflow_provider.membership.assignors.shares import Shares, minus, plus
 from airflow_provider.membership.assignors.spread import deal
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -23,63 +23,54 @@ class Pool:
     The kinds are counted apart: a planner costs next to nothing, so that one must not be weighed against the other.
 
     :param configured: how much of this kind is configured
-    :param shares: every member and what it has of this kind
-    :param idle: what of it runs nowhere yet and the member is only about to start
+    :param kept: every member and what it goes on with of this kind
+    :param own: what some members are to get again, and nobody runs
     """
 
-    __slots__ = ("_idle", "_shares", "_surplus")
+    __slots__ = ("_excess", "_shares", "_spare", "returned")
 
-    def __init__(self, configured: int, shares: Shares, idle: Shares) -> None:
-        self._shares = dict(shares)
-        self._idle = {worker: tasks & shares[worker] for worker, tasks in idle.items()}
-        self._surplus = surplus(
-            {worker: len(tasks) for worker, tasks in shares.items()},
-            {worker: len(tasks) for worker, tasks in self._idle.items()},
-            configured,
-        )
+    returned: Shares
+    """Of each member's own what is within its share."""
 
-    @property
-    def balanced(self) -> bool:
-        """Whether nobody has more than its share."""
-        return not self._surplus
+    def __init__(self, configured: int, kept: Shares, own: Shares) -> None:
+        idle = {worker: len(tasks) for worker, tasks in own.items()}
+        loads = {worker: len(tasks) + idle.get(worker, 0) for worker, tasks in kept.items()}
+        above = surplus(loads, idle, configured)
+        spare = {
+            worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
+        }
+        self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
+        self._spare: Tasks = NO_TASKS.union(*spare.values())
+        excess = {worker: number - idle.get(worker, 0) for worker, number in above.items()}
+        self._excess = {worker: number for worker, number in excess.items() if number > 0}
+        self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
 
     @property
     def stops(self) -> int:
         """How many running tasks would have to stop for nobody to have more than its share."""
-        return sum(self._stops().values())
+        return sum(self._excess.values())
 
-    def _stops(self) -> dict[WorkerId, int]:
-        return {worker: max(0, number - len(self._idle.get(worker, ()))) for worker, number in self._surplus.items()}
-
-    def relieve(
-        self, rank: Mapping[TaskId, int], lost: Mapping[TaskId, WorkerId], most_stops: int = NO_LIMIT
-    ) -> Shares:
-        """Take from each worker what it has above its share, first what is idle, and of that first what others had.
+    def relieve(self, rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
+        """Take from each worker what runs there above its share.
 
         :param rank: see :func:`choose`
-        :param lost: who had the lost tasks
-        :param most_stops: no more running tasks than this are taken, over all workers
+        :param most_stops: no more than this are taken, over all workers
         :return: what was taken, by worker
         """
         taken: dict[WorkerId, Tasks] = {}
-        stops = limited(self._stops(), most_stops)
-        for worker, number in self._surplus.items():
-            tasks = self._shares[worker]
-            idle = self._idle.get(worker, NO_TASKS)
-            chosen = choose(idle, number, {task: 1 for task in idle if lost.get(task) == worker})
-            if stops[worker]:
-                chosen += choose(tasks - idle, stops[worker], rank)
-            if chosen:
-                taken[worker] = frozenset(chosen)
-                self._shares[worker] = tasks - taken[worker]
+        for worker, number in limited(self._excess, most_stops).items():
+            if number:
+                taken[worker] = frozenset(choose(self._shares[worker], number, rank))
+                self._shares[worker] -= taken[worker]
         return taken
 
-    def place(self, tasks: Collection[TaskId]) -> dict[WorkerId, list[TaskId]]:
-        """Give tasks to those who have the least.
+    def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
+        """Give tasks to those who have the least, with them what was above the share of whoever had it before.
 
         :return: what was given, by worker
         """
-        return deal(tasks, {worker: len(share) for worker, share in self._shares.items()}, self._shares)
+        loads = {worker: len(share) for worker, share in self._shares.items()}
+        return deal(plus(tasks, self._spare), loads, self._shares)
 
 
 def above_shares(configured: Tasks, shares: Shares) -> int:

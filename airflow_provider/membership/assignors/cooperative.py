@@ -8,7 +8,7 @@ Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in 
 4. Deleted is what was assigned and is not configured any more; lost is what was assigned, still is configured, and
    nobody owns; created is configured and neither assigned nor owned. What two members own both stop.
 5. Lost work waits for its worker, at most the maximum delay (module ``lost``).
-6. While nothing waits, a worker with more than its share gives up the surplus (module ``balance``). If the round
+6. While nothing waits, a worker that runs more than its share gives up the surplus (module ``balance``). If the round
    before did so too, it doesn't yet, and a delay starts that grows with each such round (module ``pace``). Under the
    policy ``Incremental``, which Connect does not have, a round stops at most so many tasks, and the delay is a fixed
    interval.
@@ -28,12 +28,12 @@ on purpose:
     Among workers with equally many tasks the one with the fewest of the same job gets the next one; revoked is what is
     cheapest to stop, then what is most clustered. Connect looks at numbers only (KAFKA-17049).
 ``own-tasks-first``
-    A worker that comes back within the delay gets its own tasks back, where Connect deals out the lost work in any
-    order among those who came.
-``held-back-not-stopped``
-    A worker that came back may be due more lost work than its share. Then lost work is held back until the next round
-    rather than a running task stopped, and it does not wait a second delay there. It stands in ``revoked``, as in
-    Connect, though nobody runs it: that makes the worker rejoin, and so the next round happens at once.
+    A worker that comes back within the delay gets its own tasks back, as far as they are within its share. Connect
+    deals out the lost work in any order among those who came.
+``only-what-runs-is-revoked``
+    Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In
+    Connect they get all of it first; then what is above their shares is revoked, run by somebody or not, and nobody
+    runs it until the next round.
 ``removed-is-stopped``
     Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
     leader change or a failed sync, until yet another rebalance.
@@ -65,16 +65,15 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa:
     kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
     verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
-    pools = _pools(planners, len(round.configured) - len(planners), kept, verdict.to_candidates)
-    unbalanced = not all(pool.balanced for pool in pools)
+    pools = _pools(planners, len(round.configured) - len(planners), kept, verdict.own)
+    unbalanced = any(pool.stops for pool in pools)
     decided = pace(policy, verdict, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
     limits = _limits(decided.allowance, *pools)
-    taken = merged(
-        pool.relieve(round.revocation_rank, changes.lost, limit) for pool, limit in zip(pools, limits, strict=True)
-    )
+    taken = merged(pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
     free = plus(changes.created, verdict.as_new)
-    placed = merged(pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
-    return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, placed=placed))
+    placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
+    given = merged((*(pool.returned for pool in pools), *placed))
+    return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, given=given))
 
 
 def _compare(round: Round, memory: Memory) -> Changes:  # noqa: A002
@@ -108,11 +107,15 @@ def _duplicated(owned: Shares, active: Tasks) -> Tasks:
     return frozenset(twice)
 
 
-def _pools(planners: Tasks, number_of_tasks: int, kept: Shares, given_back: Shares) -> tuple[Pool, Pool]:
-    shares = {worker: plus(share, given_back.get(worker, NO_TASKS)) for worker, share in kept.items()}
+def _pools(planners: Tasks, number_of_tasks: int, kept: Shares, own: Shares) -> tuple[Pool, Pool]:
+    kept_planners, kept_tasks = _by_kind(kept, planners)
+    own_planners, own_tasks = _by_kind(own, planners)
+    return Pool(len(planners), kept_planners, own_planners), Pool(number_of_tasks, kept_tasks, own_tasks)
+
+
+def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:
     of_planners = {worker: share & planners for worker, share in shares.items()}
-    of_tasks = {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
-    return Pool(len(planners), of_planners, given_back), Pool(number_of_tasks, of_tasks, given_back)
+    return of_planners, {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
 
 
 def _limits(allowance: int, planners: Pool, tasks: Pool) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.assignors.spread import deal
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
@@ -20,7 +19,7 @@ class Verdict:
     :param delay_ms: how much longer it waits; 0: no delay runs
     :param deadline_ms: when the delay is over, wall clock; 0: none runs
     :param candidates: who was empty while the delay ran
-    :param to_candidates: goes to workers that came back, by worker
+    :param own: what workers that came back get again, by worker, as far as it is within their shares
     :param as_new: goes to whoever has the least
     :param waited: whether a delay ended in this round
     """
@@ -28,7 +27,7 @@ class Verdict:
     delay_ms: int = 0
     deadline_ms: int = 0
     candidates: tuple[WorkerId, ...] = ()
-    to_candidates: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    own: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     as_new: Tasks = NO_TASKS
     waited: bool = False
 
@@ -51,7 +50,7 @@ def judge(
     if max_delay_ms == 0 or nothing_to_wait_for or no_reason_to_start:
         return Verdict(as_new=frozenset(lost))
     if runs and now_ms >= memory.deadline_ms:
-        return _after_delay(lost, kept, [worker for worker in memory.candidates if worker in kept])
+        return _after_delay(lost, [worker for worker in memory.candidates if worker in kept])
     delay_ms = min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms
     empty = sorted(worker for worker, tasks in kept.items() if not tasks)
     return Verdict(
@@ -61,38 +60,10 @@ def judge(
     )
 
 
-def _after_delay(
-    lost: Mapping[TaskId, WorkerId], kept: Mapping[WorkerId, Tasks], candidates: Sequence[WorkerId]
-) -> Verdict:
-    if not candidates:
-        return Verdict(as_new=frozenset(lost), waited=True)
-    to_candidates: dict[WorkerId, list[TaskId]] = {worker: [] for worker in candidates}
-    planners = {task: owner for task, owner in lost.items() if task.is_planner}
-    tasks = {task: owner for task, owner in lost.items() if not task.is_planner}
-    for kind in (planners, tasks):
-        for worker, hand in _give_back(kind, kept, candidates).items():
-            to_candidates[worker] += hand
-    return Verdict(to_candidates={worker: frozenset(hand) for worker, hand in to_candidates.items()}, waited=True)
-
-
-def _give_back(
-    lost: Mapping[TaskId, WorkerId], kept: Mapping[WorkerId, Tasks], candidates: Sequence[WorkerId]
-) -> dict[WorkerId, list[TaskId]]:
-    """Share lost work among the candidates in equal numbers, to each what was its own as far as that goes.
-
-    Where the numbers can't be equal, those get one more who lost the most, then those who came first.
-    """
-    own: dict[WorkerId, list[TaskId]] = {worker: [] for worker in candidates}
-    for task in sorted(lost):
-        if lost[task] in own:
-            own[lost[task]].append(task)
-    share, extras = divmod(len(lost), len(candidates))
-    by_claim = sorted(candidates, key=lambda worker: -len(own[worker]))
-    quota = {worker: share + (position < extras) for position, worker in enumerate(by_claim)}
-    back = {worker: own[worker][: quota[worker]] for worker in candidates}
-    rest = lost.keys() - {task for hand in back.values() for task in hand}
-    room = {worker: len(back[worker]) - quota[worker] for worker in candidates}
-    held = {worker: kept[worker].union(back[worker]) for worker in candidates}
-    for worker, hand in deal(rest, room, held).items():
-        back[worker] += hand
-    return back
+def _after_delay(lost: Mapping[TaskId, WorkerId], candidates: Sequence[WorkerId]) -> Verdict:
+    """To each candidate its own; the rest to whoever has the least, which candidates mostly have."""
+    own: dict[WorkerId, set[TaskId]] = {worker: set() for worker in candidates}
+    rest: set[TaskId] = set()
+    for task, worker in lost.items():
+        own.get(worker, rest).add(task)
+    return Verdict(own={worker: frozenset(tasks) for worker, tasks in own.items()}, as_new=frozenset(rest), waited=True)

@@ -38,13 +38,13 @@ class Shuffle:
     """What a round does to the members' shares.
 
     :param kept: every member and what is left of its own once removed and duplicated tasks are gone
-    :param taken: what is above a member's share; of its own, or held back of what it was to get back
-    :param placed: what was free and goes to whoever has the least
+    :param taken: what a member stops because it is above its share
+    :param given: what a member starts
     """
 
     kept: Shares
     taken: Shares
-    placed: Shares
+    given: Shares
 
 
 def write_down(
@@ -61,8 +61,7 @@ def write_down(
     target: dict[WorkerId, Tasks] = {}
     for worker, kept in shuffle.kept.items():
         taken = shuffle.taken.get(worker, NO_TASKS)
-        given = plus(verdict.to_candidates.get(worker, NO_TASKS), shuffle.placed.get(worker, NO_TASKS))
-        assigned[worker] = minus(given, taken)
+        assigned[worker] = shuffle.given.get(worker, NO_TASKS)
         revoked[worker] = plus(round.owned[worker] & changes.stopped, taken)
         target[worker] = plus(minus(kept, taken), assigned[worker])
     stops = tuple(_stops(round.owned, revoked, changes))
