@@ -184,8 +184,11 @@ def on_config_advanced(turn: Turn, event: ConfigAdvanced) -> None:
 
 
 def on_rebalance_wanted(turn: Turn, event: RebalanceWanted) -> None:
-    """Only a leader's join is sure to make the coordinator rebalance, so it is the leader who watches for reasons."""
-    if turn.state.is_leader and turn.state.unadopted is None:
+    """Only a leader's join is sure to make the coordinator rebalance, so it is the leader who watches for reasons. One
+    that is behind the others on the jobs topic can't assign anything: it joins when it has caught up.
+    """
+    state = turn.state
+    if state.is_leader and state.unadopted is None and state.config_offset >= state.needed_offset:
         turn.want_join(event.reason)
 
 

@@ -352,7 +352,8 @@ class Finish(Action):
     task: TaskId
 
     def apply(self, world: World) -> bool:
-        if not any(self.task in process.running for process in world.members):
+        holders = [process for process in world.members if self.task in process.running]
+        if not holders or any(process.asleep for process in holders):
             return False
         world.finish(self.task)
         return True

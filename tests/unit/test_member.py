@@ -182,6 +182,7 @@ def test_config_mismatch_is_mended_by_the_leader_when_it_has_caught_up(script: S
     script.feed(AssignmentComputed, assignments={}, record=None)
     assert script.synced(error=CONFIG_MISMATCH, config_offset=12) == []
     assert script.feed(ConfigAdvanced, config_offset=ConfigOffset(11)) == []
+    assert script.feed(RebalanceWanted, reason="new work") == [], "it could not assign it either"
     join = only_join(script.feed(ConfigAdvanced, config_offset=ConfigOffset(12)))
     assert join.reason == "the leader has read the jobs topic as far as the others"
 
