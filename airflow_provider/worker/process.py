@@ -10,20 +10,24 @@ a start of a kernel (boot id) and, since each container numbers its processes by
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
+from typing import Final
 
 from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE = Path("/proc/self/ns/pid")
+_PROC: Final = Path("/proc")
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 
 def this_process() -> str:
     """``host/place/pid/start``; a host without procfs leaves place and start empty, and nothing can be seen of it."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{_place()}/{pid}/{_start_of(pid)}"
+    return f"{socket.gethostname()}/{_place()}/{pid}/{_start_of(pid) or ''}"
 
 
 def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
@@ -36,9 +40,28 @@ def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
 def has_ended(process: str) -> bool:
     """Whether ``process`` surely is no more; False where that can't be seen from here."""
     host, place, pid, start = (process.split("/") + [""] * 4)[:4]
-    if (host, place) != (socket.gethostname(), _place()) or not place or not start or not pid.isdigit():
+    if (host, place) != (socket.gethostname(), _place()) or not place or not start or not _NUMBER.fullmatch(pid):
         return False
-    return _start_of(int(pid)) != start
+    return _is_over(int(pid), start)
+
+
+def _is_over(pid: int, start: str) -> bool:
+    """Whether the process of that number is none, a zombie, or one that started at another time.
+
+    Only the kernel's word counts for none: procfs may hide the processes of other users (``hidepid``).
+    """
+    began = _start_of(pid)
+    return not _exists(pid) if began is None else began != start
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _place() -> str:
@@ -49,12 +72,12 @@ def _place() -> str:
         return ""
 
 
-def _start_of(pid: int) -> str:
-    """When the process started, in the kernel's ticks; empty if there is none or it is a zombie."""
+def _start_of(pid: int) -> str | None:
+    """When the process started, in the kernel's ticks; empty if it is a zombie, None if it can't be seen."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
-        return ""
+        return None
     after_name = stat.rpartition(")")[2].split()
     state, start = after_name[0], after_name[19]
     return "" if state in "ZX" else start

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.worker import process as process_module
 from airflow_provider.worker.process import has_ended, predecessor_of, this_process
 
 _HOST, _PLACE, _PID, _START = this_process().split("/")
@@ -69,6 +71,24 @@ def test_a_child_that_nobody_has_waited_for_yet_has_ended() -> None:
         assert has_ended(told), "a zombie runs nothing"
 
 
+@on_linux
+def test_what_procfs_hides_has_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: str) -> None:
+    """As with ``hidepid=2``, where the processes of other users have no folder."""
+    monkeypatch.setattr(process_module, "_PROC", tmp_path)
+    assert not has_ended(f"{_HOST}/{_PLACE}/{_PID}/{_START}")
+    assert has_ended(child), "that there is none the kernel says all the same"
+
+
+@on_linux
+def test_nor_has_another_users_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(process_module, "_PROC", tmp_path)
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not has_ended(f"{_HOST}/{_PLACE}/1/1")
+
+
 @pytest.mark.parametrize(
     "process",
     [
@@ -77,6 +97,8 @@ def test_a_child_that_nobody_has_waited_for_yet_has_ended() -> None:
         f"{_HOST}//{_PID}/",
         f"{_HOST}/{_PLACE}/{_PID}/",
         f"{_HOST}/{_PLACE}/x/1",
+        f"{_HOST}/{_PLACE}/²/1",
+        f"{_HOST}/{_PLACE}/{'9' * 5_000}/1",
         "nonsense",
     ],
 )
