@@ -20,6 +20,7 @@ from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
+from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     OnEvent,
     QueryStarted,
@@ -52,6 +53,7 @@ class TaskExecutor:
     :param stopped: told of tasks that were stopped
     :param finished: told of tasks that came to their end
     :param changed: told whenever something else may depend on what runs here
+    :param mask: takes secrets out of what is told of errors
     :param linger_s: how long there must be nothing to do until the membership had better go on without this process
     """
 
@@ -68,6 +70,7 @@ class TaskExecutor:
         finished: Released,
         changed: Callable[[], None],
         linger_s: float,
+        mask: Mask = nothing_secret,
     ) -> None:
         self._worker = worker
         self._group_id = group_id
@@ -79,6 +82,7 @@ class TaskExecutor:
         self._finished = finished
         self._changed = changed
         self._linger_s = linger_s
+        self._mask = mask
         self._journal = Journal(worker)
         self._runs: dict[TaskId, TaskRun] = {}
         self._stops: dict[TaskId, TaskStatus] = {}
@@ -299,11 +303,14 @@ class TaskExecutor:
     def _on_failed(self, run: TaskRun, event: TaskFailed) -> None:
         log.debug("task %s failed at attempt %d: %s", run.task, run.attempt, event.error)
         policy = run.work.definition
-        failed = run.failed(TaskFailure.of(event.error, event.traceback))
+        failed = run.failed(self._failure(event.error, event.traceback))
         if event.retryable and failed.failures <= policy.retries:
             self._wait_for_next(failed, policy.retry_delay_ms)
         else:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
+
+    def _failure(self, message: str, traceback: str = "") -> TaskFailure:
+        return TaskFailure.of(self._mask(message), self._mask(traceback))
 
     def _wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         self._runs[run.task] = waiting = run.next_attempt(delay_ms, now_ms=now_ms(), wall_ms=wall_ms())
@@ -333,7 +340,7 @@ class TaskExecutor:
             if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
                 await self._journal.insist(lambda: self._publish_plan(plan))
         except JobError as wrong:
-            await self._end(run.failed(TaskFailure.of(str(wrong))), TaskState.FAILED, None)
+            await self._end(run.failed(self._failure(str(wrong))), TaskState.FAILED, None)
             return
         if definition.replan_interval_ms is None:
             await self._end(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
