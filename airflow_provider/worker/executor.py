@@ -338,9 +338,10 @@ class TaskExecutor:
             jobs = self._logs.jobs
             known = jobs.plan_of(definition.name)
             if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
-                await self._journal.insist(lambda: self._publish_plan(plan))
-        except JobError as wrong:
-            await self._end(run.failed(self._failure(str(wrong))), TaskState.FAILED, None)
+                await self._journal.insist(lambda: self._logs.publish_plan(plan))
+        except (JobError, TooLargeError) as wrong:
+            advice = "" if isinstance(wrong, JobError) else "; make fewer tasks, or smaller configs"
+            await self._end(run.failed(self._failure(f"{wrong}{advice}")), TaskState.FAILED, None)
             return
         if definition.replan_interval_ms is None:
             await self._end(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
@@ -349,25 +350,24 @@ class TaskExecutor:
             planned = replace(self._runs[run.task], failures=0, error=None)
             self._wait_for_next(planned, definition.replan_interval_ms)
 
-    async def _publish_plan(self, plan: PlanRecord) -> None:
-        try:
-            await self._logs.publish_plan(plan)
-        except TooLargeError as wrong:
-            raise JobError(plan.job, "plan", f"{wrong}; make fewer tasks, or smaller configs") from wrong
-
     async def _end(self, run: TaskRun, state: TaskState, result: Any) -> None:
-        """Write a task's last record, then release it."""
+        """Write a task's last record, then release it. One that has too much in it is written without that."""
         ended_at = wall_ms()
-
-        def status() -> TaskStatus:
-            present = replace(run, epoch=self._runs[run.task].epoch)
-            return present.status(state, self._worker, finished_at_ms=ended_at, result=result)
-
-        await self._journal.insist(lambda: self._publish_last(status()))
+        try:
+            await self._insist_on_end(run, state, ended_at, result)
+        except TooLargeError as wrong:
+            await self._insist_on_end(run.cut_short(state, str(wrong)), TaskState.FAILED, ended_at, None)
         del self._closings[run.task], self._runs[run.task]
         self._idle()
         self._finished(frozenset({run.task}))
         self._schedule()
+
+    async def _insist_on_end(self, run: TaskRun, state: TaskState, ended_at_ms: int, result: Any) -> None:
+        def status() -> TaskStatus:
+            present = replace(run, epoch=self._runs[run.task].epoch)
+            return present.status(state, self._worker, finished_at_ms=ended_at_ms, result=result)
+
+        await self._journal.insist(lambda: self._publish_last(status()))
 
     # ---- bookkeeping
 

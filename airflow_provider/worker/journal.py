@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TooLargeError
 from airflow_provider.membership.model import WorkerId
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,13 @@ class Journal:
         self._spawn(self._try(write))
 
     async def insist(self, write: Write) -> None:
-        """Write what must not be lost, again and again. Cancel it to give up."""
-        while True:
-            if await self._try(write):
-                return
+        """Write what must not be lost, again and again. Cancel it to give up.
+
+        :raises TooLargeError: if no broker will ever take it
+        """
+        while (failed := await self._try(write)) is not None:
+            if isinstance(failed, TooLargeError):
+                raise failed
             await asyncio.sleep(_RETRY_S)
 
     async def flush(self, timeout_s: float) -> None:
@@ -47,14 +50,15 @@ class Journal:
             task.cancel()
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    async def _try(self, write: Write) -> bool:
+    async def _try(self, write: Write) -> LogError | None:
+        """What kept it from being written, if something did."""
         try:
             await write()
         except LogError as failed:
             self._complain(failed)
-            return False
+            return failed
         self._complained = False
-        return True
+        return None
 
     def _complain(self, failed: LogError) -> None:
         if not self._complained and not isinstance(failed, BrokerAwayError):

@@ -64,6 +64,12 @@ class TaskRun:
     def failed(self, error: TaskFailure) -> TaskRun:
         return replace(self, failures=self.failures + 1, error=error)
 
+    def cut_short(self, state: TaskState, refusal: str) -> TaskRun:
+        """With an error for which there is room, where the record of its end is refused for its size."""
+        if state is TaskState.FAILED and self.error is not None:
+            return replace(self, error=TaskFailure(message=self.error.message))
+        return self.failed(TaskFailure.of(f"its result has no room in its record: {refusal}; return less"))
+
     def next_attempt(self, delay_ms: int, *, now_ms: int, wall_ms: int) -> TaskRun:
         return replace(
             self,
