@@ -125,6 +125,46 @@ async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(r
     assert isinstance(await events.last(task.task), TaskFinished)
 
 
+def listeners() -> list[str]:
+    """Who listens on the bus that all sessions of the application share."""
+    from pyspark import SparkContext
+
+    there = SparkContext.getOrCreate()._jsc.sc().listenerBus().listeners()
+    return sorted(there.get(index).getClass().getSimpleName() for index in range(there.size()))
+
+
+@spark_job
+def read_what_is_new(spark, task):
+    session = spark.newSession() if task.config["own_session"] else spark
+    return (
+        session.readStream.format("rate")
+        .load()
+        .writeStream.format("noop")
+        .trigger(availableNow=True)
+        .option("checkpointLocation", task.checkpoint_location)
+        .start()
+    )
+
+
+async def test_no_attempt_leaves_a_listener_behind(runner, events, tmp_path):
+    """Each would be told of every step of every Spark job, for as long as the worker lives."""
+
+    def attempts(number):
+        yield counting(5, number)
+        for index in (2 * number, 2 * number + 1):
+            folder = tmp_path / str(index)
+            yield order("read_what_is_new", index, checkpoint=folder, own_session=bool(index % 2))
+
+    before: list[str] = []
+    for number in range(3):
+        for task in attempts(number):
+            await runner.start(task)
+            assert isinstance(await events.last(task.task), TaskFinished)
+        before = before or listeners()
+    assert listeners() == before
+    assert "StreamingQueryListenerBus" not in before
+
+
 # --- the process
 
 
