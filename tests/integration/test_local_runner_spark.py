@@ -186,12 +186,15 @@ async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runne
 
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
     script = textwrap.dedent("""
-        import asyncio, sys
+        import os, sys, time
         from airflow_provider.spark.application import APPLICATION, LocalSparkSettings
         spark = APPLICATION.session_for("script", LocalSparkSettings(master="local[1]"))
         from pyspark.sql.functions import udf
         spark.range(1).select(udf(lambda x: x)("id")).collect()
-        print("ready", flush=True)
+        forked = os.fork()
+        if not forked:
+            time.sleep(600)
+        print(forked, flush=True)
         sys.stdin.read()
     """)
     with subprocess.Popen(
@@ -199,8 +202,8 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
     ) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            family = psutil.Process(process.pid).children(recursive=True)
+            forked = psutil.Process(int(process.stdout.readline()))
+            family = set(psutil.Process(process.pid).children(recursive=True)) - {forked}
             assert any(child.name() == "java" for child in family)
             assert all(
                 connection.laddr.ip in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
@@ -211,5 +214,6 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
         finally:
             os.kill(process.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=10)
+    forked.kill()
     assert alive == []
     assert list(tmp_path.iterdir()) == []
