@@ -48,6 +48,7 @@ def attached_hands(
             finished=finished,
             changed=changed,
             linger_s=equipment.linger_s,
+            lease_ms=member.session_timeout_ms,
             mask=mask,
         )
 

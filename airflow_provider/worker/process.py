@@ -50,6 +50,11 @@ def this_process() -> str:
     return f"{_described(os.getpid())}/{jvm}" if jvm else _described(os.getpid())
 
 
+def is_same_process(one: str, other: str) -> bool:
+    """Whether both name the same process, whatever JVM it had then."""
+    return one.split("/")[:4] == other.split("/")[:4]
+
+
 def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
     """What the worker's last record tells of the process that wrote it."""
     if worker is None or worker.state in (WorkerPhase.LEFT, WorkerPhase.DEFERRED):

@@ -233,10 +233,10 @@ class Worker:
         """Say who holds the membership, and start nothing before that is stored: by the record a successor sees that
         it has to wait for what runs here.
         """
-        await self._journal.insist(lambda: self._logs.publish_worker(self._status()))
-        self._announced = True
-        tasks, self._unstarted = self._unstarted, NO_TASKS
         try:
+            await self._journal.insist(lambda: self._logs.publish_worker(self._status()))
+            self._announced = True
+            tasks, self._unstarted = self._unstarted, NO_TASKS
             self.hands.take(tasks, self.member.state.epoch)
         except Exception as bug:  # noqa: BLE001  nobody waits for this
             self.member.fail(bug)

@@ -25,13 +25,22 @@ AWAY = BrokerAwayError("nowhere:9", "writing", "")
 class Bench:
     """An executor, what it was given to work with, and what it said."""
 
-    def __init__(self, logs: MemoryLogs, *, slots: int, linger_s: float, mask: Mask = nothing_secret) -> None:
+    def __init__(
+        self,
+        logs: MemoryLogs,
+        *,
+        slots: int,
+        linger_s: float,
+        mask: Mask = nothing_secret,
+        worker: WorkerId = ME,
+        lease_ms: int = 60_000,
+    ) -> None:
         self.logs = logs
         self.stopped: list[Tasks] = []
         self.finished: list[Tasks] = []
         self.runner: Any = None
         self.executor = TaskExecutor(
-            worker=ME,
+            worker=worker,
             group_id="g",
             logs=logs,
             make_runner=self._make_runner,
@@ -41,6 +50,7 @@ class Bench:
             finished=self.finished.append,
             changed=lambda: None,
             linger_s=linger_s,
+            lease_ms=lease_ms,
             mask=mask,
         )
         logs.subscribe(self.executor.refresh)

@@ -102,6 +102,7 @@ class Life:
             finished=finished,
             changed=changed,
             linger_s=self.linger_s,
+            lease_ms=MEMBER.session_timeout_ms,
         )
 
     async def submit(self, *, tasks: int = 2, **definition: Any) -> None:

@@ -503,6 +503,7 @@ async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
         finished=finished.append,
         changed=lambda: None,
         linger_s=60,
+        lease_ms=60_000,
     )
     await logs.submit(JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0.01}, max_tasks=4))
     executor.take(frozenset({PLANNER}), Epoch(1))
