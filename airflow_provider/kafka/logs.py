@@ -216,7 +216,9 @@ class GroupLogs:
         """
         await self.catch_up()
         known = job in self.jobs.jobs
-        statuses = [task_key(task) for task in self.status.tasks if task.job == job]
+        # What holds a checkpoint is forgotten by its worker when it has stopped; a job of the same name waits for it.
+        words = self.status.tasks.items()
+        statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]
         if known:
             await self._put(self.topics.jobs, job_key(job), None)
         if job in self.jobs.plans:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.loop_thread import LoopThread
+from airflow_provider.operators.masking import masked
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.equipment import Equipment
@@ -89,7 +90,7 @@ class WorkerRun:
         plan = self._plan
         settings = worker_settings(plan, WorkerPhase.STABLE)
         async with shared_group(self._kafka, plan.member.group_id) as (transport, logs):
-            make_hands = attached_hands(self._equipment, settings, logs)
+            make_hands = attached_hands(self._equipment, settings, logs, masked)
             worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=self._saved)
             told = Epoch(self._story.last_epoch or 0)
             async with narrated(logs, plan.member.worker, already_told=told) as narrator:

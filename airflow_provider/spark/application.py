@@ -2,7 +2,7 @@
 
 PySpark allows one a process. So it is counted: runners of one process share it, and the last one to leave stops it.
 The JVM below it stays for the process's life, and ends with it however the process ends: it reads a pipe from this
-process and ends when that is closed (``PythonGatewayServer`` in Spark).
+process and ends when that is closed (``PythonGatewayServer`` in Spark; :mod:`airflow_provider.spark.jvm`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider.spark.jvm import claim_next_jvm, jvm_started
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
     home_of_spark,
@@ -90,6 +91,7 @@ class SparkApplication:
             if self._root is None:
                 self._root = self._start(settings)
                 self._jvm = jvm_process()
+                jvm_started(self._jvm)
             self._users.add(user)
             return self._root
 
@@ -117,6 +119,7 @@ class SparkApplication:
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
         self._folder = tempfile.mkdtemp(prefix="cospark-")
         conf: dict[str, bool | float | int | str | None] = {**_conf(settings, Path(self._folder))}
+        claim_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         try:

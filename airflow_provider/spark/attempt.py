@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from airflow_provider.spark.entry_point import load_job
-from airflow_provider.spark.failures import ResultError, describe, is_retryable, traceback_tail
+from airflow_provider.spark.failures import Mask, ResultError, describe, is_retryable, nothing_secret, traceback_tail
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
@@ -60,9 +60,14 @@ class TaskSession(Protocol):
 
 
 def run_attempt(
-    order: TaskOrder, guard: AttemptGuard, session: TaskSession, allowed: Iterable[str], emit: OnEvent
+    order: TaskOrder,
+    guard: AttemptGuard,
+    session: TaskSession,
+    allowed: Iterable[str],
+    emit: OnEvent,
+    mask: Mask = nothing_secret,
 ) -> TaskFinished | TaskFailed | TaskStopped:
-    """Run ``order`` to its end; never raises.
+    """Run ``order`` to its end; never raises. What is told of an error goes through ``mask``.
 
     An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
     work.
@@ -77,17 +82,20 @@ def run_attempt(
         if stopped:
             log.debug("Task %s ended while stopping", order.task, exc_info=error)
             return TaskStopped(order=order, reason=stopped)
-        return _failure(order, session, error)
+        return _failure(order, session, error, mask)
     if guard.stopping:
         return TaskStopped(order=order, reason=guard.reason)
     return TaskFinished(order=order, result=result)
 
 
-def _failure(order: TaskOrder, session: TaskSession, error: BaseException) -> TaskFailed:
+def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> TaskFailed:
     try:
         plain = session.explain(error)
         return TaskFailed(
-            order=order, error=describe(plain), traceback=traceback_tail(plain), retryable=is_retryable(plain)
+            order=order,
+            error=describe(plain, mask),
+            traceback=traceback_tail(plain, mask),
+            retryable=is_retryable(plain),
         )
     except Exception as wrong:  # noqa: BLE001  whatever cannot be told of it, the attempt has ended
         short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"

@@ -1,21 +1,33 @@
-"""What is told about an exception: short enough for a record, with what one needs to find the fault."""
+"""What is told about an exception: short enough for a record, with what one needs to find the fault, and no secrets.
+
+What is secret, only the host of a worker knows: it gives a mask. Texts are masked before they are cut, or a part of a
+secret could be left over, which nobody recognizes any more.
+"""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 
 from airflow_provider.spark.entry_point import EntryPointError
 from airflow_provider.spark.planning import PlanError
+
+Mask: TypeAlias = Callable[[str], str]
+"""Gives a text without the secrets in it; called from any thread."""
 
 MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
 
 _HERE: Final = str(Path(__file__).parent)
 _NOT_RETRYABLE: Final = (EntryPointError, PlanError)
+
+
+def nothing_secret(text: str) -> str:
+    """The mask of a host that knows of no secrets."""
+    return text
 
 
 class ResultError(Exception):
@@ -27,18 +39,18 @@ def is_retryable(error: BaseException) -> bool:
     return not isinstance(error, (*_NOT_RETRYABLE, ResultError, NotImplementedError))
 
 
-def describe(error: BaseException) -> str:
+def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The error and the chain of its causes, a line or a few each."""
-    text = "\ncaused by ".join(_headline(link) for link in _chain(error))
+    text = mask("\ncaused by ".join(_headline(link) for link in _chain(error)))
     return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
 
 
-def traceback_tail(error: BaseException) -> str:
+def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The end of the traceback, causes first as Python prints them, from the job's own code on."""
     blocks = [
         "".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _headline(link) for link in _chain(error)
     ]
-    text = "\n\n".join(reversed(blocks))
+    text = mask("\n\n".join(reversed(blocks)))
     return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
 
 

@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
+MAX_INTEGER_BITS: Final = 2_048
+"""617 digits. Python may be told to read no more than 640 (``sys.set_int_max_str_digits``), and by default refuses to
+write more than 4,300.
+"""
+
+_MOST_SHOWN: Final = 100
 
 
 class NotJsonError(Exception):
@@ -51,12 +57,24 @@ def _parts(value: dict[Any, Any] | list[Any] | tuple[Any, ...], path: str) -> It
         return
     for key, item in value.items():
         if not isinstance(key, str):
-            raise NotJsonError(f"{path} has the key {key!r}; keys must be strings")
+            raise NotJsonError(f"{path} has the key {_shown(key)}; keys must be strings")
         _check_plain(key, f"a key of {path}")
         yield f"{path}.{key}", item
 
 
+def _shown(key: object) -> str:
+    try:
+        return repr(key)[:_MOST_SHOWN]
+    except Exception:  # noqa: BLE001  code of a job; also an integer that Python refuses to write
+        return f"of type {type(key).__qualname__}"
+
+
 def _check_plain(value: object, path: str) -> None:
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        raise NotJsonError(
+            f"{path} is a whole number of {value.bit_length()} bits, more than the {MAX_INTEGER_BITS} that every reader"
+            " takes; write it as text"
+        )
     if isinstance(value, float) and not math.isfinite(value):
         raise NotJsonError(f"{path} is {value}, which JSON does not have")
     if isinstance(value, str):

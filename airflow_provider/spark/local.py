@@ -12,6 +12,7 @@ from typing import Final
 from airflow_provider.membership.model import TaskId, Tasks
 from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings
 from airflow_provider.spark.attempt import TaskSession, run_attempt
+from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.local_session import LocalSession, Pools
 from airflow_provider.spark.runner import (
@@ -71,6 +72,7 @@ class LocalRunner:
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
     :param lease: what ``task.fence()`` asks
     :param settings: how to start Spark
+    :param mask: takes secrets out of what is told of errors
     """
 
     attached: Final = True
@@ -82,11 +84,13 @@ class LocalRunner:
         allowed: Iterable[str],
         lease: Lease | None = None,
         settings: LocalSparkSettings | None = None,
+        mask: Mask = nothing_secret,
     ) -> None:
         self._on_event = on_event
         self._allowed = tuple(allowed)
         self._lease: Lease = lease or EndlessLease()
         self._settings = settings or LocalSparkSettings()
+        self._mask = mask
         self._pools = Pools(POOLS)
         self._attempts: dict[TaskId, _Attempt] = {}
         self._abandoned: set[_Attempt] = set()
@@ -145,7 +149,7 @@ class LocalRunner:
             except RuntimeError:
                 log.warning("Nobody hears any more that %s", event)
 
-        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit)
+        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask)
         attempt.thread_ended.set()
         emit(last)
 

@@ -13,7 +13,14 @@ from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkGoneError
-from airflow_provider.spark.pyspark_internals import bind_session, is_alive, jvm_process, refuse_stop, unbind_session
+from airflow_provider.spark.pyspark_internals import (
+    bind_session,
+    is_alive,
+    jvm_process,
+    refuse_stop,
+    take_off_listener_bus,
+    unbind_session,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -124,9 +131,15 @@ class LocalSession:
         session.sparkContext.cancelJobsWithTag(self._tag)
         session.interruptAll()
 
+    def _leave_no_listener(self) -> None:
+        session = self._session
+        if session is not None and is_alive(session, self._jvm):
+            take_off_listener_bus(session, self._awaited)
+
     def close(self) -> None:
         try:
             self.cancel()
+            self._leave_no_listener()
         finally:
             unbind_session()
             self._pools.give_back(self._pool)

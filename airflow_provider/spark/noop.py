@@ -7,10 +7,12 @@ its configuration it finishes after that time; with ``fail`` it fails with that 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
 from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.spark.planning import PlanError, check_plan_size
 from airflow_provider.spark.runner import (
     OnEvent,
     RunnerClosedError,
@@ -69,8 +71,13 @@ class NoopRunner:
         self._forget(order.task)
         if error is not None:
             self._on_event(TaskFailed(order=order, error=error, traceback="", retryable=True))
+            return
+        try:
+            result = _plan_of(order) if order.task.is_planner else {"seconds": order.config["seconds"]}
+        except PlanError as wrong:
+            self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
         else:
-            self._on_event(TaskFinished(order=order, result=_result_of(order)))
+            self._on_event(TaskFinished(order=order, result=result))
 
     def _forget(self, task: TaskId) -> TaskOrder:
         timer = self._timers.pop(task, None)
@@ -93,7 +100,8 @@ def _ending_of(order: TaskOrder) -> tuple[float, str | None] | None:
         return 0.0, f"seconds must be a number, not {seconds!r}"
 
 
-def _result_of(order: TaskOrder) -> Any:
-    if order.task.is_planner:
-        return [dict(order.config) for _ in range(order.max_tasks)]
-    return {"seconds": order.config["seconds"]}
+def _plan_of(order: TaskOrder) -> list[dict[str, Any]]:
+    """:raises PlanError: if no record has room for so many tasks; found out before they are made"""
+    size = order.max_tasks * len(json.dumps(dict(order.config)))
+    check_plan_size(order.task.job, size)
+    return [dict(order.config) for _ in range(order.max_tasks)]

@@ -35,14 +35,18 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
             f"has {len(configs)} tasks, more than max_tasks={context.max_tasks}; raise max_tasks, or make bigger tasks",
         )
     plan = [_checked(context.name, index, config) for index, config in enumerate(configs)]
-    size = len(json.dumps(plan))
+    check_plan_size(context.name, len(json.dumps(plan)))
+    return _without_shared_checkpoints(context.name, plan)
+
+
+def check_plan_size(job: str, size: int) -> None:
+    """:raises PlanError: if no record has room for a plan of ``size`` bytes as JSON"""
     if size > MAX_PLAN_BYTES:
         raise PlanError(
-            context.name,
+            job,
             f"has {size} bytes as JSON, more than the {MAX_PLAN_BYTES} that a record has room for;"
             " put what is long into a file or table, and its name into the plan",
         )
-    return _without_shared_checkpoints(context.name, plan)
 
 
 def _checked(job: str, index: int, config: object) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +143,20 @@ def _forget_gateway(process: Popen[bytes]) -> None:
     with SparkContext._lock:
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+def take_off_listener_bus(session: SparkSession, query: StreamingQuery | None) -> None:
+    """Undo what Spark never does: the query manager of each session, once it is asked for, listens on the bus that all
+    sessions share (``StreamingQueryManager.listenerBus``), also when its session is gone.
+
+    :param query: of a session that may be another one
+    """
+    bus = session.sparkContext._jsc.sc().listenerBus()
+    for java_session in [session._jsparkSession] + ([] if query is None else [query._jsq.sparkSession()]):
+        manager = java_session.streams()
+        listener = manager.getClass().getDeclaredField("listenerBus")
+        listener.setAccessible(True)
+        bus.removeListener(listener.get(manager))
 
 
 def refuse_stop(session: SparkSession) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.spark.application import LocalSparkSettings
+from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
@@ -16,8 +17,13 @@ from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.worker import MakeHands, WorkerSettings
 
 
-def attached_hands(equipment: Equipment, settings: WorkerSettings, logs: GroupLogs) -> MakeHands:
-    """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``."""
+def attached_hands(
+    equipment: Equipment, settings: WorkerSettings, logs: GroupLogs, mask: Mask = nothing_secret
+) -> MakeHands:
+    """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
+
+    :param mask: takes secrets out of what is told of errors
+    """
     member = settings.member
 
     def make_hands(
@@ -29,7 +35,7 @@ def attached_hands(equipment: Equipment, settings: WorkerSettings, logs: GroupLo
             spark = LocalSparkSettings(
                 master=equipment.spark_master, app_name=member.worker, conf=dict(equipment.spark_conf)
             )
-            return LocalRunner(on_event, allowed=equipment.allowed, lease=lease, settings=spark)
+            return LocalRunner(on_event, allowed=equipment.allowed, lease=lease, settings=spark, mask=mask)
 
         return TaskExecutor(
             worker=member.worker,
@@ -42,6 +48,8 @@ def attached_hands(equipment: Equipment, settings: WorkerSettings, logs: GroupLo
             finished=finished,
             changed=changed,
             linger_s=equipment.linger_s,
+            lease_ms=member.session_timeout_ms,
+            mask=mask,
         )
 
     return make_hands

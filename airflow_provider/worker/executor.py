@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,8 +18,9 @@ from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.log_errors import TooLargeError
-from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
+from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     OnEvent,
     QueryStarted,
@@ -32,8 +33,10 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.worker.claims import Claims
 from airflow_provider.worker.hands import Released
-from airflow_provider.worker.journal import Journal
+from airflow_provider.worker.journal import Journal, Write
+from airflow_provider.worker.replanning import in_known_order
 from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running, next_due_ms, startable
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ log = logging.getLogger(__name__)
 _STOP_WAIT_S: Final = 30.0
 _CLOSE_WAIT_S: Final = 10.0
 _LAST_WORDS_S: Final = 5.0
+_CLAIMS_LOOK_S: Final = 1.0
 
 
 class TaskExecutor:
@@ -52,6 +56,8 @@ class TaskExecutor:
     :param stopped: told of tasks that were stopped
     :param finished: told of tasks that came to their end
     :param changed: told whenever something else may depend on what runs here
+    :param lease_ms: how long this process may go on when another has taken its worker's name
+    :param mask: takes secrets out of what is told of errors
     :param linger_s: how long there must be nothing to do until the membership had better go on without this process
     """
 
@@ -68,6 +74,8 @@ class TaskExecutor:
         finished: Released,
         changed: Callable[[], None],
         linger_s: float,
+        lease_ms: int,
+        mask: Mask = nothing_secret,
     ) -> None:
         self._worker = worker
         self._group_id = group_id
@@ -79,12 +87,16 @@ class TaskExecutor:
         self._finished = finished
         self._changed = changed
         self._linger_s = linger_s
+        self._mask = mask
         self._journal = Journal(worker)
+        self._claims = Claims(lease_ms)
+        self._blocked: Mapping[TaskId, TaskStatus] = {}
         self._runs: dict[TaskId, TaskRun] = {}
         self._stops: dict[TaskId, TaskStatus] = {}
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
         self._steps: set[asyncio.Task[None]] = set()
         self._timer: Timer | None = None
+        self._claims_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
         self._draining = False
@@ -153,7 +165,7 @@ class TaskExecutor:
 
     async def close(self) -> None:
         self.drain()
-        for timer in (self._timer, self._linger_timer):
+        for timer in (self._timer, self._linger_timer, self._claims_timer):
             if timer is not None:
                 timer.cancel()
         left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
@@ -180,13 +192,15 @@ class TaskExecutor:
         if work is None or not needs_running(task, jobs, statuses):
             return False
         last = last_word(statuses.get(task), self._stops.pop(task, None))
-        run = self._runs[task] = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
+        run = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
+        run = self._runs[task] = replace(run, claim=self._claims.of(work))
         self._note(run.status(TaskState.PENDING, self._worker))
         return True
 
     def _schedule(self) -> None:
         now = now_ms()
-        for task in () if self._draining else startable(self._runs, slots=self._slots, now_ms=now):
+        blocked = NO_TASKS if self._draining else self._look_at_claims(now)
+        for task in () if self._draining else startable(self._runs, slots=self._slots, now_ms=now, blocked=blocked):
             self._runs[task] = self._runs[task].start()
             self._spawn(self._start(task))
         due = next_due_ms(self._runs, now_ms=now)
@@ -196,6 +210,26 @@ class TaskExecutor:
         if due is not None:
             self._timer = call_at(due, lambda: self._guarded(self._schedule))
         self._changed()
+
+    def _look_at_claims(self, now_ms: int) -> Tasks:
+        """Which tasks may not start yet, since others hold their checkpoints; looks again as long as there are some."""
+        blocked = self._claims.blocked(self._runs.values(), self._logs.status, now_ms=now_ms)
+        for task, holder in blocked.held.items():
+            if task not in self._blocked:
+                key = holder.claim.key if holder.claim else ""
+                log.info("task %s waits for checkpoint %r, which %s has on %s", task, key, holder.task, holder.worker)
+        self._blocked = blocked.held
+        if blocked.tasks and self._claims_timer is None:
+            loop = asyncio.get_running_loop()
+            self._claims_timer = loop.call_later(_CLAIMS_LOOK_S, self._guarded, self._press_claims)
+        return blocked.tasks
+
+    def _press_claims(self) -> None:
+        """Say again what has been said but is not to be read: a later epoch's word about the task hides it, say."""
+        self._claims_timer = None
+        for task in self._claims.blocked(self._runs.values(), self._logs.status, now_ms=now_ms()).unsaid:
+            self._note(self._runs[task].status(TaskState.PENDING, self._worker))
+        self._schedule()
 
     async def _start(self, task: TaskId) -> None:
         run = self._runs[task]
@@ -261,6 +295,7 @@ class TaskExecutor:
         if self._closings.get(task) is not closing:
             return
         closing.cancel()
+        self._note_stopped(self._runs[task].status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms()))
         del self._closings[task], self._runs[task]
         log.warning("task %s has ended, but its last record could not be written: it will run again", task)
         self._idle()
@@ -299,11 +334,14 @@ class TaskExecutor:
     def _on_failed(self, run: TaskRun, event: TaskFailed) -> None:
         log.debug("task %s failed at attempt %d: %s", run.task, run.attempt, event.error)
         policy = run.work.definition
-        failed = run.failed(TaskFailure.of(event.error, event.traceback))
+        failed = run.failed(self._failure(event.error, event.traceback))
         if event.retryable and failed.failures <= policy.retries:
             self._wait_for_next(failed, policy.retry_delay_ms)
         else:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
+
+    def _failure(self, message: str, traceback: str = "") -> TaskFailure:
+        return TaskFailure.of(self._mask(message), self._mask(traceback))
 
     def _wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         self._runs[run.task] = waiting = run.next_attempt(delay_ms, now_ms=now_ms(), wall_ms=wall_ms())
@@ -329,11 +367,13 @@ class TaskExecutor:
         try:
             plan = PlanRecord.of(definition, configs, planned_by=self._worker, at_ms=wall_ms())
             jobs = self._logs.jobs
+            plan = in_known_order(plan, jobs.plans.get(definition.name))
             known = jobs.plan_of(definition.name)
             if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
-                await self._journal.insist(lambda: self._publish_plan(plan))
-        except JobError as wrong:
-            await self._end(run.failed(TaskFailure.of(str(wrong))), TaskState.FAILED, None)
+                await self._journal.insist(lambda: self._logs.publish_plan(plan))
+        except (JobError, TooLargeError) as wrong:
+            advice = "" if isinstance(wrong, JobError) else "; make fewer tasks, or smaller configs"
+            await self._end(run.failed(self._failure(f"{wrong}{advice}")), TaskState.FAILED, None)
             return
         if definition.replan_interval_ms is None:
             await self._end(run, TaskState.FINISHED, {"tasks": len(plan.configs)})
@@ -342,25 +382,25 @@ class TaskExecutor:
             planned = replace(self._runs[run.task], failures=0, error=None)
             self._wait_for_next(planned, definition.replan_interval_ms)
 
-    async def _publish_plan(self, plan: PlanRecord) -> None:
-        try:
-            await self._logs.publish_plan(plan)
-        except TooLargeError as wrong:
-            raise JobError(plan.job, "plan", f"{wrong}; make fewer tasks, or smaller configs") from wrong
-
     async def _end(self, run: TaskRun, state: TaskState, result: Any) -> None:
-        """Write a task's last record, then release it."""
+        """Write a task's last record, then release it. One that has too much in it is written without that."""
         ended_at = wall_ms()
-
-        def status() -> TaskStatus:
-            present = replace(run, epoch=self._runs[run.task].epoch)
-            return present.status(state, self._worker, finished_at_ms=ended_at, result=result)
-
-        await self._journal.insist(lambda: self._publish_last(status()))
+        try:
+            await self._insist_on_end(run, state, ended_at, result)
+        except TooLargeError as wrong:
+            await self._insist_on_end(run.cut_short(state, str(wrong)), TaskState.FAILED, ended_at, None)
         del self._closings[run.task], self._runs[run.task]
         self._idle()
         self._finished(frozenset({run.task}))
         self._schedule()
+
+    async def _insist_on_end(self, run: TaskRun, state: TaskState, ended_at_ms: int, result: Any) -> None:
+        def status() -> TaskStatus:
+            present = replace(run, epoch=self._runs[run.task].epoch)
+            return present.status(state, self._worker, finished_at_ms=ended_at_ms, result=result)
+
+        self._journal.outdate(run.task)
+        await self._journal.insist(lambda: self._publish_last(status()))
 
     # ---- bookkeeping
 
@@ -379,11 +419,18 @@ class TaskExecutor:
         self._linger_timer = asyncio.get_running_loop().call_later(self._linger_s, self._changed)
 
     def _note(self, status: TaskStatus) -> None:
-        self._journal.note(lambda: self._logs.publish_task(status))
+        self._write(status, lambda: self._logs.publish_task(status))
 
     def _note_stopped(self, status: TaskStatus) -> None:
         self._stops[status.task] = status
-        self._journal.note(lambda: self._publish_last(status))
+        self._write(status, lambda: self._publish_last(status))
+
+    def _write(self, status: TaskStatus, write: Write) -> None:
+        """Others may wait for what is said of a task with a claim."""
+        if status.claim is None:
+            self._journal.note(write)
+        else:
+            self._journal.keep(status.task, write)
 
     async def _publish_last(self, status: TaskStatus) -> None:
         """The last word about a task of a job that was removed is that there is nothing more to say of it."""

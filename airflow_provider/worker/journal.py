@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from itertools import count
 from typing import Any, Final
 
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TooLargeError
+from airflow_provider.membership.model import TaskId, WorkerId
 
 log = logging.getLogger(__name__)
 
@@ -27,16 +28,30 @@ class Journal:
         self._worker = worker
         self._writing: set[asyncio.Task[Any]] = set()
         self._complained = False
+        self._numbers = count(1)
+        self._newest: dict[TaskId, int] = {}
 
     def note(self, write: Write) -> None:
         """Write what nobody waits for: if it fails, the next words will do."""
         self._spawn(self._try(write))
 
+    def keep(self, about: TaskId, write: Write) -> None:
+        """Write what others wait for, again and again, until it is stored or something newer is said about the same."""
+        self.outdate(about)
+        self._spawn(self._keep(about, self._newest[about], write))
+
+    def outdate(self, about: TaskId) -> None:
+        """There is something newer to say than what is kept about this."""
+        self._newest[about] = next(self._numbers)
+
     async def insist(self, write: Write) -> None:
-        """Write what must not be lost, again and again. Cancel it to give up."""
-        while True:
-            if await self._try(write):
-                return
+        """Write what must not be lost, again and again. Cancel it to give up.
+
+        :raises TooLargeError: if no broker will ever take it
+        """
+        while (failed := await self._try(write)) is not None:
+            if isinstance(failed, TooLargeError):
+                raise failed
             await asyncio.sleep(_RETRY_S)
 
     async def flush(self, timeout_s: float) -> None:
@@ -47,14 +62,25 @@ class Journal:
             task.cancel()
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    async def _try(self, write: Write) -> bool:
+    async def _keep(self, about: TaskId, number: int, write: Write) -> None:
+        failed = await self._try(write)
+        while failed is not None and not isinstance(failed, TooLargeError):
+            await asyncio.sleep(_RETRY_S)
+            if self._newest.get(about) != number:
+                return
+            failed = await self._try(write)
+        if self._newest.get(about) == number:
+            del self._newest[about]
+
+    async def _try(self, write: Write) -> LogError | None:
+        """What kept it from being written, if something did."""
         try:
             await write()
         except LogError as failed:
             self._complain(failed)
-            return False
+            return failed
         self._complained = False
-        return True
+        return None
 
     def _complain(self, failed: LogError) -> None:
         if not self._complained and not isinstance(failed, BrokerAwayError):

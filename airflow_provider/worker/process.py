@@ -1,7 +1,8 @@
 """Which process this is, in a form by which another can see later that it has ended.
 
 A worker that starts under the name of another waits until that one's lease must be over, unless it can see that the
-process is gone; after a crash on the same host that saves a session's time.
+process is gone; after a crash on the same host that saves a session's time. A process is not gone as long as the JVM
+lives that it has started.
 
 Two places may have the same host name: containers on their host's network, machines made from one image. So a place is
 a start of a kernel (boot id) and, since each container numbers its processes by itself, a pid namespace.
@@ -9,21 +10,49 @@ a start of a kernel (boot id) and, since each container numbers its processes by
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
+import re
 import socket
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
+from airflow_provider.spark.jvm import end_orphan, present_jvm
+from airflow_provider.spark.procfs import is_over, start_of
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE = Path("/proc/self/ns/pid")
+log = logging.getLogger(__name__)
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
+_PIDS: Final = re.compile(r"(?:/[0-9]{1,9}/[0-9]+){1,2}")
+_WITH_JVM: Final = 2
+
+
+class _Pid(NamedTuple):
+    """A process of this place."""
+
+    number: int
+    start: str
+
+    @property
+    def over(self) -> bool:
+        return is_over(self.number, self.start)
 
 
 def this_process() -> str:
-    """``host/place/pid/start``; a host without procfs leaves place and start empty, and nothing can be seen of it."""
-    pid = os.getpid()
-    return f"{socket.gethostname()}/{_place()}/{pid}/{_start_of(pid)}"
+    """``host/place/pid/start``, and ``/pid/start`` of its JVM once there is one. A host without procfs leaves place and
+    start empty, and nothing can be seen of it.
+    """
+    jvm = present_jvm()
+    return f"{_described(os.getpid())}/{jvm}" if jvm else _described(os.getpid())
+
+
+def is_same_process(one: str, other: str) -> bool:
+    """Whether both name the same process, whatever JVM it had then."""
+    return one.split("/")[:4] == other.split("/")[:4]
 
 
 def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
@@ -34,11 +63,26 @@ def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
 
 
 def has_ended(process: str) -> bool:
-    """Whether ``process`` surely is no more; False where that can't be seen from here."""
-    host, place, pid, start = (process.split("/") + [""] * 4)[:4]
-    if (host, place) != (socket.gethostname(), _place()) or not place or not start or not pid.isdigit():
-        return False
-    return _start_of(int(pid)) != start
+    """Whether ``process`` and its JVM surely are no more; False where that can't be seen from here."""
+    seen = _seen(process)
+    return bool(seen) and all(pid.over for pid in seen)
+
+
+def end_what_outlived(worker: WorkerStatus | None) -> None:
+    """Kill the JVM of the worker's last process, if that has ended without it and was on this host."""
+    seen = _seen(worker.process) if worker is not None else []
+    if len(seen) == _WITH_JVM and seen[0].over and not seen[1].over and end_orphan(*seen[1]):
+        log.warning("Killed JVM %d: it had outlived process %d, which had this worker's name", seen[1][0], seen[0][0])
+
+
+def _seen(process: str) -> list[_Pid]:
+    """The processes that are meant, the worker's own first; none if they can't be seen from here."""
+    here = f"{socket.gethostname()}/{_place()}"
+    pids = process.removeprefix(here)
+    if not _place() or not process.startswith(here) or not _PIDS.fullmatch(pids):
+        return []
+    numbers = pids.split("/")[1:]
+    return [_Pid(int(number), start) for number, start in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def _place() -> str:
@@ -49,12 +93,6 @@ def _place() -> str:
         return ""
 
 
-def _start_of(pid: int) -> str:
-    """When the process started, in the kernel's ticks; empty if there is none or it is a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    after_name = stat.rpartition(")")[2].split()
-    state, start = after_name[0], after_name[19]
-    return "" if state in "ZX" else start
+@functools.cache
+def _described(pid: int) -> str:
+    return f"{socket.gethostname()}/{_place()}/{pid}/{start_of(pid) or ''}"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from airflow_provider.kafka.records import TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.kafka.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 
 
 class RunState(str, Enum):
@@ -34,6 +34,7 @@ class TaskRun:
     :param not_before_ms: start no sooner (monotonic milliseconds)
     :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
+    :param claim: of the checkpoint, where the task's configuration names it
     """
 
     work: TaskWork
@@ -46,6 +47,7 @@ class TaskRun:
     retry_at_ms: int | None = None
     started_at_ms: int | None = None
     error: TaskFailure | None = None
+    claim: CheckpointClaim | None = None
 
     @property
     def task(self) -> TaskId:
@@ -63,6 +65,12 @@ class TaskRun:
 
     def failed(self, error: TaskFailure) -> TaskRun:
         return replace(self, failures=self.failures + 1, error=error)
+
+    def cut_short(self, state: TaskState, refusal: str) -> TaskRun:
+        """With an error for which there is room, where the record of its end is refused for its size."""
+        if state is TaskState.FAILED and self.error is not None:
+            return replace(self, error=TaskFailure(message=self.error.message))
+        return self.failed(TaskFailure.of(f"its result has no room in its record: {refusal}; return less"))
 
     def next_attempt(self, delay_ms: int, *, now_ms: int, wall_ms: int) -> TaskRun:
         return replace(
@@ -99,6 +107,7 @@ class TaskRun:
             started_at_ms=self.started_at_ms,
             retry_at_ms=self.retry_at_ms,
             error=self.error,
+            claim=self.claim,
             **more,  # type: ignore[arg-type]
         )
 
@@ -153,9 +162,13 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, Ta
     return not failed and not planned
 
 
-def startable(runs: Mapping[TaskId, TaskRun], *, slots: int, now_ms: int) -> list[TaskId]:
-    """What to start now: planners at once, tasks as slots are free, those of the job submitted first first."""
-    due = [run for run in runs.values() if run.state is RunState.WAITING and run.not_before_ms <= now_ms]
+def startable(runs: Mapping[TaskId, TaskRun], *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> list[TaskId]:
+    """What to start now: planners at once, tasks as slots are free, those of the job submitted first first.
+
+    :param blocked: which may not start yet
+    """
+    waiting = [run for run in runs.values() if run.state is RunState.WAITING and run.task not in blocked]
+    due = [run for run in waiting if run.not_before_ms <= now_ms]
     planners = [run.task for run in due if run.task.is_planner]
     tasks = sorted((run for run in due if not run.task.is_planner), key=_turn)
     free = slots - sum(run.takes_slot for run in runs.values())

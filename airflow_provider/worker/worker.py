@@ -25,7 +25,7 @@ from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import predecessor_of, this_process
+from airflow_provider.worker.process import end_what_outlived, predecessor_of, this_process
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +128,7 @@ class Worker:
         self._unstarted: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
         self._announced = False
+        self._said_process = ""
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
@@ -150,6 +151,7 @@ class Worker:
             while (ending := self._ending()) is None:
                 await self._changed.wait()
                 self._changed.clear()
+                self._name_jvm()
             outcome = await self._end(ending)
         finally:
             unsubscribe()
@@ -220,7 +222,9 @@ class Worker:
         if self._saved is not None:
             self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset))
         else:
-            predecessor = predecessor_of(self._logs.status.workers.get(self.settings.member.worker))
+            last = self._logs.status.workers.get(self.settings.member.worker)
+            end_what_outlived(last)
+            predecessor = predecessor_of(last)
             self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
             self._says = WorkerPhase.JOINING
         self._announcing = asyncio.ensure_future(self._announce())
@@ -229,14 +233,19 @@ class Worker:
         """Say who holds the membership, and start nothing before that is stored: by the record a successor sees that
         it has to wait for what runs here.
         """
-        await self._journal.insist(lambda: self._logs.publish_worker(self._status()))
-        self._announced = True
-        tasks, self._unstarted = self._unstarted, NO_TASKS
         try:
+            await self._journal.insist(lambda: self._logs.publish_worker(self._status()))
+            self._announced = True
+            tasks, self._unstarted = self._unstarted, NO_TASKS
             self.hands.take(tasks, self.member.state.epoch)
         except Exception as bug:  # noqa: BLE001  nobody waits for this
             self.member.fail(bug)
         self._changed.set()
+
+    def _name_jvm(self) -> None:
+        """A JVM was started, and could outlive this process: whoever comes next under this name has to know of it."""
+        if self._announced and self._says is not WorkerPhase.DEFERRED and this_process() != self._said_process:
+            self._publish(self._says)
 
     def _on_logs(self) -> None:
         try:
@@ -330,6 +339,7 @@ class Worker:
     def _status(self) -> WorkerStatus:
         state = self.member.state
         known = self._logs.status.group
+        self._said_process = this_process() if self._says is not WorkerPhase.DEFERRED else ""
         return WorkerStatus(
             worker=self.settings.member.worker,
             state=self._says,
@@ -338,6 +348,6 @@ class Worker:
             url=self.settings.member.url,
             owned=state.owned,
             running=self.hands.running,
-            process=this_process() if self._says is not WorkerPhase.DEFERRED else "",
+            process=self._said_process,
             at_ms=wall_ms(),
         )

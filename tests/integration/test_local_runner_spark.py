@@ -125,6 +125,46 @@ async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(r
     assert isinstance(await events.last(task.task), TaskFinished)
 
 
+def listeners() -> list[str]:
+    """Who listens on the bus that all sessions of the application share."""
+    from pyspark import SparkContext
+
+    there = SparkContext.getOrCreate()._jsc.sc().listenerBus().listeners()
+    return sorted(there.get(index).getClass().getSimpleName() for index in range(there.size()))
+
+
+@spark_job
+def read_what_is_new(spark, task):
+    session = spark.newSession() if task.config["own_session"] else spark
+    return (
+        session.readStream.format("rate")
+        .load()
+        .writeStream.format("noop")
+        .trigger(availableNow=True)
+        .option("checkpointLocation", task.checkpoint_location)
+        .start()
+    )
+
+
+async def test_no_attempt_leaves_a_listener_behind(runner, events, tmp_path):
+    """Each would be told of every step of every Spark job, for as long as the worker lives."""
+
+    def attempts(number):
+        yield counting(5, number)
+        for index in (2 * number, 2 * number + 1):
+            folder = tmp_path / str(index)
+            yield order("read_what_is_new", index, checkpoint=folder, own_session=bool(index % 2))
+
+    before: list[str] = []
+    for number in range(3):
+        for task in attempts(number):
+            await runner.start(task)
+            assert isinstance(await events.last(task.task), TaskFinished)
+        before = before or listeners()
+    assert listeners() == before
+    assert "StreamingQueryListenerBus" not in before
+
+
 # --- the process
 
 
@@ -146,12 +186,15 @@ async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runne
 
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
     script = textwrap.dedent("""
-        import asyncio, sys
+        import os, sys, time
         from airflow_provider.spark.application import APPLICATION, LocalSparkSettings
         spark = APPLICATION.session_for("script", LocalSparkSettings(master="local[1]"))
         from pyspark.sql.functions import udf
         spark.range(1).select(udf(lambda x: x)("id")).collect()
-        print("ready", flush=True)
+        forked = os.fork()
+        if not forked:
+            time.sleep(600)
+        print(forked, flush=True)
         sys.stdin.read()
     """)
     with subprocess.Popen(
@@ -159,8 +202,8 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
     ) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            family = psutil.Process(process.pid).children(recursive=True)
+            forked = psutil.Process(int(process.stdout.readline()))
+            family = set(psutil.Process(process.pid).children(recursive=True)) - {forked}
             assert any(child.name() == "java" for child in family)
             assert all(
                 connection.laddr.ip in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
@@ -171,5 +214,6 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
         finally:
             os.kill(process.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=10)
+    forked.kill()
     assert alive == []
     assert list(tmp_path.iterdir()) == []

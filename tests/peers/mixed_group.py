@@ -92,6 +92,7 @@ class OurWorker:
             finished=finished,
             changed=changed,
             linger_s=_NEVER_S,
+            lease_ms=self._settings.member.session_timeout_ms,
         )
 
 

@@ -12,6 +12,7 @@ from waiting import eventually
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.worker.executor import TaskExecutor
 
@@ -24,13 +25,22 @@ AWAY = BrokerAwayError("nowhere:9", "writing", "")
 class Bench:
     """An executor, what it was given to work with, and what it said."""
 
-    def __init__(self, logs: MemoryLogs, *, slots: int, linger_s: float) -> None:
+    def __init__(
+        self,
+        logs: MemoryLogs,
+        *,
+        slots: int,
+        linger_s: float,
+        mask: Mask = nothing_secret,
+        worker: WorkerId = ME,
+        lease_ms: int = 60_000,
+    ) -> None:
         self.logs = logs
         self.stopped: list[Tasks] = []
         self.finished: list[Tasks] = []
         self.runner: Any = None
         self.executor = TaskExecutor(
-            worker=ME,
+            worker=worker,
             group_id="g",
             logs=logs,
             make_runner=self._make_runner,
@@ -40,6 +50,8 @@ class Bench:
             finished=self.finished.append,
             changed=lambda: None,
             linger_s=linger_s,
+            lease_ms=lease_ms,
+            mask=mask,
         )
         logs.subscribe(self.executor.refresh)
 
@@ -87,8 +99,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(*, slots: int = 2, linger_s: float = 60) -> AsyncIterator[Bench]:
-    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s)
+async def bench(*, slots: int = 2, linger_s: float = 60, mask: Mask = nothing_secret) -> AsyncIterator[Bench]:
+    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s, mask=mask)
     try:
         yield made
     finally:

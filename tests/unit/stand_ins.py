@@ -138,9 +138,9 @@ class HandRunner:
     def finish(self, task: TaskId, result: Any = None) -> None:
         self._end(TaskFinished(order=self._running.pop(task), result=result))
 
-    def fail(self, task: TaskId, error: str = "boom", *, retryable: bool = True) -> None:
+    def fail(self, task: TaskId, error: str = "boom", *, traceback: str = "", retryable: bool = True) -> None:
         order = self._running.pop(task)
-        self._end(TaskFailed(order=order, error=error, traceback="", retryable=retryable))
+        self._end(TaskFailed(order=order, error=error, traceback=traceback, retryable=retryable))
 
     def let_go(self, task: TaskId) -> None:
         """It stops at last."""

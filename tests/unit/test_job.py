@@ -103,6 +103,8 @@ def test_a_plan_is_what_will_be_read_back_from_the_topic():
         ([{}, ["a"]], r"has at \[1\] a list; each task's configuration is a dict"),
         ([{"day": {1, 2}}], r"has at \[0\] what JSON cannot carry: \$.day is a builtins.set"),
         ([{1: "a"}], r"\$ has the key 1; keys must be strings"),
+        ([{"x": [10**4_300]}], r"\$.x\[0\] is a whole number of 14285 bits, .*; write it as text"),
+        ([{10**4_300: "a"}], r"\$ has the key of type int; keys must be strings"),
         ([{"x": [float("nan")]}], r"\$.x\[0\] is nan"),
         ([{"checkpoint_key": "a"}, {"checkpoint_key": "a"}], "gives the tasks 0 and 1 the same checkpoint_key 'a'"),
         ([{"text": "x" * 1_000_000}], "more than the 900000 that a record has room for; put what is long into a file"),

@@ -210,6 +210,7 @@ def test_a_legal_job_name_is_kept(name):
         ("retry_delay_ms", -1, "at least 0"),
         ("replan_interval_ms", 0, "at least 1"),
         ("run_key", None, "must be a string"),
+        ("run_key", "r" * 1_001, "at most 1000 characters"),
         ("config", [1], "must be a JSON object, not list"),
         ("config", {"at": object()}, "can't be written as JSON"),
         ("config", {"x": math.nan}, "can't be written as JSON"),

@@ -59,6 +59,11 @@ def talk(spark, task):
 
 
 @spark_job
+def count_beyond_all_bounds(spark, task):
+    return {"n": 10**4_300}
+
+
+@spark_job
 def stream(spark, task):
     return Query()
 
@@ -137,6 +142,14 @@ def test_a_result_too_big_for_a_record_fails_the_task():
     assert isinstance(last, TaskFailed)
     assert not last.retryable
     assert "the result of task job:0 cannot be written into its status record: $ has 100002 bytes" in last.error
+
+
+def test_a_number_that_no_record_can_have_fails_the_task_for_good():
+    """Another try would come to the same number."""
+    last = Attempt(order("count_beyond_all_bounds")).last
+    assert isinstance(last, TaskFailed)
+    assert "$.n is a whole number of 14285 bits" in last.error
+    assert not last.retryable
 
 
 def test_a_streaming_task_tells_its_query():

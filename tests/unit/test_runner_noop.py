@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -88,6 +89,17 @@ async def test_a_planner_plans_as_many_tasks_as_it_may(noop):
     task = order(PLANNER_INDEX, seconds=3)
     await noop.runner.start(task)
     assert await noop.last() == TaskFinished(order=task, result=[{"seconds": 3}, {"seconds": 3}])
+
+
+async def test_a_plan_for_which_no_record_has_room_is_not_even_made(noop):
+    """It would eat all memory of the machine."""
+    task = replace(order(PLANNER_INDEX), max_tasks=10**9)
+    await noop.runner.start(task)
+    last = await noop.last()
+    assert isinstance(last, TaskFailed)
+    assert last.error.startswith("the plan of job 'job' has 2000000000 bytes as JSON, more than the 900000")
+    assert not last.retryable
+    assert noop.runner.running == frozenset()
 
 
 async def test_a_task_has_one_copy_only(noop):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,11 +32,12 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
 from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.membership.model import TaskId, WorkerId, planner_of
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.worker import journal
+from airflow_provider.worker import process as process_module
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
@@ -100,6 +102,7 @@ class Life:
             finished=finished,
             changed=changed,
             linger_s=self.linger_s,
+            lease_ms=MEMBER.session_timeout_ms,
         )
 
     async def submit(self, *, tasks: int = 2, **definition: Any) -> None:
@@ -155,6 +158,33 @@ async def living(**settings: Any) -> AsyncIterator[Life]:
 
 
 # ---- endings
+
+
+async def test_a_jvm_that_its_last_process_has_left_running_is_killed_before_it_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: list[tuple[int, str]] = []
+    monkeypatch.setattr(process_module, "end_orphan", lambda pid, start: killed.append((pid, start)))
+    life = Life()
+    mine = process_module.this_process()
+    last = f"{mine.rpartition('/')[0]}/1/{os.getpid()}/{mine.rpartition('/')[2]}"
+    await life.logs.publish_worker(
+        WorkerStatus(worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, process=last)
+    )
+    life.begin()
+    await eventually(lambda: killed)
+    assert killed == [(os.getpid(), mine.rpartition("/")[2])]
+    await life.cancel()
+
+
+async def test_its_record_names_its_jvm_as_soon_as_a_task_has_started_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A successor has to know of it however soon this process is killed, with no round in between."""
+    async with living() as life:
+        before = life.logs.status.workers[ME]
+        monkeypatch.setattr(process_module, "present_jvm", lambda: "7/77")
+        life.runner.streams(A0)
+        await eventually(lambda: life.logs.status.workers[ME].process == f"{before.process}/7/77")
+        assert life.logs.status.workers[ME].state is before.state
 
 
 async def test_a_worker_that_leaves_stops_everything_says_so_and_is_out_of_the_group() -> None:

@@ -13,8 +13,8 @@ from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.progress import configured
-from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState, TaskStatus
-from airflow_provider.kafka.topics.log_errors import TopicRightsError
+from airflow_provider.kafka.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.topics.log_errors import TooLargeError, TopicRightsError
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.worker import executor as executor_module
@@ -328,6 +328,50 @@ async def test_attempts_count_on_whoever_made_the_last_one(before: dict[str, Any
         assert worker.runner.order_of(A0).attempt == attempt
 
 
+def _takes_no_more_than(worker: Bench, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """As a topic with a low ``max.message.bytes``."""
+    write = worker.logs._write
+
+    async def refuse_long_ones(topic: str, key: str, value: bytes | None) -> None:
+        if len(value or b"") > size:
+            raise TooLargeError(f"writing {key!r} failed: its size is beyond the topic's max.message.bytes")
+        await write(topic, key, value)
+
+    monkeypatch.setattr(worker.logs, "_write", refuse_long_ones)
+
+
+async def test_a_result_that_the_topic_does_not_take_fails_the_task_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To write it again and again would bring nothing, and the task would never be over."""
+    async with bench() as worker:
+        await worker.submit(retries=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        _takes_no_more_than(worker, monkeypatch, 1_500)
+        worker.runner.finish(A0, "x" * 2_000)
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.result, told.failures) == (TaskState.FAILED, None, 1)
+        assert told.error is not None
+        assert "its result has no room in its record: writing 'task:a:0' failed: its size is" in told.error.message
+
+
+async def test_a_failure_that_the_topic_does_not_take_is_told_without_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        _takes_no_more_than(worker, monkeypatch, 1_500)
+        worker.runner.fail(A0, "bad row", traceback="x" * 4_000)
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.failures) == (TaskState.FAILED, 1)
+        assert told.error == TaskFailure(message="bad row")
+
+
 async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way() -> None:
     """A broker that was away has the last words of before only after the group has given the task back."""
     async with bench() as worker:
@@ -459,6 +503,7 @@ async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
         finished=finished.append,
         changed=lambda: None,
         linger_s=60,
+        lease_ms=60_000,
     )
     await logs.submit(JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0.01}, max_tasks=4))
     executor.take(frozenset({PLANNER}), Epoch(1))

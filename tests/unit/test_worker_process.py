@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import Epoch, WorkerId
-from airflow_provider.worker.process import has_ended, predecessor_of, this_process
+from airflow_provider.spark import jvm, procfs
+from airflow_provider.worker.process import end_what_outlived, has_ended, predecessor_of, this_process
 
 _HOST, _PLACE, _PID, _START = this_process().split("/")
 on_linux = pytest.mark.skipif(not _PLACE, reason="needs procfs")
@@ -69,6 +75,24 @@ def test_a_child_that_nobody_has_waited_for_yet_has_ended() -> None:
         assert has_ended(told), "a zombie runs nothing"
 
 
+@on_linux
+def test_what_procfs_hides_has_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: str) -> None:
+    """As with ``hidepid=2``, where the processes of other users have no folder."""
+    monkeypatch.setattr(procfs, "_PROC", tmp_path)
+    assert not has_ended(f"{_HOST}/{_PLACE}/{_PID}/{_START}")
+    assert has_ended(child), "that there is none the kernel says all the same"
+
+
+@on_linux
+def test_nor_has_another_users_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(procfs, "_PROC", tmp_path)
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not has_ended(f"{_HOST}/{_PLACE}/1/1")
+
+
 @pytest.mark.parametrize(
     "process",
     [
@@ -77,6 +101,8 @@ def test_a_child_that_nobody_has_waited_for_yet_has_ended() -> None:
         f"{_HOST}//{_PID}/",
         f"{_HOST}/{_PLACE}/{_PID}/",
         f"{_HOST}/{_PLACE}/x/1",
+        f"{_HOST}/{_PLACE}/²/1",
+        f"{_HOST}/{_PLACE}/{'9' * 5_000}/1",
         "nonsense",
     ],
 )
@@ -92,3 +118,103 @@ def test_who_left_or_was_held_by_a_triggerer_runs_nothing(state: WorkerPhase) ->
 
 def test_a_name_that_nobody_had_before_has_no_predecessor() -> None:
     assert predecessor_of(None) is Predecessor.GONE
+
+
+# ---- the JVM
+
+
+@pytest.fixture
+def orphan() -> Iterator[subprocess.Popen[bytes]]:
+    """What stands for the JVM of a worker that has ended."""
+    yield from _standing_for_a_jvm(f"{os.getpid()}/1")
+
+
+@pytest.fixture
+def jvm_in_use() -> Iterator[subprocess.Popen[bytes]]:
+    """What stands for the JVM of a worker that runs."""
+    yield from _standing_for_a_jvm(f"{os.getpid()}/{procfs.start_of(os.getpid())}")
+
+
+def _standing_for_a_jvm(owner: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, jvm.OWNER: owner}) as process:
+        yield process
+        process.kill()
+
+
+def told_of(process: subprocess.Popen[bytes]) -> str:
+    """How a worker that has ended has described itself, when it had that JVM."""
+    return f"{_HOST}/{_PLACE}/{_PID}/1/{process.pid}/{procfs.start_of(process.pid)}"
+
+
+@on_linux
+def test_a_process_names_its_jvm_as_long_as_that_runs(
+    jvm_in_use: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = this_process()
+    monkeypatch.setattr(jvm, "_present", jvm_in_use)
+    assert this_process() == f"{alone}/{jvm_in_use.pid}/{procfs.start_of(jvm_in_use.pid)}"
+    assert not has_ended(this_process())
+    jvm_in_use.kill()
+    jvm_in_use.wait()
+    assert this_process() == alone
+
+
+@on_linux
+def test_who_has_ended_may_still_run_tasks_while_its_jvm_lives(orphan: subprocess.Popen[bytes]) -> None:
+    told = told_of(orphan)
+    assert predecessor_of(record(told)) is Predecessor.UNKNOWN
+    orphan.kill()
+    orphan.wait()
+    assert predecessor_of(record(told)) is Predecessor.GONE
+
+
+@on_linux
+def test_a_jvm_that_outlived_its_worker_is_ended_by_the_next_one(
+    orphan: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    end_what_outlived(record(told_of(orphan)))
+    assert orphan.wait(10) == -signal.SIGKILL
+    assert "it had outlived process" in caplog.text
+    end_what_outlived(record(told_of(orphan)))
+    end_what_outlived(record(""))
+    end_what_outlived(None)
+
+
+@on_linux
+def test_no_record_ends_what_is_somebody_elses(jvm_in_use: subprocess.Popen[bytes]) -> None:
+    """Whoever may write to the status topic could name any process there."""
+    start = procfs.start_of(jvm_in_use.pid)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as no_jvm:
+        for process in (
+            told_of(jvm_in_use),
+            told_of(no_jvm),
+            f"{_HOST}/{_PLACE}/{_PID}/1/{jvm_in_use.pid}/{start}9",
+            f"{_HOST}/{_PLACE}/{_PID}/{_START}/{jvm_in_use.pid}/{start}",
+        ):
+            end_what_outlived(record(process))
+        assert jvm_in_use.poll() is None
+        assert no_jvm.poll() is None
+        no_jvm.kill()
+
+
+@on_linux
+def test_what_a_job_forks_does_not_keep_the_jvm_alive() -> None:
+    script = textwrap.dedent("""
+        import os, subprocess, time
+        from airflow_provider.spark.jvm import jvm_started
+        jvm = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        jvm_started(jvm)
+        if os.fork():
+            print(jvm.pid, flush=True)
+        time.sleep(600)
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as worker:
+        try:
+            assert worker.stdout is not None
+            started = psutil.Process(int(worker.stdout.readline()))
+            worker.kill()
+            assert psutil.wait_procs([started], timeout=10)[1] == []
+        finally:
+            os.killpg(worker.pid, signal.SIGKILL)

@@ -26,10 +26,18 @@ from airflow_provider.kafka.records.keys import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.records.status import TaskFailure, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.records.status import (
+    CheckpointClaim,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 
 __all__ = [
     "GROUP_KEY",
+    "CheckpointClaim",
     "ControlAction",
     "ControlRecord",
     "Event",

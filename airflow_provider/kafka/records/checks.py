@@ -10,6 +10,8 @@ from typing import Any, Final
 from airflow_provider.kafka.records.envelope import dump
 
 LONGEST_ENTRY_POINT: Final = 500
+LONGEST_RUN_KEY: Final = 1_000
+"""Each record of a task has it. Airflow's run ids have at most 250 characters."""
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 

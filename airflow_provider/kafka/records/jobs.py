@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_provider.kafka.records.checks import (
     LONGEST_ENTRY_POINT,
+    LONGEST_RUN_KEY,
     JobError,
     check_job_name,
     is_entry_point,
@@ -37,7 +38,8 @@ class JobDefinition:
     :param entry_point: ``package.module:Class`` (or a decorated function), importable on the workers
     :param config: any JSON object, handed to the job's ``plan``
     :param max_tasks: the most tasks a plan may have
-    :param run_key: names one run of the job; the same definition under a new key runs again
+    :param run_key: names one run of the job, in at most 1,000 characters; the same definition under a new key runs
+        again
     :param kind: what its tasks are expected to be
     :param retries: how often a failed task is run again
     :param retry_delay_ms: how long to wait before that
@@ -78,6 +80,10 @@ class JobDefinition:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1)
         if not isinstance(self.run_key, str):
             raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
+        if len(self.run_key) > LONGEST_RUN_KEY:
+            raise JobError(
+                self.name, "run_key", f"{self.run_key[:50]!r}... must have at most {LONGEST_RUN_KEY} characters"
+            )
         for name in ("run_key", "submitted_by", "max_tasks", "retries", "retry_delay_ms", "replan_interval_ms"):
             self._check_plain(name, getattr(self, name))
         object.__setattr__(

@@ -71,6 +71,38 @@ class TaskFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointClaim:
+    """That a task has a checkpoint whose name is not the task's own, or wants it.
+
+    :param key: the checkpoint's name in its job
+    :param process: that of the worker, as in its own record
+    :param number: tells the claims of a process apart
+    :param lease_ms: how long that process may go on when another one has taken its worker's name
+    """
+
+    key: str
+    process: str
+    number: int
+    lease_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "process": self.process, "number": self.number, "lease_ms": self.lease_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CheckpointClaim:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            key=want(data, "key", str),
+            process=want(data, "process", str),
+            number=want(data, "number", int),
+            lease_ms=want(data, "lease_ms", int),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
     """The last word about a task or planner.
 
@@ -85,6 +117,7 @@ class TaskStatus:
     :param error: of the last attempt that failed
     :param result: what a finished task returned, any JSON value
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
+    :param claim: of the checkpoint that this attempt has, None where the task's index names it
     """
 
     task: TaskId
@@ -102,6 +135,12 @@ class TaskStatus:
     error: TaskFailure | None = None
     result: Any = None
     handle: Any = None
+    claim: CheckpointClaim | None = None
+
+    @property
+    def standing_claim(self) -> CheckpointClaim | None:
+        """Of the checkpoint that may be in use, or come into use at any moment."""
+        return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
 
     def is_of(self, run_key: str, fingerprint: str) -> bool:
         """Whether this is about that run of exactly that work."""
@@ -130,6 +169,7 @@ class TaskStatus:
             "error": self.error.to_json() if self.error else None,
             "result": self.result,
             "handle": self.handle,
+            "claim": self.claim.to_json() if self.claim else None,
         }
 
     @classmethod
@@ -141,6 +181,7 @@ class TaskStatus:
         (task,) = tasks_from_json([want(data, "task", list)])
         check_job_name(task.job)
         error = want_or_none(data, "error", dict)
+        claim = want_or_none(data, "claim", dict)
         return cls(
             task=task,
             state=TaskState(want(data, "state", str)),
@@ -157,6 +198,7 @@ class TaskStatus:
             error=TaskFailure.from_json(error) if error else None,
             result=_writable(data, "result"),
             handle=_writable(data, "handle"),
+            claim=CheckpointClaim.from_json(claim) if claim else None,
         )
 
 

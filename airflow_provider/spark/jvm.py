@@ -1,0 +1,80 @@
+"""The JVM of this process: it ends with this process, or the next one under the same name ends it.
+
+It reads a pipe from this process, and ends when that is closed. What job code forks would hold the pipe open, so each
+child closes its end at once. A fork that Python does not know of (by a native library) still keeps the JVM of a killed
+process alive. There is no fence in it: what it has begun to write it goes on to write. So a worker's record names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+from subprocess import Popen
+from typing import Final
+
+from airflow_provider.spark.procfs import is_over, start_of, variable_of
+
+OWNER: Final = "COSPARK_JVM_OWNER"
+"""In a JVM's environment: which process (``pid/start``) has started it."""
+
+_present: Popen[bytes] | None = None
+
+
+def claim_next_jvm() -> None:
+    """Have the JVM that is started next know whose it is."""
+    os.environ[OWNER] = f"{os.getpid()}/{_started(os.getpid())}"
+
+
+def jvm_started(process: Popen[bytes] | None) -> None:
+    """That is the JVM now; None: it is somebody else's."""
+    global _present
+    _present = process
+
+
+def present_jvm() -> str:
+    """``pid/start`` of the JVM that this process has started; empty as long as there is none."""
+    if _present is None or _present.poll() is not None:
+        return ""
+    return f"{_present.pid}/{_started(_present.pid)}"
+
+
+def end_orphan(pid: int, start: str) -> bool:
+    """Kill a JVM whose worker has ended, and nothing else: its own environment says whose it is. Whoever may write to a
+    topic can write any number there.
+
+    :returns: whether it was told to end
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return False
+    try:
+        if start_of(pid) != start or not _is_orphan(variable_of(pid, OWNER)):
+            return False
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _is_orphan(owner: str | None) -> bool:
+    pid, _, start = (owner or "").partition("/")
+    return pid.isdecimal() and start.isdecimal() and is_over(int(pid), start)
+
+
+@functools.cache
+def _started(pid: int) -> str:
+    return start_of(pid) or ""
+
+
+def _leave_pipe_to_parent() -> None:
+    if _present is not None and _present.stdin is not None:
+        with contextlib.suppress(OSError):
+            _present.stdin.close()
+
+
+os.register_at_fork(after_in_child=_leave_pipe_to_parent)

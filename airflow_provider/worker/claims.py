@@ -1,0 +1,112 @@
+"""Whether a task may have the checkpoint that its configuration names.
+
+The group protocol sees to it that a task runs on one worker. A checkpoint with a key of its own may pass from one task
+to another, when a job is planned anew: then two workers, each the rightful owner of its task, could run one checkpoint.
+So whoever is to start such a task first claims the key in the task's record, reads its own claim back, and starts when
+no other task's claim stands. All claims are in one order, the topic's: of two who claim, at least one sees the other.
+Both may; then one of them goes by an older plan, and withdraws when it has read the newer one.
+
+A claim stands from its first record until
+
+- its task's record has another claim or an end: its worker has let go, or the group has given the task to another one,
+- or a later round was made without its worker: the coordinator has removed that, so its lease is over,
+- or another process has that worker's name since so long that the lease of the one that claimed must be over.
+
+So a start waits as long as the last holder really runs or stops, and for one session when the holder was lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from airflow_provider.kafka.records import CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
+from airflow_provider.kafka.topics.memo import Memo
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
+from airflow_provider.worker.process import is_same_process, this_process
+from airflow_provider.worker.runs import RunState, TaskRun
+
+_Holders = Mapping[tuple[str, str], Sequence[TaskStatus]]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What may not start yet.
+
+    :param unsaid: whose own claim has not been read back
+    :param held: tasks whose key another one holds, with the record that says so
+    """
+
+    unsaid: Tasks
+    held: Mapping[TaskId, TaskStatus]
+
+    @property
+    def tasks(self) -> Tasks:
+        return self.unsaid | self.held.keys()
+
+
+class Claims:
+    """The claims of one process, and what stands in their way.
+
+    :param lease_ms: how long this process may go on when another has taken its worker's name
+    """
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._numbers = count(1)
+        self._holders: Memo[Mapping[TaskId, TaskStatus], _Holders] = Memo()
+        self._replaced: dict[CheckpointClaim, int] = {}
+
+    def of(self, work: TaskWork) -> CheckpointClaim | None:
+        """A new claim of the checkpoint that the task's configuration names, if it names one."""
+        key: Any = None if work.task.is_planner else work.config.get(CHECKPOINT_KEY)
+        if not isinstance(key, str):
+            return None
+        return CheckpointClaim(key=key, process=this_process(), number=next(self._numbers), lease_ms=self._lease_ms)
+
+    def blocked(self, runs: Iterable[TaskRun], status: StatusSnapshot, *, now_ms: int) -> Blocked:
+        """Which of these may not start yet."""
+        waiting = [run for run in runs if run.state is RunState.WAITING and run.claim is not None]
+        if not waiting:
+            return Blocked(frozenset(), {})
+        holders = self._holders.get(status.tasks, lambda: _standing(status.tasks.values()))
+        held = {}
+        for run in waiting:
+            others = [other for other in _of_key(holders, run) if other.task != run.task]
+            holder = next((other for other in others if self._holds(other, status, now_ms)), None)
+            if holder is not None:
+                held[run.task] = holder
+        return Blocked(frozenset(run.task for run in waiting if not _is_said(run, status)), held)
+
+    def _holds(self, other: TaskStatus, status: StatusSnapshot, now_ms: int) -> bool:
+        claim, group, told = other.standing_claim, status.group, status.workers.get(other.worker)
+        assert claim is not None
+        if group is not None and group.epoch > other.epoch and other.worker not in group.members:
+            return False
+        if told is None or told.state is WorkerPhase.JOINING or is_same_process(told.process, claim.process):
+            self._replaced.pop(claim, None)
+            return True
+        return now_ms < self._replaced.setdefault(claim, now_ms) + claim.lease_ms
+
+
+def _is_said(run: TaskRun, status: StatusSnapshot) -> bool:
+    told = status.tasks.get(run.task)
+    return told is not None and told.standing_claim == run.claim
+
+
+def _of_key(holders: _Holders, run: TaskRun) -> Sequence[TaskStatus]:
+    return holders.get((run.task.job, run.claim.key), ()) if run.claim else ()
+
+
+def _standing(statuses: Iterable[TaskStatus]) -> _Holders:
+    holders: defaultdict[tuple[str, str], list[TaskStatus]] = defaultdict(list)
+    for status in statuses:
+        claim = status.standing_claim
+        if claim is not None:
+            holders[status.task.job, claim.key].append(status)
+    return holders

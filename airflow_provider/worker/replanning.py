@@ -1,0 +1,50 @@
+"""The order of a new plan's tasks. A task is known by its index, and a streaming one goes on by its checkpoint: what
+has a checkpoint key stays at the index that it had, so that it goes on undisturbed where it runs. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.kafka.records import JobError, PlanRecord
+from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
+
+Configs = Sequence[Mapping[str, Any]]
+
+
+def in_known_order(plan: PlanRecord, known: PlanRecord | None) -> PlanRecord:
+    """``plan`` with each known key at its index, as far as the plan goes. Tasks without a key stay where they are:
+    their index names their checkpoint.
+
+    :param known: the job's last plan, of whatever run
+    :raises JobError: if two tasks have the same key
+    """
+    indexes = _indexes_by_key(plan)
+    before = {} if known is None else {key: i for i, config in enumerate(known.configs) if (key := _key_of(config))}
+    free = set(indexes.values())
+    kept = {key: before[key] for key in indexes if before.get(key) in free}
+    moved = [key for key in indexes if key not in kept]
+    placed = {**kept, **dict(zip(moved, sorted(free.difference(kept.values())), strict=True))}
+    configs = list(plan.configs)
+    for key, index in placed.items():
+        configs[index] = plan.configs[indexes[key]]
+    return replace(plan, configs=tuple(configs))
+
+
+def _indexes_by_key(plan: PlanRecord) -> dict[str, int]:
+    indexes: dict[str, int] = {}
+    for index, config in enumerate(plan.configs):
+        key = _key_of(config)
+        if key is None:
+            continue
+        if key in indexes:
+            raise JobError(plan.job, "plan", f"gives the tasks {indexes[key]} and {index} the {CHECKPOINT_KEY} {key!r}")
+        indexes[key] = index
+    return indexes
+
+
+def _key_of(config: Mapping[str, Any]) -> str | None:
+    key = config.get(CHECKPOINT_KEY)
+    return key if isinstance(key, str) else None

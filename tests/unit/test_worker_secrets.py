@@ -1,0 +1,113 @@
+"""What a job's error tells of secrets does not leave the task's process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import mask_secret
+from executor_bench import A0, bench
+from operator_bench import SETTINGS
+from stand_ins import LonelyCoordinator, MemoryLogs
+
+from airflow_provider.kafka import shared
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskEvent, TaskState
+from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.operators.worker_run import WorkerRun
+from airflow_provider.spark.attempt import run_attempt
+from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
+from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.job import spark_job
+from airflow_provider.spark.runner import TaskFailed, TaskOrder
+from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.equipment import Equipment
+
+SECRET = "tok3n-of-the-api"
+
+
+def mask(text: str) -> str:
+    return text.replace(SECRET, "***")
+
+
+@spark_job(plan=[{}])
+def ask_the_api(spark: object, task: object) -> None:
+    raise ConnectionError(f"GET https://api/?token={SECRET}: 500") from KeyError(SECRET)
+
+
+@spark_job(plan=[{}])
+def tell_much(spark: object, task: Any) -> None:
+    raise ConnectionError("x" * task.config["before"] + SECRET + "y" * task.config["after"])
+
+
+def failure_of(entry_point: str, **config: Any) -> TaskFailed:
+    order = TaskOrder(task=A0, entry_point=f"{__name__}:{entry_point}", config=config, epoch=Epoch(1))
+    session: Any = NoSession()
+    last = run_attempt(order, AttemptGuard(EndlessLease()), session, [__name__], lambda _: None, mask)
+    assert isinstance(last, TaskFailed)
+    return last
+
+
+class NoSession:
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def explain(self, error: BaseException) -> BaseException:
+        return error
+
+
+def test_an_error_and_its_causes_are_told_without_secrets() -> None:
+    failed = failure_of("ask_the_api")
+    assert failed.error == "ConnectionError: GET https://api/?token=***: 500\ncaused by KeyError: '***'"
+    assert SECRET not in failed.traceback
+    assert "?token=***" in failed.traceback
+
+
+@pytest.mark.parametrize("part", range(4, len(SECRET), 4))
+def test_a_secret_is_taken_out_before_a_text_is_cut_in_the_middle_of_it(part: int) -> None:
+    headline = len("ConnectionError: ")
+    error = failure_of("tell_much", before=MAX_ERROR_CHARS - headline - part, after=99).error
+    assert SECRET[:part] not in error
+    traceback = failure_of("tell_much", before=99, after=MAX_TRACEBACK_CHARS - part).traceback
+    assert SECRET[-part:] not in traceback
+
+
+async def test_the_executors_own_words_about_a_config_are_masked_too() -> None:
+    async with bench(mask=mask) as worker:
+        job = await worker.submit(tasks=0)
+        await worker.plan(job, [{"checkpoint_key": SECRET + "/" * 200}])
+        worker.take(A0)
+        await worker.becomes(A0, TaskState.FAILED)
+        error = worker.told(A0).error
+        assert error is not None
+        assert "'***//" in error.message
+
+
+def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through everything that stands between an operator and the topics."""
+    secret = "s3cret_package"
+    mask_secret(secret)
+    logs = MemoryLogs()
+
+    @asynccontextmanager
+    async def in_memory(*_: object) -> AsyncIterator[tuple[LonelyCoordinator, MemoryLogs]]:
+        job = JobDefinition(name="a", entry_point=f"{secret}:Job")
+        await logs.submit(job)
+        await logs.publish_plan(PlanRecord.of(job, [{}], planned_by=WorkerId("w0"), at_ms=0))
+        yield LonelyCoordinator(), logs
+
+    monkeypatch.setattr(shared, "shared_group", in_memory)
+    equipment = Equipment(runner="local", allowed=("jobs",), checkpoint_root="/nowhere", spark_master="local[1]")
+    plan = WorkerPlan(
+        member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until="drained", policy=Deferred()
+    )
+    WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None).run()
+    error = logs.status.tasks[A0].error
+    assert error is not None
+    assert "***" in error.message
+    assert secret not in repr((logs.status, [event for event in logs.events if isinstance(event, TaskEvent)]))
