@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from reprlib import repr as short
 from typing import Final, NamedTuple, NewType
 
 WorkerId = NewType("WorkerId", str)
@@ -177,7 +178,7 @@ def name_from_json(name: object) -> str:
     :raises ValueError: for anything that is not a text
     """
     if not isinstance(name, str):
-        raise ValueError(f"a name is a text, not {name!r}")
+        raise ValueError(f"a name is a text, not {short(name)}")
     return name
 
 
@@ -186,4 +187,4 @@ def _task_from_json(pair: Iterable[str | int]) -> TaskId:
         job, index = pair
         if isinstance(job, str) and type(index) is int and index >= PLANNER_INDEX:
             return TaskId(job, index)
-    raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")
+    raise ValueError(f"a task is a pair [job, index] with index >= -1, not {short(pair)}")

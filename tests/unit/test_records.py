@@ -246,6 +246,24 @@ def test_a_failure_can_be_written_whatever_is_in_its_text():
     assert failure == TaskFailure(message="no file caf\\udce9", traceback="in caf\\udce9")
 
 
+def test_what_users_give_may_be_nested_as_deep_as_every_thread_can_write():
+    def nested(levels: int) -> dict:
+        value: dict = {}
+        for _ in range(levels - 1):
+            value = {"x": value}
+        return value
+
+    job = JobDefinition(name="a", entry_point="m:f", config=nested(100), max_tasks=1)
+    plan = PlanRecord.of(job, [nested(100)], planned_by=W1, at_ms=0)
+    status = replace(STATUS, result=nested(100))
+    for record in (job, plan, status, TaskEvent(status=status, at_ms=9)):
+        assert type(record).from_json(decode(encode(record.to_json()))) == record
+    with pytest.raises(JobError, match="config: can't be written as JSON: it is nested more than 100 levels deep"):
+        JobDefinition(name="a", entry_point="m:f", config=nested(101))
+    with pytest.raises(ValueError, match="'result' can't be written as JSON: it is nested more than 100 levels deep"):
+        TaskStatus.from_json({**STATUS.to_json(), "result": nested(101)})
+
+
 def test_a_config_that_contains_itself_is_refused():
     config: dict = {}
     config["self"] = config

@@ -9,10 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from reprlib import repr as short
 from typing import Any, Final, TypeVar
 
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 2**63 - 1
+# What one thread has read others write, hash and copy, with less stack left than that one had.
+DEEPEST: Final = 100
+"""Levels of objects and lists in what users give: configs, results."""
+_DEEPEST_RECORD: Final = DEEPEST + 10
 # An escaped surrogate: only half of a pair, perhaps, which no text that is written as UTF-8 can have.
 _HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -47,7 +52,7 @@ def decode(value: bytes) -> dict[str, Any]:
         raise UnreadableRecordError(f"not a JSON object but {type(data).__name__}")
     version = data.get("v")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise UnreadableRecordError(f"no schema version in 'v': {version!r}")
+        raise UnreadableRecordError(f"no schema version in 'v': {short(version)}")
     if version > SCHEMA_VERSION:
         raise UnreadableRecordError(
             f"schema version {version} is newer than {SCHEMA_VERSION}, the newest known here: upgrade this worker"
@@ -55,33 +60,38 @@ def decode(value: bytes) -> dict[str, Any]:
     return data
 
 
-def dump(data: Any) -> bytes:
+def dump(data: Any, *, deepest: int = _DEEPEST_RECORD) -> bytes:
     """The one JSON form of a value: compact, keys sorted, so that equal values have equal bytes and equal hashes.
 
+    :param deepest: how many levels of objects and lists it may have
     :raises ValueError: for what JSON can't carry: other types, NaN, infinities, keys that are not strings
     """
     try:
-        _check_keys(data)
+        _check_containers(data, deepest)
         return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     except (TypeError, RecursionError) as wrong:
         raise ValueError(str(wrong)) from wrong
 
 
-def _check_keys(data: Any) -> None:
+def _check_containers(data: Any, deepest: int) -> None:
     """``json`` turns keys like 1 or None into strings without a word: the value read would not be the one written."""
-    pending = [data]
+    level = [data] if isinstance(data, _CONTAINERS) else []
     seen: set[int] = set()
-    while pending:
-        value = pending.pop()
-        if id(value) in seen or not isinstance(value, _CONTAINERS):
-            continue
-        seen.add(id(value))
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise TypeError(f"the key {key!r} is not a string")
-        inner = value.values() if isinstance(value, dict) else value
-        pending.extend([each for each in inner if isinstance(each, _CONTAINERS)])
+    for _ in range(deepest):
+        inside: list[Any] = []
+        for value in level:
+            if id(value) in seen:
+                continue  # it contains itself, which ``json`` says
+            seen.add(id(value))
+            if isinstance(value, dict):
+                for key in value:
+                    if not isinstance(key, str):
+                        raise TypeError(f"the key {short(key)} is not a string")
+            parts = value.values() if isinstance(value, dict) else value
+            inside.extend([each for each in parts if isinstance(each, _CONTAINERS)])
+        level = inside
+    if level:
+        raise ValueError(f"it is nested more than {deepest} levels deep")
 
 
 _CONTAINERS: Final = (dict, list, tuple)
@@ -100,7 +110,7 @@ def want(data: Mapping[str, Any], name: str, kind: type[T]) -> T:
     if value is _NOTHING:
         raise ValueError(f"the field {name!r} is missing")
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"the field {name!r} must be {_NAMES.get(kind, kind.__name__)}, not {value!r}")
+        raise ValueError(f"the field {name!r} must be {_NAMES.get(kind, kind.__name__)}, not {short(value)}")
     try:
         check_plain(value)
     except ValueError as wrong:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.kafka.records.checks import check_job_name
-from airflow_provider.kafka.records.envelope import dump, want, want_or_none
+from airflow_provider.kafka.records.envelope import DEEPEST, dump, want, want_or_none
 from airflow_provider.kafka.records.jobs import TaskKind
 from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, tasks_from_json, tasks_to_json
 
@@ -164,7 +164,7 @@ def _writable(data: Mapping[str, Any], name: str) -> Any:
     """Any JSON value. Python also reads NaN, and numbers that are too large; a leader may have to write it again."""
     value = data.get(name)
     try:
-        _ = value is None or dump(value)
+        _ = value is None or dump(value, deepest=DEEPEST)
     except ValueError as wrong:
         raise ValueError(f"the field {name!r} can't be written as JSON: {wrong}") from None
     return value

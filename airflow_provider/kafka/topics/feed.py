@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.topics.changes import Changes
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, ReaderFaultError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.topics.rights import Needs
 from airflow_provider.kafka.topics.status_view import StatusRecord, StatusSnapshot, StatusView
@@ -101,6 +101,12 @@ class GroupFeed:
     def problem(self) -> LogError | None:
         """Why one of the topics can't be read at present."""
         return self.jobs.problem or self.status.problem
+
+    @property
+    def fault(self) -> ReaderFaultError | None:
+        """Why one of the topics is read no more."""
+        problems = (self.jobs.problem, self.status.problem)
+        return next((problem for problem in problems if isinstance(problem, ReaderFaultError)), None)
 
     @property
     def missing(self) -> str | None:

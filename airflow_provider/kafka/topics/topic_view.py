@@ -10,9 +10,6 @@ from typing import Final, Generic, TypeVar
 
 from airflow_provider.kafka.records import Key, KeyKind, UnreadableRecordError, decode, parse_key
 
-# What parsers make of garbage. One thread reads the topics of all groups: no record may end it.
-GARBAGE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
-
 _MOST_SHOWN: Final = 300
 
 S = TypeVar("S")
@@ -56,6 +53,11 @@ class Unreadable:
     def __str__(self) -> str:
         key, reason = _shortened(repr(self.key)), _shortened(self.reason)
         return f"the record at offset {self.offset} with key {key} can't be read and is skipped: {reason}"
+
+
+def reason_of(wrong: Exception) -> str:
+    """What a parser says of a record. What is no ValueError it has not foreseen, and its text says little."""
+    return str(wrong) if isinstance(wrong, ValueError) else f"{type(wrong).__name__}: {wrong}"
 
 
 def _shortened(text: str) -> str:
@@ -105,10 +107,10 @@ class TopicView(ABC, Generic[S]):
             parsed = parse_key(key)
             self._put(parsed, value)
             self._news |= _SUBJECTS[parsed.kind]
-        except GARBAGE as wrong:
+        except Exception as wrong:  # noqa: BLE001  whatever it is: others' topics are read in this thread, too
             self._unreadable += 1
             self._news = About.EVERYTHING
-            self._on_unreadable(Unreadable(key=key, offset=offset, reason=str(wrong)))
+            self._on_unreadable(Unreadable(key=key, offset=offset, reason=reason_of(wrong)))
         self._offset = offset + 1
         self._snapshot = None
         return self._offset
