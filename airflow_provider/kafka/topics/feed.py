@@ -24,7 +24,10 @@ S = TypeVar("S")
 
 
 class TopicFeed(Generic[S]):
-    """A view that a thread of its own feeds: the reader's sink for one topic."""
+    """A view that a thread of its own feeds: the reader's sink for one topic.
+
+    Event loops wait for the lock. Under it nothing is parsed and nothing logged but what is for debugging.
+    """
 
     def __init__(self, view: TopicView[S], changes: Changes) -> None:
         self._view = view
@@ -50,9 +53,11 @@ class TopicFeed(Generic[S]):
             return self._view.snapshot()
 
     def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            parsed = self._view.parse(record.key, record.value, record.offset)
+            with self._lock:
+                self._view.take(parsed)
         with self._lock:
-            for record in records:
-                self._view.apply(record.key, record.value, record.offset)
             news = self._news()
         self._changes.tell(news)
 

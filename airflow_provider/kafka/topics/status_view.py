@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from airflow_provider.kafka.records import (
     GROUP_KEY,
@@ -102,19 +102,27 @@ class StatusView(TopicView[StatusSnapshot]):
         self._overwritten: dict[str, StatusRecord] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
 
-    def _put(self, key: Key, value: bytes | None) -> None:
+    def _parse(self, key: Key, value: bytes | None) -> StatusRecord | None:
+        if key.kind not in (KeyKind.GROUP, KeyKind.WORKER, KeyKind.TASK):
+            raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
+        if value is None:
+            return None
+        if key.kind is KeyKind.GROUP:
+            return GroupRecord.from_json(decode(value))
+        if key.kind is KeyKind.WORKER:
+            return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
+        return read_value(value, TaskStatus.from_json, lambda status: status.task, key.task)
+
+    def _put(self, key: Key, content: Any) -> None:
         match key.kind:
             case KeyKind.GROUP:
-                self._put_group(value)
+                self._put_group(content)
             case KeyKind.WORKER:
-                self._put_worker(WorkerId(key.name), value)
+                self._put_worker(WorkerId(key.name), content)
             case KeyKind.TASK:
-                self._put_task(key.task, value)
-            case _:
-                raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
+                self._put_task(key.task, content)
 
-    def _put_group(self, value: bytes | None) -> None:
-        new = None if value is None else GroupRecord.from_json(decode(value))
+    def _put_group(self, new: GroupRecord | None) -> None:
         known = self._group
         if new and known and _is_stale_round(new, known):
             self._reject(GROUP_KEY, known)
@@ -122,12 +130,11 @@ class StatusView(TopicView[StatusSnapshot]):
         self._group = new
         self._overwritten.pop(GROUP_KEY, None)
 
-    def _put_worker(self, worker: WorkerId, value: bytes | None) -> None:
+    def _put_worker(self, worker: WorkerId, new: WorkerStatus | None) -> None:
         key = worker_key(worker)
-        if value is None:
+        if new is None:
             self._workers.pop(worker, None)
         else:
-            new = read_value(value, WorkerStatus.from_json, lambda status: status.worker, worker)
             known = self._workers.get(worker)
             if known and new.is_stale(known):
                 self._reject(key, known)
@@ -135,12 +142,11 @@ class StatusView(TopicView[StatusSnapshot]):
             self._workers[worker] = new
         self._overwritten.pop(key, None)
 
-    def _put_task(self, task: TaskId, value: bytes | None) -> None:
+    def _put_task(self, task: TaskId, new: TaskStatus | None) -> None:
         key = task_key(task)
-        if value is None:
+        if new is None:
             self._tasks.pop(task, None)
         else:
-            new = read_value(value, TaskStatus.from_json, lambda status: status.task, task)
             known = self._tasks.get(task)
             if known and new.is_stale(known):
                 self._reject(key, known)
