@@ -13,6 +13,10 @@ from reprlib import repr as short
 from typing import Any, Final, TypeVar
 
 SCHEMA_VERSION: Final = 1
+LARGEST_VALUE: Final = 16 * 1024 * 1024
+"""Bytes before compression: what is longer is neither written nor parsed. Some hundred thousand tasks in a group record
+come to as much; what brokers limit is the compressed size, of which a kilobyte may become a megabyte.
+"""
 _LARGEST: Final = 2**63 - 1
 # What one thread has read others write, hash and copy, with less stack left than that one had.
 DEEPEST: Final = 100
@@ -39,8 +43,10 @@ def encode(data: Mapping[str, Any]) -> bytes:
 def decode(value: bytes) -> dict[str, Any]:
     """The inverse of :func:`encode`.
 
-    :raises UnreadableRecordError: if it isn't a JSON object that can be written again, or of a newer schema
+    :raises UnreadableRecordError: if it is too long, no JSON object that can be written again, or of a newer schema
     """
+    if len(value) > LARGEST_VALUE:
+        raise UnreadableRecordError(f"it has {len(value)} bytes, more than the {LARGEST_VALUE} that a record may have")
     try:
         text = value.decode()
         data = json.loads(text)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.kafka.records.checks import (
     LONGEST_ENTRY_POINT,
@@ -15,8 +15,11 @@ from airflow_provider.kafka.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.kafka.records.envelope import check_plain, dump, want, want_or_none
+from airflow_provider.kafka.records.envelope import DEEPEST, check_plain, dump, want, want_or_none
 from airflow_provider.membership.model import TaskId, WorkerId
+
+MOST_TASKS: Final = 100_000
+"""Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
 
 
 class TaskKind(str, Enum):
@@ -152,8 +155,10 @@ class PlanRecord:
     :param definition: the fingerprint of that definition
     :param planned_by: the worker whose planner made it
     :param at_ms: wall clock, milliseconds since 1970
+    :param configs: equal ones are one object
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
         stays the same over a new plan needs no restart
+    :raises JobError: if it has too many tasks, or a config that can't be written as JSON
     """
 
     job: str
@@ -165,7 +170,26 @@ class PlanRecord:
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fingerprints", tuple(_hash([self.definition, config]) for config in self.configs))
+        """What is small when compressed mostly repeats itself: kept once, it stays small here."""
+        if len(self.configs) > MOST_TASKS:
+            raise JobError(
+                self.job,
+                "plan",
+                f"has {len(self.configs)} tasks, but a plan has at most {MOST_TASKS}: put more work into each task, or"
+                " submit several jobs",
+            )
+        known: dict[bytes, tuple[Mapping[str, Any], str]] = {}
+        tasks = []
+        for index, config in enumerate(self.configs):
+            try:
+                text = dump(config, deepest=DEEPEST)
+            except ValueError as wrong:
+                raise JobError(self.job, f"configs[{index}]", str(wrong)) from wrong
+            if text not in known:
+                known[text] = config, _hash([self.definition, config])
+            tasks.append(known[text])
+        object.__setattr__(self, "configs", tuple(config for config, _ in tasks))
+        object.__setattr__(self, "fingerprints", tuple(fingerprint for _, fingerprint in tasks))
 
     @classmethod
     def of(
@@ -195,8 +219,9 @@ class PlanRecord:
         )
 
     def is_of(self, definition: JobDefinition) -> bool:
-        """Whether this plans that definition in its present run."""
-        return self.run_key == definition.run_key and self.definition == definition.fingerprint
+        """Whether this plans that definition in its present run; no planner makes more tasks than were asked for."""
+        planned = self.run_key == definition.run_key and self.definition == definition.fingerprint
+        return planned and len(self.configs) <= definition.max_tasks
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -216,11 +241,14 @@ class PlanRecord:
         """
         job = check_job_name(want(data, "job", str))
         configs = want(data, "configs", list)
+        for index, config in enumerate(configs):
+            if not isinstance(config, dict):
+                raise JobError(job, f"configs[{index}]", f"must be a JSON object, not {type(config).__name__}")
         return cls(
             job=job,
             run_key=want(data, "run_key", str),
             definition=want(data, "definition", str),
-            configs=tuple(json_object(job, f"configs[{i}]", config) for i, config in enumerate(configs)),
+            configs=tuple(configs),
             planned_by=WorkerId(want(data, "planned_by", str)),
             at_ms=want(data, "at_ms", int),
         )
