@@ -12,11 +12,15 @@ from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any, Final, TypeVar
 
+from airflow_provider.membership.model import LARGEST_NUMBER
+
 SCHEMA_VERSION: Final = 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes before compression: what is longer is neither written nor parsed. Some hundred thousand tasks in a group record
 come to as much; what brokers limit is the compressed size, of which a kilobyte may become a megabyte.
 """
+LONGEST_TEXT: Final = 8_191
+"""Characters of a name, a url, a key or a message: all the wire is sure to carry."""
 _LARGEST: Final = 2**63 - 1
 # What one thread has read others write, hash and copy, with less stack left than that one had.
 DEEPEST: Final = 100
@@ -127,12 +131,31 @@ def want(data: Mapping[str, Any], name: str, kind: type[T]) -> T:
 def check_plain(value: object) -> None:
     """Refuse what Python reads from JSON, and what nobody can go on with.
 
-    :raises ValueError: for half a surrogate pair, which can't be written again, and for numbers that no clock has
+    :raises ValueError: for half a surrogate pair, which can't be written again, for text that is too long, and for
+        numbers that no clock has
     """
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise ValueError(f"must have at most {LONGEST_TEXT} characters")
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ValueError("must be text that can be written as UTF-8")
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         raise ValueError("must fit into 64 bits")
+
+
+def want_number(data: Mapping[str, Any], name: str, *, least: int = 0, most: int = LARGEST_NUMBER) -> int:
+    """The whole number ``name`` of ``data``, in that range.
+
+    :raises ValueError: if it is missing or something else
+    """
+    value = want(data, name, int)
+    if not least <= value <= most:
+        raise ValueError(f"the field {name!r} must be from {least} to {most}, not {short(value)}")
+    return value
+
+
+def want_number_or_none(data: Mapping[str, Any], name: str) -> int | None:
+    """As :func:`want_number`, but the field may be missing or null."""
+    return None if data.get(name) is None else want_number(data, name)
 
 
 def want_or_none(data: Mapping[str, Any], name: str, kind: type[T]) -> T | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from reprlib import repr as short
 from typing import Any, Final
 
 from airflow_provider.kafka.records.checks import (
@@ -15,11 +17,15 @@ from airflow_provider.kafka.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.kafka.records.envelope import DEEPEST, check_plain, dump, want, want_or_none
+from airflow_provider.kafka.records.envelope import DEEPEST, check_plain, dump, want, want_number, want_or_none
 from airflow_provider.membership.model import TaskId, WorkerId
 
 MOST_TASKS: Final = 100_000
 """Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
+
+
+_LONGEST_WAIT_MS: Final = 2**52
+"""With the time of day added to it, it still is a number that may stand in a record."""
 
 
 class TaskKind(str, Enum):
@@ -76,9 +82,9 @@ class JobDefinition:
         object.__setattr__(self, "config", json_object(self.name, "config", self.config))
         self._check_number("max_tasks", self.max_tasks, 1)
         self._check_number("retries", self.retries, 0)
-        self._check_number("retry_delay_ms", self.retry_delay_ms, 0)
+        self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
         if self.replan_interval_ms is not None:
-            self._check_number("replan_interval_ms", self.replan_interval_ms, 1)
+            self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
         if not isinstance(self.run_key, str):
             raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
         for name in ("run_key", "submitted_by", "max_tasks", "retries", "retry_delay_ms", "replan_interval_ms"):
@@ -87,9 +93,11 @@ class JobDefinition:
             self, "fingerprint", _hash([self.name, self.entry_point, self.config, self.max_tasks, self.kind.value])
         )
 
-    def _check_number(self, name: str, value: object, least: int) -> None:
+    def _check_number(self, name: str, value: object, least: int, *, most: int = sys.maxsize) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise JobError(self.name, name, f"{value!r} must be a whole number, at least {least}")
+            raise JobError(self.name, name, f"{short(value)} must be a whole number, at least {least}")
+        if value > most:
+            raise JobError(self.name, name, f"{short(value)} must be at most {most}")
 
     def _check_plain(self, name: str, value: object) -> None:
         try:
@@ -250,7 +258,7 @@ class PlanRecord:
             definition=want(data, "definition", str),
             configs=tuple(configs),
             planned_by=WorkerId(want(data, "planned_by", str)),
-            at_ms=want(data, "at_ms", int),
+            at_ms=want_number(data, "at_ms"),
         )
 
 
@@ -301,7 +309,7 @@ class ControlRecord:
         return cls(
             worker=WorkerId(want(data, "worker", str)),
             action=ControlAction(want(data, "action", str)),
-            at_ms=want(data, "at_ms", int),
+            at_ms=want_number(data, "at_ms"),
         )
 
 

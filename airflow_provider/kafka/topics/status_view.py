@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     Key,
@@ -83,18 +84,56 @@ def ignore_stale(_key: str, _winner: StatusRecord) -> None:
     """Holding it in the snapshot is enough."""
 
 
+def check_counts(record: StatusRecord, now_ms: int) -> None:
+    """Refuse what nobody can have counted up to. Whoever comes next counts on from what a record says: a number without
+    room above it could never be topped, and nobody who tells the truth would be believed any more.
+
+    Nothing here happens a million times a second, so no count is above the microseconds since 1970. From a lie below
+    that the group counts on, and never gets there: the clock is faster.
+
+    :raises UnreadableRecordError: naming the number
+    """
+    match record:
+        case GroupRecord():
+            counts = {
+                "epoch": record.epoch,
+                "unchanged": record.unchanged,
+                "successive_revocations": record.memory.successive_revocations,
+            }
+        case WorkerStatus():
+            counts = {"epoch": record.epoch}
+        case TaskStatus():
+            counts = {"epoch": record.epoch, "attempt": record.attempt, "failures": record.failures}
+    for name, count in counts.items():
+        if count > now_ms * 1_000:
+            raise UnreadableRecordError(f"{name} {count} is higher than anybody can have counted since 1970")
+
+
+def _read(key: Key, value: bytes) -> StatusRecord:
+    match key.kind:
+        case KeyKind.GROUP:
+            return GroupRecord.from_json(decode(value))
+        case KeyKind.WORKER:
+            return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
+        case _:
+            return read_value(value, TaskStatus.from_json, lambda status: status.task, key.task)
+
+
 class StatusView(TopicView[StatusSnapshot]):
     """Builds a :class:`StatusSnapshot` from the records of a status topic.
 
     :param on_stale: is told the key and the record that wins, when a stale record has been ignored
+    :param clock: milliseconds since 1970; see :func:`check_counts`
     """
 
     def __init__(
         self,
         on_unreadable: Callable[[Unreadable], None] = ignore_unreadable,
         on_stale: Callable[[str, StatusRecord], None] = ignore_stale,
+        clock: Callable[[], int] = wall_ms,
     ) -> None:
         super().__init__(on_unreadable)
+        self._clock = clock
         self._on_stale = on_stale
         self._group: GroupRecord | None = None
         self._workers: dict[WorkerId, WorkerStatus] = {}
@@ -107,11 +146,9 @@ class StatusView(TopicView[StatusSnapshot]):
             raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
         if value is None:
             return None
-        if key.kind is KeyKind.GROUP:
-            return GroupRecord.from_json(decode(value))
-        if key.kind is KeyKind.WORKER:
-            return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
-        return read_value(value, TaskStatus.from_json, lambda status: status.task, key.task)
+        record = _read(key, value)
+        check_counts(record, self._clock())
+        return record
 
     def _put(self, key: Key, content: Any) -> None:
         match key.kind:
