@@ -374,7 +374,11 @@ class GroupMember:
     # ---- the topics
 
     def _on_logs(self) -> None:
-        """The jobs or the status topic has something new, or is gone."""
+        """The jobs or the status topic has something new, is gone, or is read no more."""
+        fault = self._logs.fault
+        if fault is not None:
+            self.fail(fault)
+            return
         self._topics.look()
         jobs, record = self._logs.jobs, self._logs.status.group
         if jobs.offset > self.state.config_offset:

@@ -30,7 +30,9 @@ log: Final = logging.getLogger(__name__)
 def gather_call(
     command: PerformAssignment, jobs: JobsSnapshot, status: StatusSnapshot, *, policy: Policy, at_ms: int
 ) -> Call:
-    """The round as the topics stand; read them to their ends before."""
+    """The round as the topics stand. Read them to their ends before, when all have joined: so nobody can have read more
+    of them than is in these snapshots.
+    """
     wanted = configured(jobs, status.tasks)
     return Call(
         generation=command.generation,
@@ -47,6 +49,7 @@ def gather_call(
         revocation_rank=revocation_rank(status.tasks),
         ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
         spoken_epoch=_spoken_epoch(status),
+        jobs_end=jobs.offset,
     )
 
 
@@ -70,6 +73,14 @@ async def assign(
     )
     for worker in verdict.unreadable:
         log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", logs.group, worker)
+    for worker, claim in verdict.boasting.items():
+        log.warning(
+            "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
+            logs.group,
+            worker,
+            claim,
+            jobs.offset,
+        )
     if verdict.record is not None:
         await _brake(verdict.record, logs.group, session_timeout_ms)
     return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)

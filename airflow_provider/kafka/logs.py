@@ -152,6 +152,11 @@ class GroupLogs:
         return self._followed().missing
 
     @property
+    def fault(self) -> LogError | None:
+        """Why one of the topics is read no more: what is known of the group grows old."""
+        return self._followed().fault
+
+    @property
     def renewals(self) -> Mapping[str, int]:
         """How often each topic was found to have been deleted and made anew, since this process began to read it."""
         return self._followed().renewals

@@ -21,7 +21,7 @@ from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.reader import LogReader, Record
 from airflow_provider.kafka.topics.rights import REMOVER, STOPPER, SUBMITTER
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.kafka.topics.topic_view import GARBAGE
+from airflow_provider.kafka.topics.topic_view import Unreadable, reason_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -151,9 +151,10 @@ class _Collector:
         for record in records:
             try:
                 self.events.append(event_from_json(decode(record.value or b"")))
-            except GARBAGE as wrong:
+            except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
                 self.unreadable += 1
-                log.warning("%s: the event at offset %d can't be read: %s", self._topic, record.offset, wrong)
+                what = Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong))
+                log.warning("%s: %s", self._topic, what)
             self.reached(record.offset + 1)
 
     def reached(self, offset: int) -> None:

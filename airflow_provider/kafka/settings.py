@@ -2,7 +2,8 @@
 
 The connection's extra is librdkafka's configuration, as in the apache-kafka provider. The topics are read and written
 by librdkafka itself, which takes it as it is; the group protocol runs over aiokafka, for which it is translated here.
-The rule for the translation: what makes a connection safer is either honoured or refused, never ignored.
+The rule for the translation: what makes a connection safer is either honoured or refused, never ignored. And whoever
+may edit a connection is not for that reason one who may run code where it is used.
 """
 
 from __future__ import annotations
@@ -27,6 +28,20 @@ _DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 _TOPICS_REQUEST_TIMEOUT_MS: Final = 15_000
 # Python functions by name: what the apache-kafka provider resolves for its own hooks means nothing to a group.
 _CALLBACKS: Final = frozenset({"error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "logger"})
+_LOADS: Final = "loads native code into the process that uses the connection"
+_REACHES: Final = "asks servers of its own choice, and reads files to send them"
+_WRITES: Final = "writes files"
+# By librdkafka's names; those that end with a dot stand for all that begin so.
+_HARMFUL: Final = {
+    "plugin.library.paths": _LOADS,
+    "ssl.engine.": _LOADS,
+    "ssl.providers": _LOADS,
+    "sasl.kerberos.kinit.cmd": "runs a program",
+    "sasl.oauthbearer.": _REACHES,
+    "offset.store.": _WRITES,
+    "internal.termination.signal": "sends the process a signal",
+}
+_ALIASES: Final = (("bootstrap.servers", "metadata.broker.list"), ("sasl.mechanism", "sasl.mechanisms"))
 
 
 class SettingsError(ValueError):
@@ -133,6 +148,7 @@ class KafkaSettings:
         return arguments
 
     def _check(self) -> None:
+        self._refuse_harm()
         if not self.bootstrap_servers:
             raise self._refuse(
                 "bootstrap.servers", 'is missing: add {"bootstrap.servers": "host:9092"} to the connection\'s extra'
@@ -150,6 +166,16 @@ class KafkaSettings:
             refuse_unsupported_tls(self._set, self._refuse)
         if self._uses_sasl:
             self._check_sasl()
+
+    def _refuse_harm(self) -> None:
+        """Whatever the other settings are: none of these is needed for anything that groups can have."""
+        for key in self._set:
+            for name, harm in _HARMFUL.items():
+                if key == name or (name.endswith(".") and key.startswith(name)):
+                    raise self._refuse(key, f"is refused, because it {harm}: remove the setting")
+        for name, alias in _ALIASES:
+            if self._get(alias) not in (None, self._get(name)) and self._get(name) is not None:
+                raise self._refuse(alias, f"is another name of {name}, and says something else: remove one of them")
 
     def _check_sasl(self) -> None:
         # librdkafka's own default is GSSAPI.

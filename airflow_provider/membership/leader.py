@@ -44,6 +44,7 @@ class Call:
     :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
         it lets go of them by itself, and need not be told in a round of its own
     :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
+    :param jobs_end: where the jobs topic ended after all had joined; None: not known, so everybody is believed
     :param now_ms: wall clock, milliseconds since 1970
     """
 
@@ -61,17 +62,24 @@ class Call:
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
     ended: Tasks = NO_TASKS
     spoken_epoch: Epoch = Epoch(0)
+    jobs_end: ConfigOffset | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The assignment as bytes for SyncGroup, the record to write once the coordinator has it (None: could not assign),
-    and the workers whose metadata nobody can read: they get nothing.
+    """What a leader answers.
+
+    :param assignments: as bytes for SyncGroup
+    :param record: to be written once the coordinator has these; None: it could not assign
+    :param unreadable: the workers whose metadata nobody can read: they get nothing
+    :param boasting: the workers that claim to have read more of the jobs topic than there is, with their claims. They
+        are not believed: no leader could ever read so far
     """
 
     assignments: Mapping[MemberId, bytes]
     record: GroupRecord | None
     unreadable: tuple[WorkerId, ...] = ()
+    boasting: Mapping[WorkerId, ConfigOffset] = field(default_factory=dict)
 
 
 def lead(call: Call) -> Verdict:
@@ -91,11 +99,14 @@ def lead(call: Call) -> Verdict:
         leader_url=states[leader].url if leader in states else "",
         config_offset=call.config_offset,
     )
-    furthest = max((state.config_offset for state in states.values()), default=call.config_offset)
+    claims = {name: state.config_offset for name, state in states.items()}
+    boasting = {name: claim for name, claim in claims.items() if call.jobs_end is not None and claim > call.jobs_end}
+    furthest = max((claim for name, claim in claims.items() if name not in boasting), default=call.config_offset)
     if call.config_offset < furthest:
         mismatch = replace(header, error=AssignmentError.CONFIG_MISMATCH, config_offset=furthest)
         behind = encode_assignment(mismatch)
-        return Verdict(assignments=dict.fromkeys(names.values(), behind), record=None, unreadable=unreadable)
+        assignments = dict.fromkeys(names.values(), behind)
+        return Verdict(assignments=assignments, record=None, unreadable=unreadable, boasting=boasting)
 
     outcome = _decide(call, states)
     assignments = {
@@ -127,7 +138,7 @@ def lead(call: Call) -> Verdict:
         policy=call.policy if call.protocol.cooperative else None,
         unchanged=_unchanged(call, frozenset(names), outcome),
     )
-    return Verdict(assignments=assignments, record=record, unreadable=unreadable)
+    return Verdict(assignments=assignments, record=record, unreadable=unreadable, boasting=boasting)
 
 
 def _epoch(call: Call) -> Epoch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from reprlib import repr as short
 from typing import Final, NamedTuple, NewType
 
 WorkerId = NewType("WorkerId", str)
@@ -29,6 +30,12 @@ ConfigOffset = NewType("ConfigOffset", int)
 UNKNOWN_MEMBER_ID: Final = MemberId("")
 NO_GENERATION: Final = GenerationId(-1)
 PLANNER_INDEX: Final = -1
+HIGHEST_INDEX: Final = 2**31 - 1
+"""Of a task, and of a generation: on the wire both are int32."""
+LARGEST_NUMBER: Final = 2**53 - 1
+"""Of what is read from JSON, and reckoned with: up to here all who read JSON read the same number (RFC 8259)."""
+_LONGEST_NAME: Final = 2**15 - 1
+"""Bytes of a text on the wire."""
 PROTOCOL_TYPE: Final = "connect"
 
 
@@ -174,16 +181,35 @@ def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
 def name_from_json(name: object) -> str:
     """The name of a worker, or a member id.
 
-    :raises ValueError: for anything that is not a text
+    :raises ValueError: for anything that is not a text, or one that the wire can't carry
     """
     if not isinstance(name, str):
-        raise ValueError(f"a name is a text, not {name!r}")
+        raise ValueError(f"a name is a text, not {short(name)}")
+    if not _can_be_sent(name):
+        raise ValueError(f"a name has at most {_LONGEST_NAME} bytes, unlike {short(name)}")
     return name
+
+
+def whole_from_json(value: object, what: str, *, least: int = 0, most: int = LARGEST_NUMBER) -> int:
+    """A number of something.
+
+    :raises ValueError: for anything that is not a whole number in that range
+    """
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{what} is a whole number from {least} to {most}, not {short(value)}")
+    return value
+
+
+def _can_be_sent(name: str) -> bool:
+    """A character has at most four bytes: most names need not be looked at."""
+    return 4 * len(name) <= _LONGEST_NAME or len(name.encode()) <= _LONGEST_NAME
 
 
 def _task_from_json(pair: Iterable[str | int]) -> TaskId:
     if isinstance(pair, (list, tuple)) and len(pair) == 2:
         job, index = pair
         if isinstance(job, str) and type(index) is int and index >= PLANNER_INDEX:
+            if index > HIGHEST_INDEX or not _can_be_sent(job):
+                raise ValueError(f"the wire can't carry the task {short(pair)}")
             return TaskId(job, index)
-    raise ValueError(f"a task is a pair [job, index] with index >= -1, not {pair!r}")
+    raise ValueError(f"a task is a pair [job, index] with index >= -1, not {short(pair)}")

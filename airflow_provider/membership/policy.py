@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from reprlib import repr as short
 from typing import Any, Final
 
 from airflow_provider.membership.model import ConnectProtocol
@@ -44,7 +45,7 @@ class PolicyName(str, Enum):
 
 def _check(setting: str, value: object, *, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LONGEST_DELAY_MS:
-        raise PolicyError(setting, f"{value!r} must be a whole number from {least} to {LONGEST_DELAY_MS}")
+        raise PolicyError(setting, f"{short(value)} must be a whole number from {least} to {LONGEST_DELAY_MS}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

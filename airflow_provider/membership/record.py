@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from reprlib import repr as short
+from typing import Any, Final
 
-from airflow_provider.membership.assignors.model import Memory, Move
+from airflow_provider.membership.assignors.model import Memory, Move, shares_from_json
 from airflow_provider.membership.model import (
+    HIGHEST_INDEX,
     NO_TASKS,
     ConfigOffset,
     Epoch,
@@ -24,10 +26,12 @@ from airflow_provider.membership.model import (
     Tasks,
     WorkerId,
     name_from_json,
-    tasks_from_json,
     tasks_to_json,
+    whole_from_json,
 )
-from airflow_provider.membership.policy import Policy, policy_from_json, policy_to_json
+from airflow_provider.membership.policy import LONGEST_DELAY_MS, Policy, policy_from_json, policy_to_json
+
+_LONGEST_REASON: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,29 +126,37 @@ class GroupRecord:
         :raises ValueError: for anything else, naming what is missing or wrong
         """
         try:
-            assignment = {WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()}
+            assignment = shares_from_json(data["assignment"])
             return cls(
-                epoch=Epoch(int(data["epoch"])),
-                generation=GenerationId(int(data["generation"])),
+                epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
+                generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
                 leader=WorkerId(name_from_json(data["leader"])),
                 leader_member=MemberId(name_from_json(data["leader_member"])),
                 protocol=SubProtocol(data["protocol"]),
-                config_offset=ConfigOffset(int(data["config_offset"])),
+                config_offset=ConfigOffset(whole_from_json(data["config_offset"], "a config offset", least=-1)),
                 members={
-                    WorkerId(worker): MemberId(name_from_json(member)) for worker, member in data["members"].items()
+                    WorkerId(name_from_json(worker)): MemberId(name_from_json(member))
+                    for worker, member in data["members"].items()
                 },
                 assignment=assignment,
-                revoked={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["revoked"].items()},
+                revoked=shares_from_json(data["revoked"]),
                 moves=tuple(Move.from_json(move) for move in data["moves"]),
-                delay_ms=int(data["delay_ms"]),
-                reason=str(data["reason"]),
-                at_ms=int(data["at_ms"]),
+                delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
+                reason=_reason_from_json(data["reason"]),
+                at_ms=whole_from_json(data["at_ms"], "a time"),
                 memory=_memory_from_json(data["memory"], assignment),
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
-                unchanged=int(data.get("unchanged", 0)),
+                unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
+
+
+def _reason_from_json(reason: object) -> str:
+    """For people. It names members, who choose their names themselves: it may be longer than anybody wants to read."""
+    if not isinstance(reason, str):
+        raise ValueError(f"a reason is a text, not {short(reason)}")
+    return reason[:_LONGEST_REASON]
 
 
 def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks]) -> Memory:

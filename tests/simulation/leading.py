@@ -32,6 +32,7 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
             now_ms=process.wall,
             reason=command.reason,
             spoken_epoch=world.status.spoken_epoch,
+            jobs_end=world.jobs_offset,
         )
     )
     key = (command.generation, command.leader)

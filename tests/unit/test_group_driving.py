@@ -12,6 +12,7 @@ from waiting import eventually
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.group import GroupMember
+from airflow_provider.kafka.topics.log_errors import LogError, ReaderFaultError
 from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.model import ConfigOffset, WorkerId
 from airflow_provider.membership.policy import Deferred
@@ -66,6 +67,25 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
     heartbeats = coordinator.heartbeats
     await asyncio.sleep(0.05)
     assert coordinator.heartbeats == heartbeats
+
+
+@pytest.mark.parametrize("topic", ["jobs", "status"])
+async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_what_it_knew(
+    member: GroupMember, logs: MemoryLogs, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    ends: list[tuple[Phase, str | None]] = []
+    monkeypatch.setattr(member._listener, "ended", lambda phase, error: ends.append((phase, error)))
+    begin(member)
+    await eventually(lambda: member.state.phase is Phase.STABLE, "it is in its group")
+    getattr(logs._followed(), topic).fail(LogError("not read just now; trying again"))
+    await asyncio.sleep(0.05)
+    assert member.lease_until_ms is not None, "that may be mended"
+    getattr(logs._followed(), topic).fail(ReaderFaultError(f"g.{topic}", "RuntimeError()"))
+    await eventually(lambda: ends, "it ends")
+    ((phase, error),) = ends
+    assert phase is Phase.FAILED
+    assert f"'g.{topic}' is read no more" in str(error)
+    await member.aclose()
 
 
 async def test_who_leaves_gives_up_a_join_that_was_not_answered(

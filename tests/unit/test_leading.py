@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from group_records import record_of
 from led_group import EPOCH, Group
+from stand_ins import MemoryLogs
 
-from airflow_provider.kafka.leading import gather_call, outspoken, unassigned_work
+from airflow_provider.kafka.leading import assign, gather_call, outspoken, unassigned_work
 from airflow_provider.kafka.progress import spare_capacity
 from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
@@ -23,6 +24,7 @@ from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.model import (
     NO_GENERATION,
+    NO_TASKS,
     Assignment,
     ConfigOffset,
     Epoch,
@@ -231,9 +233,27 @@ def record_after(
     return verdict.record
 
 
-def member(worker: WorkerId, owned: Tasks) -> JoinedMember:
+async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assigns(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = MemoryLogs()
+    command = PerformAssignment(
+        seq=1,
+        generation=GenerationId(1),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId("w1"),
+        last_completed=NO_GENERATION,
+        members=(member(W1, NO_TASKS), member(W2, NO_TASKS, offset=2**63 - 1)),
+        reason="a test",
+    )
+    answer = await assign(command, logs, policy=Deferred(), session_timeout_ms=10_000)
+    assert answer.record is not None
+    assert "worker w2 claims to have read the jobs topic up to 9223372036854775807, but it ends at 0" in caplog.text
+
+
+def member(worker: WorkerId, owned: Tasks, *, offset: int = 0) -> JoinedMember:
     state = WorkerState(
-        version=1, url="", config_offset=ConfigOffset(0), assignment=Assignment(version=1, assigned=owned)
+        version=1, url="", config_offset=ConfigOffset(offset), assignment=Assignment(version=1, assigned=owned)
     )
     return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
 

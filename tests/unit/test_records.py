@@ -38,6 +38,11 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.records.envelope import LARGEST_VALUE
+from airflow_provider.kafka.records.jobs import MOST_TASKS
+from airflow_provider.kafka.topics.log_errors import TooLargeError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import LogWriter
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
 from airflow_provider.membership.model import (
     ConfigOffset,
@@ -163,6 +168,24 @@ def test_a_value_that_is_no_record_is_unreadable(value, message):
         decode(value)
 
 
+def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch):
+    """Compressed it may be small: a kilobyte becomes a megabyte, and that seventy in memory."""
+    longest = encode(JOB.to_json()).ljust(LARGEST_VALUE)
+    assert JobDefinition.from_json(decode(longest)) == JOB
+    monkeypatch.setattr(json, "loads", lambda _text: pytest.fail("it was parsed"))
+    with pytest.raises(UnreadableRecordError, match="it has 16777217 bytes, more than the 16777216"):
+        decode(longest + b" ")
+
+
+def test_nothing_is_written_that_nobody_would_read():
+    writer = LogWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
+    try:
+        with pytest.raises(TooLargeError, match="or 16777216 before compression"):
+            writer.send("g.jobs", "plan:a", b" " * (LARGEST_VALUE + 1)).result(timeout=10)
+    finally:
+        writer.close()
+
+
 def test_keys_are_readable_and_come_apart_again():
     assert [job_key("a"), plan_key("a.b"), control_key(W1), worker_key(W1), task_key(TaskId("a", 3))] == [
         "job:a",
@@ -247,6 +270,24 @@ def test_a_failure_can_be_written_whatever_is_in_its_text():
     assert failure == TaskFailure(message="no file caf\\udce9", traceback="in caf\\udce9")
 
 
+def test_what_users_give_may_be_nested_as_deep_as_every_thread_can_write():
+    def nested(levels: int) -> dict:
+        value: dict = {}
+        for _ in range(levels - 1):
+            value = {"x": value}
+        return value
+
+    job = JobDefinition(name="a", entry_point="m:f", config=nested(100), max_tasks=1)
+    plan = PlanRecord.of(job, [nested(100)], planned_by=W1, at_ms=0)
+    status = replace(STATUS, result=nested(100))
+    for record in (job, plan, status, TaskEvent(status=status, at_ms=9)):
+        assert type(record).from_json(decode(encode(record.to_json()))) == record
+    with pytest.raises(JobError, match="config: can't be written as JSON: it is nested more than 100 levels deep"):
+        JobDefinition(name="a", entry_point="m:f", config=nested(101))
+    with pytest.raises(ValueError, match="'result' can't be written as JSON: it is nested more than 100 levels deep"):
+        TaskStatus.from_json({**STATUS.to_json(), "result": nested(101)})
+
+
 def test_a_config_that_contains_itself_is_refused():
     config: dict = {}
     config["self"] = config
@@ -280,7 +321,10 @@ def test_the_fingerprint_is_of_what_runs_and_not_of_when():
 def test_the_fingerprint_is_the_same_in_every_process_and_version():
     """It is compared with what other processes have written: it must not change by accident."""
     # printf '["a","m:f",{"x":1},1,"batch"]' | sha256sum | head -c 16
-    assert JobDefinition(name="a", entry_point="m:f", config={"x": 1}).fingerprint == "653c4338cbbbcb0b"
+    job = JobDefinition(name="a", entry_point="m:f", config={"x": 1})
+    assert job.fingerprint == "653c4338cbbbcb0b"
+    # printf '["653c4338cbbbcb0b",{"m":1}]' | sha256sum | head -c 16
+    assert PlanRecord.of(job, [{"m": 1}], planned_by=W1, at_ms=0).fingerprints == ("9482ac89b9b012e9",)
 
 
 def test_submitting_again_is_the_same_unless_something_was_asked_for_differently():
@@ -302,6 +346,29 @@ def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out():
         JobError, match=r"job 'flights', plan: returned 13 tasks, but max_tasks is 12: .*higher max_tasks"
     ):
         PlanRecord.of(JOB, [{}] * 13, planned_by=W1, at_ms=0)
+
+
+def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says():
+    job = JobDefinition(name="flights", entry_point="m:f", max_tasks=10**9)
+    most = PlanRecord.of(job, [{}] * MOST_TASKS, planned_by=W1, at_ms=0)
+    assert PlanRecord.from_json(decode(encode(most.to_json()))) == most
+    with pytest.raises(JobError, match=r"has 100001 tasks, but a plan has at most 100000: .*submit several jobs"):
+        PlanRecord.of(job, [{}] * (MOST_TASKS + 1), planned_by=W1, at_ms=0)
+    with pytest.raises(JobError, match="has 100001 tasks"):
+        PlanRecord.from_json({**most.to_json(), "configs": [{}] * (MOST_TASKS + 1)})
+
+
+def test_a_plan_keeps_equal_configs_once():
+    """Thousands of them are a few bytes when compressed, and would be many megabytes here."""
+    read = PlanRecord.from_json(decode(encode(PlanRecord.of(JOB, [{"m": 1}] * 9, planned_by=W1, at_ms=0).to_json())))
+    assert read.configs == ({"m": 1},) * 9
+    assert (len({id(config) for config in read.configs}), len({id(each) for each in read.fingerprints})) == (1, 1)
+
+
+def test_a_plan_of_more_tasks_than_the_job_may_have_is_not_of_it():
+    plan = PlanRecord.of(JOB, [{}] * 12, planned_by=W1, at_ms=0)
+    assert plan.is_of(JOB)
+    assert not replace(plan, configs=({},) * 13).is_of(JOB)
 
 
 @pytest.mark.parametrize("configs", [None, "ab", {"a": 1}, 5])

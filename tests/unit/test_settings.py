@@ -154,6 +154,47 @@ def test_what_cannot_work_is_refused_by_its_key(extra: Any, key: str, advice: st
     assert advice in message
 
 
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        ("plugin.library.paths", "loads native code"),
+        ("ssl.engine.location", "loads native code"),
+        ("ssl.engine.id", "loads native code"),
+        ("ssl.providers", "loads native code"),
+        ("sasl.kerberos.kinit.cmd", "runs a program"),
+        ("sasl.oauthbearer.method", "asks servers of its own"),
+        ("sasl.oauthbearer.token.endpoint.url", "asks servers of its own"),
+        ("sasl.oauthbearer.assertion.private.key.file", "asks servers of its own"),
+        ("offset.store.path", "writes files"),
+        ("offset.store.method", "writes files"),
+        ("internal.termination.signal", "signal"),
+    ],
+)
+@pytest.mark.parametrize("connection", [PLAIN, TLS, SASL], ids=["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
+def test_a_connection_loads_no_code_runs_no_program_and_writes_no_file(
+    connection: dict[str, Any], key: str, what: str
+) -> None:
+    message = refused(connection | {key: "/tmp/x"})
+    assert f"{key}: " in message
+    assert what in message
+    assert "remove the setting" in message
+    assert settings(connection | {key: ""}).librdkafka().keys() == settings(connection).librdkafka().keys()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "one", "other"),
+    [
+        ("sasl.mechanism", "sasl.mechanisms", "SCRAM-SHA-512", "GSSAPI"),
+        ("sasl.mechanism", "sasl.mechanisms", "PLAIN", "OAUTHBEARER"),
+        ("bootstrap.servers", "metadata.broker.list", "broker:9092", "elsewhere:9092"),
+    ],
+)
+def test_two_names_of_one_setting_must_say_the_same(first: str, second: str, one: str, other: str) -> None:
+    """What is checked here would not be what librdkafka does: it takes the last one."""
+    assert "another name of" in refused(SASL | {first: one, second: other})
+    assert settings(SASL | {first: one, second: one})
+
+
 @pytest.mark.parametrize("extra", ["not json", "[1]", '"text"', [], 7])
 def test_an_extra_that_is_no_json_object(extra: Any) -> None:
     assert '{"bootstrap.servers": "host:9092"}' in refused(extra)

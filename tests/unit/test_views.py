@@ -30,6 +30,7 @@ from airflow_provider.kafka.topics.jobs_view import JobsView
 from airflow_provider.kafka.topics.status_view import StatusSnapshot, StatusView
 from airflow_provider.kafka.topics.topic_view import Unreadable
 from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.membership.policy import Incremental
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
@@ -332,6 +333,32 @@ def _kept(seen):
     if isinstance(seen, StatusSnapshot):
         return [*filter(None, [seen.group]), *seen.workers.values(), *seen.tasks.values()]
     return [*seen.jobs.values(), *seen.plans.values(), *seen.controls.values()]
+
+
+def test_a_record_may_be_nested_as_deep_as_it_likes(status):
+    """Python reads what is a little less deep than its stack, and then can't show it: how deep, hangs on who calls."""
+    record = {"v": 1, **record_of(policy=Incremental(max_moves=3)).to_json()}
+    text = json.dumps(_with(record, ("policy", "max_delay_ms"), "HERE"))
+    for depth in range(900, 1_001):
+        for opening, closing in (("[", "]"), ('{"a":', "}")):
+            status.write(GROUP_KEY, text.replace('"HERE"', f"{opening * depth}1{closing * depth}").encode())
+    assert status.view.snapshot().unreadable == status.end == 202
+
+
+@pytest.mark.parametrize(
+    "fault", [RecursionError("too deep"), MemoryError(), RuntimeError("whatever"), OSError(5, "?")]
+)
+def test_whatever_a_parser_makes_of_a_record_only_that_record_is_lost(status, unreadable, monkeypatch, fault):
+    def fail(_data):
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TaskStatus, "from_json", fail)
+        status.write(task_key(TaskId("a", 0)), _task(5))
+    status.write(worker_key(W1), _worker(5))
+    snapshot = status.view.snapshot()
+    assert (snapshot.unreadable, snapshot.offset, dict(snapshot.workers)) == (1, 2, {W1: _worker(5)})
+    assert [(each.offset, type(fault).__name__ in each.reason) for each in unreadable] == [(0, True)]
 
 
 @pytest.mark.parametrize("name", ["leader", "leader_member"])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from airflow_values import job, jobs_snapshot
@@ -19,8 +23,10 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.topics.feed import GroupFeed
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.memo import Memo
+from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.topics.status_view import StatusView, Step, steps_since
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
@@ -115,3 +121,31 @@ def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() 
     steps = steps_since(before.tasks, after)
     assert steps == {"w1": [Step(RUNNING, finished)], "w2": [Step(None, other)]}
     assert steps_since(before.tasks, after) is steps
+
+
+async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many records come at once, and some take long: the loops of a triggerer ask for snapshots meanwhile."""
+    parsing, go_on = threading.Event(), threading.Event()
+    from_json = WorkerStatus.from_json
+
+    def slowly(data: Mapping[str, Any]) -> WorkerStatus:
+        if data["slots"] == 7:
+            parsing.set()
+            assert go_on.wait(30)
+        return from_json(data)
+
+    monkeypatch.setattr(WorkerStatus, "from_json", slowly)
+    words = [WORKER, replace(WORKER, slots=7)]
+    records = [Record(b"worker:w1", encode(word.to_json()), offset) for offset, word in enumerate(words)]
+    feed = GroupFeed("g")
+    reader = threading.Thread(target=feed.status.take, args=(records,))
+    reader.start()
+    try:
+        await asyncio.to_thread(parsing.wait, 30)
+        asked = asyncio.to_thread(feed.status.snapshot)
+        snapshot = await asyncio.wait_for(asked, 10)
+        assert (snapshot.offset, dict(snapshot.workers)) == (1, {WORKER.worker: WORKER})
+    finally:
+        go_on.set()
+        reader.join()
+    assert feed.status.snapshot().workers[WORKER.worker].slots == 7

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow_provider.kafka.records.envelope import dump
+from airflow_provider.kafka.records.envelope import DEEPEST, dump
 
 LONGEST_ENTRY_POINT: Final = 500
 LONGEST_RUN_KEY: Final = 1_000
@@ -51,7 +51,7 @@ def json_object(job: str, field_name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise JobError(job, field_name, f"must be a JSON object, not {type(value).__name__}")
     try:
-        copied: dict[str, Any] = json.loads(dump(value))
+        copied: dict[str, Any] = json.loads(dump(value, deepest=DEEPEST))
     except ValueError as wrong:
         raise JobError(
             job,

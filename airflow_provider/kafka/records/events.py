@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from airflow_provider.kafka.records.envelope import UnreadableRecordError, want
+from airflow_provider.kafka.records.envelope import UnreadableRecordError, want_number
 from airflow_provider.kafka.records.status import TaskStatus
 from airflow_provider.membership.assignors.model import Memory
 from airflow_provider.membership.record import GroupRecord
@@ -47,8 +47,8 @@ class RebalanceEvent:
         """
         return cls(
             record=GroupRecord.from_json({**data, "memory": Memory().to_json()}),
-            deadline_ms=want(data, "deadline_ms", int),
-            at_ms=want(data, "at_ms", int),
+            deadline_ms=want_number(data, "deadline_ms"),
+            at_ms=want_number(data, "at_ms"),
         )
 
 
@@ -68,7 +68,7 @@ class TaskEvent:
 
         :raises ValueError: for anything else
         """
-        return cls(status=TaskStatus.from_json(data), at_ms=want(data, "at_ms", int))
+        return cls(status=TaskStatus.from_json(data), at_ms=want_number(data, "at_ms"))
 
 
 Event = RebalanceEvent | TaskEvent

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from reprlib import repr as short
+from typing import Any, Final
 
 from airflow_provider.kafka.records.checks import (
     LONGEST_ENTRY_POINT,
@@ -16,8 +18,15 @@ from airflow_provider.kafka.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.kafka.records.envelope import check_plain, dump, want, want_or_none
+from airflow_provider.kafka.records.envelope import DEEPEST, check_plain, dump, want, want_number, want_or_none
 from airflow_provider.membership.model import TaskId, WorkerId
+
+MOST_TASKS: Final = 100_000
+"""Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
+
+
+_LONGEST_WAIT_MS: Final = 2**52
+"""With the time of day added to it, it still is a number that may stand in a record."""
 
 
 class TaskKind(str, Enum):
@@ -75,9 +84,9 @@ class JobDefinition:
         object.__setattr__(self, "config", json_object(self.name, "config", self.config))
         self._check_number("max_tasks", self.max_tasks, 1)
         self._check_number("retries", self.retries, 0)
-        self._check_number("retry_delay_ms", self.retry_delay_ms, 0)
+        self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
         if self.replan_interval_ms is not None:
-            self._check_number("replan_interval_ms", self.replan_interval_ms, 1)
+            self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
         if not isinstance(self.run_key, str):
             raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
         if len(self.run_key) > LONGEST_RUN_KEY:
@@ -90,9 +99,11 @@ class JobDefinition:
             self, "fingerprint", _hash([self.name, self.entry_point, self.config, self.max_tasks, self.kind.value])
         )
 
-    def _check_number(self, name: str, value: object, least: int) -> None:
+    def _check_number(self, name: str, value: object, least: int, *, most: int = sys.maxsize) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise JobError(self.name, name, f"{value!r} must be a whole number, at least {least}")
+            raise JobError(self.name, name, f"{short(value)} must be a whole number, at least {least}")
+        if value > most:
+            raise JobError(self.name, name, f"{short(value)} must be at most {most}")
 
     def _check_plain(self, name: str, value: object) -> None:
         try:
@@ -158,8 +169,10 @@ class PlanRecord:
     :param definition: the fingerprint of that definition
     :param planned_by: the worker whose planner made it
     :param at_ms: wall clock, milliseconds since 1970
+    :param configs: equal ones are one object
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
         stays the same over a new plan needs no restart
+    :raises JobError: if it has too many tasks, or a config that can't be written as JSON
     """
 
     job: str
@@ -171,7 +184,26 @@ class PlanRecord:
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fingerprints", tuple(_hash([self.definition, config]) for config in self.configs))
+        """What is small when compressed mostly repeats itself: kept once, it stays small here."""
+        if len(self.configs) > MOST_TASKS:
+            raise JobError(
+                self.job,
+                "plan",
+                f"has {len(self.configs)} tasks, but a plan has at most {MOST_TASKS}: put more work into each task, or"
+                " submit several jobs",
+            )
+        known: dict[bytes, tuple[Mapping[str, Any], str]] = {}
+        tasks = []
+        for index, config in enumerate(self.configs):
+            try:
+                text = dump(config, deepest=DEEPEST)
+            except ValueError as wrong:
+                raise JobError(self.job, f"configs[{index}]", str(wrong)) from wrong
+            if text not in known:
+                known[text] = config, _hash([self.definition, config])
+            tasks.append(known[text])
+        object.__setattr__(self, "configs", tuple(config for config, _ in tasks))
+        object.__setattr__(self, "fingerprints", tuple(fingerprint for _, fingerprint in tasks))
 
     @classmethod
     def of(
@@ -201,8 +233,9 @@ class PlanRecord:
         )
 
     def is_of(self, definition: JobDefinition) -> bool:
-        """Whether this plans that definition in its present run."""
-        return self.run_key == definition.run_key and self.definition == definition.fingerprint
+        """Whether this plans that definition in its present run; no planner makes more tasks than were asked for."""
+        planned = self.run_key == definition.run_key and self.definition == definition.fingerprint
+        return planned and len(self.configs) <= definition.max_tasks
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -222,13 +255,16 @@ class PlanRecord:
         """
         job = check_job_name(want(data, "job", str))
         configs = want(data, "configs", list)
+        for index, config in enumerate(configs):
+            if not isinstance(config, dict):
+                raise JobError(job, f"configs[{index}]", f"must be a JSON object, not {type(config).__name__}")
         return cls(
             job=job,
             run_key=want(data, "run_key", str),
             definition=want(data, "definition", str),
-            configs=tuple(json_object(job, f"configs[{i}]", config) for i, config in enumerate(configs)),
+            configs=tuple(configs),
             planned_by=WorkerId(want(data, "planned_by", str)),
-            at_ms=want(data, "at_ms", int),
+            at_ms=want_number(data, "at_ms"),
         )
 
 
@@ -279,7 +315,7 @@ class ControlRecord:
         return cls(
             worker=WorkerId(want(data, "worker", str)),
             action=ControlAction(want(data, "action", str)),
-            at_ms=want(data, "at_ms", int),
+            at_ms=want_number(data, "at_ms"),
         )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from reprlib import repr as short
 from typing import Final
 
 from airflow_provider.kafka.records.envelope import UnreadableRecordError
-from airflow_provider.membership.model import PLANNER_INDEX, TaskId, WorkerId
+from airflow_provider.membership.model import HIGHEST_INDEX, PLANNER_INDEX, TaskId, WorkerId
 
 GROUP_KEY: Final = "group"
 
@@ -93,11 +94,22 @@ def parse_key(key: bytes | None) -> Key:
         kind = KeyKind(kind_name)
         if kind is KeyKind.TASK:
             name, _, index = name.rpartition(":")
-            parsed = Key(kind=kind, name=name, index=int(index))
+            parsed = Key(kind=kind, name=name, index=_index(index))
         else:
             parsed = Key(kind=kind, name=name)
     except ValueError as wrong:
         raise UnreadableRecordError(f"the key {key!r} is none of this package's: {wrong}") from wrong
-    if (kind is KeyKind.GROUP) != (not name) or parsed.index < PLANNER_INDEX:
+    if (kind is KeyKind.GROUP) != (not name) or not PLANNER_INDEX <= parsed.index <= HIGHEST_INDEX:
         raise UnreadableRecordError(f"the key {key!r} is none of this package's")
     return parsed
+
+
+def _index(text: str) -> int:
+    """Of a task. Python reads numbers in many forms; two keys of one task would be two records to compaction.
+
+    :raises ValueError: for any form but one
+    """
+    index = int(text)
+    if str(index) != text:
+        raise ValueError(f"an index is not written {short(text)}")
+    return index

@@ -8,9 +8,17 @@ from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.kafka.records.checks import check_job_name
-from airflow_provider.kafka.records.envelope import dump, want, want_or_none
+from airflow_provider.kafka.records.envelope import DEEPEST, dump, want, want_number, want_number_or_none, want_or_none
 from airflow_provider.kafka.records.jobs import TaskKind
-from airflow_provider.membership.model import Epoch, TaskId, Tasks, WorkerId, tasks_from_json, tasks_to_json
+from airflow_provider.membership.model import (
+    HIGHEST_INDEX,
+    Epoch,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+    tasks_to_json,
+)
 
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
@@ -185,16 +193,16 @@ class TaskStatus:
         return cls(
             task=task,
             state=TaskState(want(data, "state", str)),
-            epoch=Epoch(want(data, "epoch", int)),
+            epoch=Epoch(want_number(data, "epoch")),
             worker=WorkerId(want(data, "worker", str)),
             run_key=want(data, "run_key", str),
             kind=TaskKind(want(data, "kind", str)),
             fingerprint=want(data, "fingerprint", str),
-            attempt=want(data, "attempt", int),
-            failures=want_or_none(data, "failures", int) or 0,
-            started_at_ms=want_or_none(data, "started_at_ms", int),
-            finished_at_ms=want_or_none(data, "finished_at_ms", int),
-            retry_at_ms=want_or_none(data, "retry_at_ms", int),
+            attempt=want_number(data, "attempt"),
+            failures=want_number_or_none(data, "failures") or 0,
+            started_at_ms=want_number_or_none(data, "started_at_ms"),
+            finished_at_ms=want_number_or_none(data, "finished_at_ms"),
+            retry_at_ms=want_number_or_none(data, "retry_at_ms"),
             error=TaskFailure.from_json(error) if error else None,
             result=_writable(data, "result"),
             handle=_writable(data, "handle"),
@@ -206,7 +214,7 @@ def _writable(data: Mapping[str, Any], name: str) -> Any:
     """Any JSON value. Python also reads NaN, and numbers that are too large; a leader may have to write it again."""
     value = data.get(name)
     try:
-        _ = value is None or dump(value)
+        _ = value is None or dump(value, deepest=DEEPEST)
     except ValueError as wrong:
         raise ValueError(f"the field {name!r} can't be written as JSON: {wrong}") from None
     return value
@@ -281,11 +289,11 @@ class WorkerStatus:
         return cls(
             worker=WorkerId(want(data, "worker", str)),
             state=WorkerPhase(want(data, "state", str)),
-            epoch=Epoch(want(data, "epoch", int)),
-            slots=want(data, "slots", int),
+            epoch=Epoch(want_number(data, "epoch")),
+            slots=want_number(data, "slots", most=HIGHEST_INDEX),
             url=want(data, "url", str),
             owned=tasks_from_json(want(data, "owned", list)),
             running=tasks_from_json(want(data, "running", list)),
             process=want_or_none(data, "process", str) or "",
-            at_ms=want(data, "at_ms", int),
+            at_ms=want_number(data, "at_ms"),
         )

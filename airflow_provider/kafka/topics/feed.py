@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.topics.changes import Changes
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, ReaderFaultError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.topics.rights import Needs
 from airflow_provider.kafka.topics.status_view import StatusRecord, StatusSnapshot, StatusView
@@ -24,7 +24,10 @@ S = TypeVar("S")
 
 
 class TopicFeed(Generic[S]):
-    """A view that a thread of its own feeds: the reader's sink for one topic."""
+    """A view that a thread of its own feeds: the reader's sink for one topic.
+
+    Event loops wait for the lock. Under it nothing is parsed and nothing logged but what is for debugging.
+    """
 
     def __init__(self, view: TopicView[S], changes: Changes) -> None:
         self._view = view
@@ -50,9 +53,11 @@ class TopicFeed(Generic[S]):
             return self._view.snapshot()
 
     def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            parsed = self._view.parse(record.key, record.value, record.offset)
+            with self._lock:
+                self._view.take(parsed)
         with self._lock:
-            for record in records:
-                self._view.apply(record.key, record.value, record.offset)
             news = self._news()
         self._changes.tell(news)
 
@@ -101,6 +106,12 @@ class GroupFeed:
     def problem(self) -> LogError | None:
         """Why one of the topics can't be read at present."""
         return self.jobs.problem or self.status.problem
+
+    @property
+    def fault(self) -> ReaderFaultError | None:
+        """Why one of the topics is read no more."""
+        problems = (self.jobs.problem, self.status.problem)
+        return next((problem for problem in problems if isinstance(problem, ReaderFaultError)), None)
 
     @property
     def missing(self) -> str | None:

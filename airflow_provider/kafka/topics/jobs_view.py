@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from airflow_provider.kafka.records import (
     ControlRecord,
@@ -18,7 +18,7 @@ from airflow_provider.kafka.records import (
     UnreadableRecordError,
 )
 from airflow_provider.kafka.topics.memo import Memo
-from airflow_provider.kafka.topics.topic_view import TopicView, Unreadable, ignore_unreadable, keep
+from airflow_provider.kafka.topics.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
 from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, WorkerId
 
 _START: Final = ConfigOffset(0)
@@ -95,25 +95,28 @@ class JobsView(TopicView[JobsSnapshot]):
         self._controls: dict[WorkerId, ControlRecord] = {}
         self._asked_at: dict[WorkerId, int] = {}
 
-    def _put(self, key: Key, value: bytes | None) -> None:
+    def _parse(self, key: Key, value: bytes | None) -> JobDefinition | PlanRecord | ControlRecord | None:
+        if key.kind not in (KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL):
+            raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
+        if value is None:
+            return None
+        if key.kind is KeyKind.JOB:
+            return read_value(value, JobDefinition.from_json, lambda job: job.name, key.name)
+        if key.kind is KeyKind.PLAN:
+            return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
+        return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
+
+    def _put(self, key: Key, content: Any) -> None:
         match key.kind:
             case KeyKind.JOB:
-                keep(self._jobs, key.name, value, JobDefinition.from_json, lambda job: job.name)
-                if value is None:
-                    self._defined_at.pop(key.name, None)
-                else:
-                    self._defined_at[key.name] = self._offset
+                put(self._jobs, key.name, content)
+                put(self._defined_at, key.name, None if content is None else self._offset)
             case KeyKind.PLAN:
-                keep(self._plans, key.name, value, PlanRecord.from_json, lambda plan: plan.job)
+                put(self._plans, key.name, content)
             case KeyKind.CONTROL:
                 worker = WorkerId(key.name)
-                keep(self._controls, worker, value, ControlRecord.from_json, lambda wish: wish.worker)
-                if value is None:
-                    self._asked_at.pop(worker, None)
-                else:
-                    self._asked_at[worker] = self._offset
-            case _:
-                raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
+                put(self._controls, worker, content)
+                put(self._asked_at, worker, None if content is None else self._offset)
 
     def _clear(self) -> None:
         self._jobs.clear()

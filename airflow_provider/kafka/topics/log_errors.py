@@ -97,6 +97,18 @@ class TopicRenewedError(LogError):
         return type(self), (self.topic,)
 
 
+class ReaderFaultError(LogError):
+    """A topic is read no more, for a fault of this program: what was read of it grows old, and is not to be trusted."""
+
+    def __init__(self, topic: str, fault: str) -> None:
+        super().__init__(f"the topic {topic!r} is read no more, for a fault of this program: {fault}")
+        self.topic = topic
+        self.fault = fault
+
+    def __reduce__(self) -> tuple[type[ReaderFaultError], tuple[str, str]]:
+        return type(self), (self.topic, self.fault)
+
+
 class TooLargeError(LogError):
     """The broker does not take a record of that size: to try again brings nothing."""
 

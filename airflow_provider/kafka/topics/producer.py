@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from airflow_provider.kafka.records.envelope import LARGEST_VALUE
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import make_client, tell
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TooLargeError, TopicRightsError
@@ -26,8 +27,6 @@ _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
 _PROPAGATION_MS: Final = 5_000
-# The group record of a large group is some MB of JSON; what brokers limit is its compressed size, a tenth of that.
-_LARGEST_RECORD: Final = 32 * 1024 * 1024
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
@@ -55,7 +54,7 @@ class LogWriter:
             # A topic made by the way would have the broker's default settings: it would not be compacted.
             "allow.auto.create.topics": False,
             "compression.type": "gzip",
-            "message.max.bytes": _LARGEST_RECORD,
+            "message.max.bytes": LARGEST_VALUE,
             "delivery.timeout.ms": delivery_timeout_ms,
             "reconnect.backoff.max.ms": 1_000,
             # After that no record waits for a topic that does not exist; the topics were there when this began.
@@ -141,7 +140,10 @@ class LogWriter:
         if error.code() in _TIMED_OUT:
             return BrokerAwayError(self._outage.servers, doing, self._outage.reason or error.str())
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return TooLargeError(f"{doing} failed: its size is beyond the topic's max.message.bytes")
+            return TooLargeError(
+                f"{doing} failed: its size is beyond the topic's max.message.bytes, or {LARGEST_VALUE} before"
+                " compression"
+            )
         return LogError(f"{doing} failed: {error.str()}")
 
     def _on_error(self, error: KafkaError) -> None:

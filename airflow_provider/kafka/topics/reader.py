@@ -2,6 +2,10 @@
 
 The consumer joins no consumer group and commits nothing: every topic is read from its beginning. All calls to it are
 made by its own thread, because confluent-kafka lets no other thread in while one polls; what others want is queued.
+
+The thread goes on whatever happens, and nobody is left with a topic that is not read any more without hearing of it. A
+fault in what takes a topic's records ends the reading of that topic. A fault of the consumer is mended by another one,
+which reads on where the sinks are; if that does not help for some time, the reading of all topics ends.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import make_client, tell
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRightsError
+from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, ReaderFaultError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
 
 log: Final = logging.getLogger(__name__)
@@ -33,6 +37,9 @@ _MOST_LOOKED_UP: Final = 4
 _MISSING_S: Final = 2.0
 _PROPAGATION_MS: Final = 5_000
 _FROM_THE_START: Final = 0
+_FIRST_REST_S: Final = 0.5
+"""After a fault of the consumer; doubled with each that follows before anything was read."""
+_MOST_FAULTS: Final = 5
 _TROUBLE: Final = frozenset(
     {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION}  # noqa: SLF001
 )
@@ -85,30 +92,29 @@ class LogReader:
         self._doubtful: dict[str, float] = {}
         self._probe_at = 0.0
         self._closing = threading.Event()
-        self._consumer = make_client(
-            Consumer,
-            {
-                **config,
-                # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
-                "group.id": "cospark-log-reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "allow.auto.create.topics": False,
-                # A topic that is followed from now on waits for the fetch that is under way.
-                "fetch.wait.max.ms": 200,
-                "reconnect.backoff.max.ms": 1_000,
-                # A topic that has just been made, or a leader that has just changed, is tried again soon.
-                "fetch.error.backoff.ms": 50,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                # After that a topic that a broker does not know is told of.
-                "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
-                "log_level": 0,
-                "logger": log,
-                "error_cb": self._on_error,
-            },
-        )
+        self._faults = 0
+        self._config = {
+            **config,
+            # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+            "group.id": "cospark-log-reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+            # A topic that is followed from now on waits for the fetch that is under way.
+            "fetch.wait.max.ms": 200,
+            "reconnect.backoff.max.ms": 1_000,
+            # A topic that has just been made, or a leader that has just changed, is tried again soon.
+            "fetch.error.backoff.ms": 50,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            # After that a topic that a broker does not know is told of.
+            "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
+            "log_level": 0,
+            "logger": log,
+            "error_cb": self._on_error,
+        }
+        self._consumer = make_client(Consumer, self._config)
         self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
         self._thread.start()
 
@@ -138,18 +144,43 @@ class LogReader:
         self._thread.join()
 
     def _run(self) -> None:
-        try:
-            while not self._closing.is_set():
-                self._obey()
-                first = self._consumer.poll(_POLL_S)
-                if first is not None:
-                    self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
-                self._probe()
-        except Exception as bug:
-            log.exception("the reader of %s has failed", self._outage.servers)
-            for sink in self._sinks.values():
-                sink.fail(LogError(f"the reader of {self._outage.servers} has failed: {bug!r}"))
-        finally:
+        while not self._closing.is_set():
+            try:
+                self._read_on()
+            except Exception as fault:
+                log.exception("the reader of %s has failed", self._outage.servers)
+                self._faults += 1
+                self._tell_all(fault)
+                self._discard_consumer()
+                self._closing.wait(_FIRST_REST_S * 2 ** min(self._faults - 1, _MOST_FAULTS))
+        self._discard_consumer()
+
+    def _read_on(self) -> None:
+        """Until this is closed."""
+        if self._faults:
+            self._consumer = make_client(Consumer, self._config)
+            self._ordered = dict.fromkeys(self._sinks)
+        while not self._closing.is_set():
+            self._obey()
+            first = self._consumer.poll(_POLL_S)
+            if first is not None:
+                self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
+            self._probe()
+
+    def _tell_all(self, fault: Exception) -> None:
+        """Another consumer may do better. After many faults in a row nobody shall wait for that any more."""
+        for topic, sink in list(self._sinks.items()):
+            if self._faults < _MOST_FAULTS:
+                _tell(sink, LogError(f"the topic {topic!r} is not read just now; trying again: {fault!r}"))
+            else:
+                self._give_up(topic, fault)
+
+    def _give_up(self, topic: str, fault: Exception) -> None:
+        self._read.pop(topic, None)
+        _tell(self._sinks.pop(topic), ReaderFaultError(topic, repr(fault)))
+
+    def _discard_consumer(self) -> None:
+        with contextlib.suppress(Exception):  # whatever it says now, it is not used again
             self._consumer.close()
 
     def _look_up(self, topics: Sequence[str]) -> None:
@@ -166,7 +197,9 @@ class LogReader:
                 self._cluster = self._cluster or found.cluster_id
 
     def _begin(self, topics: Iterable[str]) -> None:
-        self._consumer.incremental_assign([TopicPartition(topic, 0, _FROM_THE_START) for topic in topics])
+        self._consumer.incremental_assign(
+            [TopicPartition(topic, 0, self._read.get(topic, _FROM_THE_START)) for topic in topics]
+        )
 
     def _end(self, topics: Iterable[str]) -> None:
         self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in topics])
@@ -197,7 +230,6 @@ class LogReader:
             if error is None and topic is not None and offset is not None:
                 records.setdefault(topic, []).append(Record(_bytes(message.key()), _bytes(message.value()), offset))
                 ends.pop(topic, None)  # it went on
-                self._read[topic] = offset + 1
             elif error is not None and error.code() == _END and topic is not None and offset is not None:
                 if offset < self._read.get(topic, 0) and topic in self._sinks:
                     self._begin_anew((topic,))
@@ -208,10 +240,21 @@ class LogReader:
         for topic in {*records, *ends} & self._sinks.keys():
             self._outage.is_back()
             self._failing = {(name, code) for name, code in self._failing if name != topic}
-            if topic in records:
-                self._sinks[topic].take(records[topic])
-            if topic in ends:
-                self._sinks[topic].reached(ends[topic])
+            self._faults = 0
+            self._give(topic, records.get(topic, ()), ends.get(topic))
+
+    def _give(self, topic: str, records: Sequence[Record], end: int | None) -> None:
+        sink = self._sinks[topic]
+        try:
+            if records:
+                sink.take(records)
+                self._read[topic] = records[-1].offset + 1
+            if end is not None:
+                sink.reached(end)
+        except Exception as fault:
+            log.exception("the records of the topic %r can't be taken in", topic)
+            self._end((topic,))
+            self._give_up(topic, fault)
 
     def _on_topic_error(self, topic: str | None, error: KafkaError) -> None:
         sink = self._sinks.get(topic or "")
@@ -285,6 +328,13 @@ class LogReader:
     def _is_unknown(self, topic: str) -> bool:
         error = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].error
         return error is not None and error.code() in _UNKNOWN
+
+
+def _tell(sink: Sink, error: LogError) -> None:
+    try:
+        sink.fail(error)
+    except Exception:
+        log.exception("nobody could be told: %s", error)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

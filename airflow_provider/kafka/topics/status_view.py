@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import (
     GROUP_KEY,
     Key,
@@ -83,18 +84,56 @@ def ignore_stale(_key: str, _winner: StatusRecord) -> None:
     """Holding it in the snapshot is enough."""
 
 
+def check_counts(record: StatusRecord, now_ms: int) -> None:
+    """Refuse what nobody can have counted up to. Whoever comes next counts on from what a record says: a number without
+    room above it could never be topped, and nobody who tells the truth would be believed any more.
+
+    Nothing here happens a million times a second, so no count is above the microseconds since 1970. From a lie below
+    that the group counts on, and never gets there: the clock is faster.
+
+    :raises UnreadableRecordError: naming the number
+    """
+    match record:
+        case GroupRecord():
+            counts = {
+                "epoch": record.epoch,
+                "unchanged": record.unchanged,
+                "successive_revocations": record.memory.successive_revocations,
+            }
+        case WorkerStatus():
+            counts = {"epoch": record.epoch}
+        case TaskStatus():
+            counts = {"epoch": record.epoch, "attempt": record.attempt, "failures": record.failures}
+    for name, count in counts.items():
+        if count > now_ms * 1_000:
+            raise UnreadableRecordError(f"{name} {count} is higher than anybody can have counted since 1970")
+
+
+def _read(key: Key, value: bytes) -> StatusRecord:
+    match key.kind:
+        case KeyKind.GROUP:
+            return GroupRecord.from_json(decode(value))
+        case KeyKind.WORKER:
+            return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
+        case _:
+            return read_value(value, TaskStatus.from_json, lambda status: status.task, key.task)
+
+
 class StatusView(TopicView[StatusSnapshot]):
     """Builds a :class:`StatusSnapshot` from the records of a status topic.
 
     :param on_stale: is told the key and the record that wins, when a stale record has been ignored
+    :param clock: milliseconds since 1970; see :func:`check_counts`
     """
 
     def __init__(
         self,
         on_unreadable: Callable[[Unreadable], None] = ignore_unreadable,
         on_stale: Callable[[str, StatusRecord], None] = ignore_stale,
+        clock: Callable[[], int] = wall_ms,
     ) -> None:
         super().__init__(on_unreadable)
+        self._clock = clock
         self._on_stale = on_stale
         self._group: GroupRecord | None = None
         self._workers: dict[WorkerId, WorkerStatus] = {}
@@ -102,19 +141,25 @@ class StatusView(TopicView[StatusSnapshot]):
         self._overwritten: dict[str, StatusRecord] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
 
-    def _put(self, key: Key, value: bytes | None) -> None:
+    def _parse(self, key: Key, value: bytes | None) -> StatusRecord | None:
+        if key.kind not in (KeyKind.GROUP, KeyKind.WORKER, KeyKind.TASK):
+            raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
+        if value is None:
+            return None
+        record = _read(key, value)
+        check_counts(record, self._clock())
+        return record
+
+    def _put(self, key: Key, content: Any) -> None:
         match key.kind:
             case KeyKind.GROUP:
-                self._put_group(value)
+                self._put_group(content)
             case KeyKind.WORKER:
-                self._put_worker(WorkerId(key.name), value)
+                self._put_worker(WorkerId(key.name), content)
             case KeyKind.TASK:
-                self._put_task(key.task, value)
-            case _:
-                raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
+                self._put_task(key.task, content)
 
-    def _put_group(self, value: bytes | None) -> None:
-        new = None if value is None else GroupRecord.from_json(decode(value))
+    def _put_group(self, new: GroupRecord | None) -> None:
         known = self._group
         if new and known and _is_stale_round(new, known):
             self._reject(GROUP_KEY, known)
@@ -122,12 +167,11 @@ class StatusView(TopicView[StatusSnapshot]):
         self._group = new
         self._overwritten.pop(GROUP_KEY, None)
 
-    def _put_worker(self, worker: WorkerId, value: bytes | None) -> None:
+    def _put_worker(self, worker: WorkerId, new: WorkerStatus | None) -> None:
         key = worker_key(worker)
-        if value is None:
+        if new is None:
             self._workers.pop(worker, None)
         else:
-            new = read_value(value, WorkerStatus.from_json, lambda status: status.worker, worker)
             known = self._workers.get(worker)
             if known and new.is_stale(known):
                 self._reject(key, known)
@@ -135,12 +179,11 @@ class StatusView(TopicView[StatusSnapshot]):
             self._workers[worker] = new
         self._overwritten.pop(key, None)
 
-    def _put_task(self, task: TaskId, value: bytes | None) -> None:
+    def _put_task(self, task: TaskId, new: TaskStatus | None) -> None:
         key = task_key(task)
-        if value is None:
+        if new is None:
             self._tasks.pop(task, None)
         else:
-            new = read_value(value, TaskStatus.from_json, lambda status: status.task, task)
             known = self._tasks.get(task)
             if known and new.is_stale(known):
                 self._reject(key, known)

@@ -1,4 +1,8 @@
-"""How records of a compacted topic become a value. Pure: records go in one by one, snapshots come out."""
+"""How records of a compacted topic become a value. Pure: records go in one by one, snapshots come out.
+
+To parse a record takes milliseconds, and to take in what was parsed next to nothing: whoever holds a lock on a view
+parses before.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from airflow_provider.kafka.records import Key, KeyKind, UnreadableRecordError, decode, parse_key
-
-# What parsers make of garbage. One thread reads the topics of all groups: no record may end it.
-GARBAGE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 _MOST_SHOWN: Final = 300
 
@@ -58,6 +59,23 @@ class Unreadable:
         return f"the record at offset {self.offset} with key {key} can't be read and is skipped: {reason}"
 
 
+class Parsed(NamedTuple):
+    """A record as it can be taken in.
+
+    :param key: None if the record can't be read
+    :param content: what to put under the key; None deletes what is there
+    """
+
+    offset: int
+    key: Key | None = None
+    content: Any = None
+
+
+def reason_of(wrong: Exception) -> str:
+    """What a parser says of a record. What is no ValueError it has not foreseen, and its text says little."""
+    return str(wrong) if isinstance(wrong, ValueError) else f"{type(wrong).__name__}: {wrong}"
+
+
 def _shortened(text: str) -> str:
     """Somebody else wrote it: it may be as long as a record."""
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
@@ -92,24 +110,38 @@ class TopicView(ABC, Generic[S]):
         return self._renewals
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> int:
-        """Take in one record; ``value`` None deletes what the key names.
+        """Parse one record and take it in; ``value`` None deletes what the key names.
+
+        :returns: the offset to read next
+        """
+        return self.take(self.parse(key, value, offset))
+
+    def parse(self, key: bytes | None, value: bytes | None, offset: int) -> Parsed:
+        """One record. Changes nothing: others may ask for snapshots meanwhile."""
+        try:
+            parsed = parse_key(key)
+            return Parsed(offset, parsed, self._parse(parsed, value))
+        except Exception as wrong:  # noqa: BLE001  whatever it is: others' topics are read in this thread, too
+            self._on_unreadable(Unreadable(key=key, offset=offset, reason=reason_of(wrong)))
+            return Parsed(offset)
+
+    def take(self, parsed: Parsed) -> int:
+        """Take in what :meth:`parse` has made of the next record.
 
         An offset that comes again means that the topic was deleted and made anew: what it held is gone.
 
         :returns: the offset to read next
         """
-        if offset < self._offset:
+        if parsed.offset < self._offset:
             self._begin_anew()
-        self._offset = offset  # everything before this record has been read
-        try:
-            parsed = parse_key(key)
-            self._put(parsed, value)
-            self._news |= _SUBJECTS[parsed.kind]
-        except GARBAGE as wrong:
+        self._offset = parsed.offset  # everything before this record has been read
+        if parsed.key is None:
             self._unreadable += 1
             self._news = About.EVERYTHING
-            self._on_unreadable(Unreadable(key=key, offset=offset, reason=str(wrong)))
-        self._offset = offset + 1
+        else:
+            self._put(parsed.key, parsed.content)
+            self._news |= _SUBJECTS[parsed.key.kind]
+        self._offset = parsed.offset + 1
         self._snapshot = None
         return self._offset
 
@@ -147,11 +179,15 @@ class TopicView(ABC, Generic[S]):
         self._news = About.EVERYTHING
 
     @abstractmethod
-    def _put(self, key: Key, value: bytes | None) -> None:
-        """Take in one record.
+    def _parse(self, key: Key, value: bytes | None) -> Any:
+        """What a record puts under its key; None if it deletes what is there.
 
-        :raises ValueError: if it can't be read
+        :raises ValueError: if it can't be read, or does not belong in this topic
         """
+
+    @abstractmethod
+    def _put(self, key: Key, content: Any) -> None:
+        """Take in what a record says."""
 
     @abstractmethod
     def _clear(self) -> None:
@@ -172,18 +208,9 @@ def read_value(value: bytes, from_json: Callable[[dict[str, object]], R], name_o
     return record
 
 
-def keep(
-    known: dict[K, R],
-    name: K,
-    value: bytes | None,
-    from_json: Callable[[dict[str, object]], R],
-    name_of: Callable[[R], K],
-) -> None:
-    """Put the record in ``value`` under its name, or delete what is there if the value is None.
-
-    :raises ValueError: if the record can't be read or names something else
-    """
-    if value is None:
+def put(known: dict[K, R], name: K, record: R | None) -> None:
+    """Keep the record under its name, or none."""
+    if record is None:
         known.pop(name, None)
     else:
-        known[name] = read_value(value, from_json, name_of, name)
+        known[name] = record

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.membership.model import (
+    HIGHEST_INDEX,
     NO_GENERATION,
     NO_TASKS,
     GenerationId,
@@ -17,6 +18,7 @@ from airflow_provider.membership.model import (
     name_from_json,
     tasks_from_json,
     tasks_to_json,
+    whole_from_json,
 )
 
 
@@ -148,17 +150,27 @@ class Memory:
         :raises KeyError, TypeError, ValueError: for anything else
         """
         return cls(
-            generation=GenerationId(int(data["generation"])),
-            assignment={WorkerId(worker): tasks_from_json(tasks) for worker, tasks in data["assignment"].items()},
+            generation=GenerationId(
+                whole_from_json(data["generation"], "a generation", least=NO_GENERATION, most=HIGHEST_INDEX)
+            ),
+            assignment=shares_from_json(data["assignment"]),
             revoked=tasks_from_json(data["revoked"]),
             members=frozenset(WorkerId(name_from_json(worker)) for worker in data["members"]),
             candidates=tuple(WorkerId(name_from_json(worker)) for worker in data["candidates"]),
-            deadline_ms=int(data["deadline_ms"]),
+            deadline_ms=whole_from_json(data["deadline_ms"], "a deadline"),
             revoked_in_previous=bool(data["revoked_in_previous"]),
-            successive_revocations=int(data["successive_revocations"]),
-            next_moves_at_ms=int(data.get("next_moves_at_ms", 0)),
+            successive_revocations=whole_from_json(data["successive_revocations"], "a number of rounds"),
+            next_moves_at_ms=whole_from_json(data.get("next_moves_at_ms", 0), "a time"),
             released=tuple(Move.from_json(move) for move in data.get("released", ())),
         )
+
+
+def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
+    """Tasks by worker.
+
+    :raises AttributeError, TypeError, ValueError: for anything else
+    """
+    return {WorkerId(name_from_json(worker)): tasks_from_json(tasks) for worker, tasks in data.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,210 @@
+"""The thread that reads all topics of a connection goes on, or those who depend on it hear that it does not.
+
+Librdkafka's consumer is a stand-in here, which gives what a test puts into a topic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+from waiting import eventually
+
+from airflow_provider.kafka.topics import reader as module
+from airflow_provider.kafka.topics.log_errors import LogError, ReaderFaultError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.reader import LogReader, Record
+
+_END: Final = KafkaError._PARTITION_EOF
+
+
+class Message:
+    """A record, or (without a value) the end of a topic."""
+
+    def __init__(self, topic: str, offset: int, value: bytes | None) -> None:
+        self._topic, self._offset, self._value = topic, offset, value
+
+    def topic(self) -> str:
+        return self._topic
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return b"key"
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(_END) if self._value is None else None
+
+
+class Broker:
+    """The topics, and what goes wrong with each consumer."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[bytes]] = {}
+        self.consumers: list[Consumer] = []
+        self.faults: deque[Exception] = deque()
+
+    def consumer(self, _kind: object, _config: object) -> Consumer:
+        consumer = Consumer(self)
+        self.consumers.append(consumer)
+        return consumer
+
+
+class Consumer:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.begun: dict[str, int] = {}
+        self._at: dict[str, int] = {}
+        self._ended: set[str] = set()
+        self.closed = False
+
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self.begun[partition.topic] = self._at[partition.topic] = partition.offset
+
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            del self._at[partition.topic]
+
+    def list_topics(self, _topic: str, timeout: float) -> Any:
+        return type("Metadata", (), {"cluster_id": "c"})
+
+    def poll(self, _timeout: float) -> Message | None:
+        if self._broker.faults and self._at:
+            raise self._broker.faults.popleft()
+        for topic, at in self._at.items():
+            values = self._broker.topics.get(topic, [])
+            if at < len(values):
+                self._at[topic] += 1
+                self._ended.discard(topic)
+                return Message(topic, at, values[at])
+            if topic not in self._ended:
+                self._ended.add(topic)
+                return Message(topic, at, None)
+        return None
+
+    def consume(self, _number: int, _timeout: float) -> list[Message]:
+        return []
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Sink:
+    def __init__(self, take: Callable[[Record], None] = lambda _record: None) -> None:
+        self.offsets: list[int] = []
+        self.problems: list[LogError] = []
+        self.ends: list[int] = []
+        self._take = take
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(record)
+            self.offsets.append(record.offset)
+
+    def reached(self, offset: int) -> None:
+        self.ends.append(offset)
+
+    def fail(self, error: LogError) -> None:
+        self.problems.append(error)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    broker = Broker()
+    monkeypatch.setattr(module, "make_client", broker.consumer)
+    monkeypatch.setattr(module, "_POLL_S", 0.001)
+    monkeypatch.setattr(module, "_FIRST_REST_S", 0.001)
+    return broker
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[LogReader]:
+    reader = LogReader({}, Outage("nowhere:9"))
+    yield reader
+    reader.close()
+    assert all(consumer.closed for consumer in broker.consumers)
+
+
+def fails(_record: Record) -> None:
+    raise RecursionError("in what takes records")
+
+
+async def test_what_cannot_take_its_records_is_told_and_the_others_are_read_on(
+    broker: Broker, reader: LogReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.topics = {"a.jobs": [b"0", b"1"], "b.jobs": [b"0"]}
+    bad, good = Sink(fails), Sink()
+    reader.follow({"a.jobs": bad, "b.jobs": good})
+    await eventually(lambda: good.offsets == [0] and bad.problems, "both were given their records")
+    broker.topics["b.jobs"].append(b"1")
+    await eventually(lambda: good.offsets == [0, 1], "the other one is read on")
+    (problem,) = bad.problems
+    assert isinstance(problem, ReaderFaultError)
+    assert "'a.jobs' is read no more" in str(problem)
+    assert good.problems == []
+    assert "the records of the topic 'a.jobs' can't be taken in" in caplog.text
+    assert len(broker.consumers) == 1
+
+
+async def test_a_topic_that_was_given_up_is_read_from_its_start_for_whoever_follows_it_next(
+    broker: Broker, reader: LogReader
+) -> None:
+    broker.topics = {"a.jobs": [b"0", b"1"]}
+    bad, good = Sink(fails), Sink()
+    reader.follow({"a.jobs": bad})
+    await eventually(lambda: bad.problems, "it is given up")
+    reader.unfollow(["a.jobs"])
+    reader.follow({"a.jobs": good})
+    await eventually(lambda: good.offsets == [0, 1], "it is read")
+
+
+async def test_another_consumer_reads_on_where_the_one_before_it_failed(
+    broker: Broker, reader: LogReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.topics = {"a.jobs": [b"0", b"1", b"2"]}
+    sink = Sink()
+    reader.follow({"a.jobs": sink})
+    await eventually(lambda: sink.ends == [3], "it is read")
+    broker.faults.append(RuntimeError("out of luck"))
+    await eventually(lambda: sink.problems, "it says so")
+    broker.topics["a.jobs"].append(b"3")
+    await eventually(lambda: sink.offsets == [0, 1, 2, 3], "it is read on")
+    assert broker.consumers[0].closed
+    assert broker.consumers[1].begun == {"a.jobs": 3}
+    assert "out of luck" in str(sink.problems[0])
+    assert not isinstance(sink.problems[0], ReaderFaultError), "it is mended"
+    assert "the reader of nowhere:9 has failed" in caplog.text
+
+
+async def test_what_no_consumer_can_read_is_given_up_and_whoever_comes_next_is_served(
+    broker: Broker, reader: LogReader
+) -> None:
+    broker.topics = {"a.jobs": [b"0"]}
+    broker.faults.extend(RuntimeError("out of luck") for _ in range(module._MOST_FAULTS))
+    sink, later = Sink(), Sink()
+    reader.follow({"a.jobs": sink})
+    await eventually(lambda: len(sink.problems) == module._MOST_FAULTS, "it is given up")
+    assert [isinstance(problem, ReaderFaultError) for problem in sink.problems[-2:]] == [False, True]
+    assert sink.offsets == []
+    reader.follow({"a.jobs": later})
+    await eventually(lambda: later.offsets == [0], "it is read")
+
+
+async def test_faults_between_which_something_was_read_do_not_add_up(broker: Broker, reader: LogReader) -> None:
+    broker.topics = {"a.jobs": [b"0"]}
+    sink = Sink()
+    reader.follow({"a.jobs": sink})
+    for number in range(1, 2 * module._MOST_FAULTS):
+        await eventually(lambda: len(sink.ends) == number, "it is read to its end")  # noqa: B023
+        broker.faults.append(RuntimeError("out of luck"))
+    await eventually(lambda: len(sink.ends) == 2 * module._MOST_FAULTS, "it still is")
+    assert sink.offsets == [0]
+    assert not any(isinstance(problem, ReaderFaultError) for problem in sink.problems)
