@@ -113,7 +113,7 @@ def check_plain(value: object) -> None:
 
     :raises ValueError: for half a surrogate pair, which can't be written again, and for numbers that no clock has
     """
-    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ValueError("must be text that can be written as UTF-8")
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         raise ValueError("must fit into 64 bits")
