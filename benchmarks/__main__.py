@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, memberships, rebalance, triggerer
+from benchmarks import assignor, cost, memberships, overload, rebalance, triggerer
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
     "memberships": memberships.run,
+    "overload": overload.run,
     "rebalance": rebalance.run,
     "triggerer": triggerer.run,
 }

@@ -7,14 +7,14 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
-from airflow_provider.kafka.progress import converged
+from airflow_provider.kafka.progress import converged, standing
 from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
@@ -163,9 +163,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "delay_ms": record.delay_ms if record else 0,
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
         "jobs": sorted(jobs.jobs),
-        "tasks": {
-            str(task): _task(told) for task, told in sorted(status.tasks.items()) if jobs.work_of(task) is not None
-        },
+        "tasks": {str(last.task): _task(last) for last in _tasks(jobs, status)},
     }
 
 
@@ -178,6 +176,15 @@ def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) 
         "url": worker.url if worker else None,
         "assigned": tasks_to_json(assigned),
     }
+
+
+def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
+    """What becomes of each task of a present run that somebody has, or has spoken of."""
+    assigned = status.group.assignment.values() if status.group else ()
+    for task in sorted(frozenset(status.tasks).union(*assigned)):
+        last = standing(task, jobs, status)
+        if last is not None:
+            yield last
 
 
 def _task(told: TaskStatus) -> dict[str, Any]:

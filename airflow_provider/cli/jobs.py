@@ -115,7 +115,7 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
     await logs.catch_up()
 
     def progress() -> JobProgress | None:
-        return job_progress(args.name, logs.jobs, logs.status.tasks)
+        return job_progress(args.name, logs.jobs, logs.status)
 
     await logs.wait_for(lambda _jobs, _status: (now := progress()) is None or now.complete)
     end = progress()
@@ -149,7 +149,7 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     logs.attach()
     try:
         await logs.catch_up()
-        found = [job_progress(name, logs.jobs, logs.status.tasks) for name in sorted(logs.jobs.jobs)]
+        found = [job_progress(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
     finally:
         await logs.aclose()
     if not found and not args.json:

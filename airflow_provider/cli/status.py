@@ -17,7 +17,7 @@ from airflow_provider.cli.connection import add_connection_arguments, settings_o
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import configured, converged, job_progress
+from airflow_provider.kafka.progress import configured, converged, job_progress, standing
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.shared import reach
@@ -86,8 +86,7 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
     """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
-    workers = _workers(status, configured(jobs, status.tasks))
-    return Group(_headline(group, status, wall_ms), workers, _jobs(jobs, status), *_moves(status))
+    return Group(_headline(group, status, wall_ms), _workers(jobs, status), _jobs(jobs, status), *_moves(status))
 
 
 def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
@@ -104,14 +103,15 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     return Text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
 
 
-def _workers(status: StatusSnapshot, unfinished: Tasks) -> Table:
+def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
+    unfinished = configured(jobs, status.tasks)
     table = Table("worker", "state", "epoch", "tasks", expand=True)
     for name in sorted({*(status.group.members if status.group else {}), *status.workers}):
         state = _state_of(name, status)
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""
-            table.add_row(*map(Text, (name, state, epoch)), _tasks_of(name, status, unfinished))
+            table.add_row(*map(Text, (name, state, epoch)), _tasks_of(name, jobs, status, unfinished))
     return table
 
 
@@ -133,14 +133,13 @@ def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
     return record.memory.assignment.get(name, NO_TASKS)
 
 
-def _tasks_of(name: WorkerId, status: StatusSnapshot, unfinished: Tasks) -> Text:
+def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks) -> Text:
     """What it still has to do, by state."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
     by_state: dict[TaskState, list[str]] = {}
     for task in sorted(owned & unfinished):
-        told = status.tasks.get(task)
-        state = told.state if told and told.worker == name else TaskState.PENDING
-        by_state.setdefault(state, []).append(str(task))
+        last = standing(task, jobs, status)
+        by_state.setdefault(last.state if last else TaskState.PENDING, []).append(str(task))
     text = Text()
     for state, names in by_state.items():
         text.append(_names(state.value, names), style=_STYLES.get(state, ""))
@@ -156,7 +155,7 @@ def _names(label: str, names: Sequence[str]) -> str:
 def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
     table = Table("job", "state", "tasks", "errors", expand=True)
     for name in sorted(jobs.jobs):
-        progress = job_progress(name, jobs, status.tasks)
+        progress = job_progress(name, jobs, status)
         assert progress is not None
         cells = (
             name,

@@ -31,7 +31,7 @@ class JobReport:
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
         """The report on ``job``; None if there is no such job."""
-        progress = job_progress(job, jobs, status.tasks)
+        progress = job_progress(job, jobs, status)
         if progress is None:
             return None
         results: dict[int, Any] = {}

@@ -337,7 +337,10 @@ class GroupMember:
             raise
         self._on_logs()
         session_ms = self.state.settings.session_timeout_ms
-        return await assign(command, self._logs, policy=self._policy, session_timeout_ms=session_ms)
+        computed = await assign(command, self._logs, policy=self._policy, session_timeout_ms=session_ms)
+        if computed.record is not None:
+            self._records.prepare(computed.record)
+        return computed
 
     # ---- endings that are not the machine's
 

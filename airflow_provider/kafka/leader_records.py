@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.logs import EncodedRound, GroupLogs
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.membership.record import GroupRecord
 
@@ -24,6 +24,13 @@ class LeaderRecords:
         self._logs = logs
         self._spawn = spawn
         self._mending: asyncio.Task[None] | None = None
+        self._prepared: tuple[GroupRecord, asyncio.Future[EncodedRound]] | None = None
+
+    def prepare(self, record: GroupRecord) -> None:
+        """Encode the record while its round is not over yet: when it is, everybody has a lot to do at once."""
+        encoded: asyncio.Future[EncodedRound] = asyncio.get_running_loop().create_future()
+        self._prepared = record, encoded
+        self._spawn(self._encode(record, encoded))
 
     def publish(self, record: GroupRecord) -> None:
         """A round that is completed. Without it workers that come back join anew, and the next leader has no memory."""
@@ -34,9 +41,16 @@ class LeaderRecords:
         if self._mending is None or self._mending.done():
             self._mending = self._spawn(self._mend())
 
+    async def _encode(self, record: GroupRecord, encoded: asyncio.Future[EncodedRound]) -> None:
+        encoded.set_result(await self._logs.encode_group(record))
+
     async def _publish(self, record: GroupRecord) -> None:
+        prepared, self._prepared = self._prepared, None
         try:
-            await self._logs.publish_group(record)
+            if prepared is not None and prepared[0] is record:
+                await self._logs.publish_group(await prepared[1])
+            else:
+                await self._logs.publish_group(record)
         except LogError as failed:
             log.warning("group %s: the record of epoch %d was not written: %s", self._logs.group, record.epoch, failed)
 

@@ -158,7 +158,7 @@ def released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
 
 def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
     """What the round gave out of a job that was removed after it, and submitted again: its worker has let go of it, and
-    nothing is said of it any more. Of what was given out and begins just now something is soon said.
+    nothing is said of it any more. Of what waits nothing is said either: the next round tells the one from the other.
     """
     submitted_since = {job for job, offset in jobs.defined_at.items() if offset >= record.config_offset}
     if not submitted_since:

@@ -54,6 +54,14 @@ class Submission:
     changed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedRound:
+    """What is written of a completed rebalance: to the status topic, and to the timeline."""
+
+    status: bytes
+    event: bytes
+
+
 class GroupLogs:
     """The jobs, status and events topics of one group, for one event loop.
 
@@ -257,15 +265,20 @@ class GroupLogs:
         """Write what a worker does."""
         await self._put(self.topics.status, worker_key(status.worker), status.to_json())
 
-    async def publish_group(self, record: GroupRecord) -> None:
+    async def encode_group(self, record: GroupRecord) -> EncodedRound:
+        """The bytes of a rebalance's records; in a thread, if it is a large one."""
+
+        def encoded() -> EncodedRound:
+            return EncodedRound(status=encode(record.to_json()), event=encode(RebalanceEvent.of(record).to_json()))
+
+        return await off_loop(encoded, tasks=sum(map(len, record.assignment.values())))
+
+    async def publish_group(self, record: GroupRecord | EncodedRound) -> None:
         """Write a completed rebalance, to the status topic and to the timeline. By its leader."""
-
-        def values() -> tuple[bytes, bytes]:
-            return encode(record.to_json()), encode(RebalanceEvent.of(record).to_json())
-
-        status, event = await off_loop(values, tasks=sum(map(len, record.assignment.values())))
+        encoded = record if isinstance(record, EncodedRound) else await self.encode_group(record)
         await asyncio.gather(
-            self._write(self.topics.status, GROUP_KEY, status), self._write(self.topics.events, GROUP_KEY, event)
+            self._write(self.topics.status, GROUP_KEY, encoded.status),
+            self._write(self.topics.events, GROUP_KEY, encoded.event),
         )
 
     async def reassert(self) -> int:

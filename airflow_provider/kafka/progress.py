@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from airflow_provider.kafka.records import (
@@ -67,6 +67,52 @@ def _status_of(task: TaskId, definition: JobDefinition, fingerprint: str, status
     return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
 
 
+def standing(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
+    """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
+
+    No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
+    somebody has been given since the last word about it, or who has it and has said nothing yet.
+    """
+    work = jobs.work_of(task)
+    if work is None:
+        return None
+    last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
+    if owner is None or _state(last, owner, status) is not TaskState.PENDING:
+        return last
+    if last is not None and (last.state, last.worker) == (TaskState.PENDING, owner):
+        return last
+    assert status.group is not None  # it names the owner
+    epoch = status.group.epoch
+    if last is None:
+        return TaskStatus(
+            task=task,
+            state=TaskState.PENDING,
+            epoch=epoch,
+            worker=owner,
+            run_key=work.definition.run_key,
+            kind=work.definition.kind,
+            fingerprint=work.fingerprint,
+        )
+    attempt = last.attempt + (last.started_at_ms is not None)
+    return replace(last, state=TaskState.PENDING, epoch=epoch, worker=owner, attempt=attempt, started_at_ms=None)
+
+
+def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
+    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing."""
+    defined_at = jobs.defined_at.get(task.job, -1)
+    return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
+
+
+def _state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
+    """Where a task is by the last word about its present run and by who has it."""
+    if last is None:
+        return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
+    if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
+        return last.state
+    here = last.worker == owner and last.state is not TaskState.STOPPED
+    return last.state if here else TaskState.PENDING
+
+
 class JobState(str, Enum):
     """How far a job's present run is."""
 
@@ -106,8 +152,9 @@ class JobProgress:
         return self.planned is not None and running > 0 and running + finished == self.planned
 
 
-def job_progress(job: str, jobs: JobsSnapshot, statuses: Statuses) -> JobProgress | None:
+def job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobProgress | None:
     """How far the present run of ``job`` is; None if there is no such job."""
+    statuses = status.tasks
     definition = jobs.jobs.get(job)
     if definition is None:
         return None
@@ -115,10 +162,10 @@ def job_progress(job: str, jobs: JobsSnapshot, statuses: Statuses) -> JobProgres
     planner = _status_of(planner_of(job), definition, definition.fingerprint, statuses)
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
-    for task, status in _tasks_of(definition, plan, statuses) if plan else ():
-        counts[status.state if status else TaskState.UNASSIGNED] += 1
-        if status and status.error and status.state is not TaskState.FINISHED:
-            errors[task] = status.error
+    for task, last in _tasks_of(definition, plan, statuses) if plan else ():
+        counts[_state(last, _owner(task, jobs, status), status)] += 1
+        if last and last.error and last.state is not TaskState.FINISHED:
+            errors[task] = last.error
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
     complete = next(_unfinished(one_job, statuses), None) is None
     failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
@@ -204,10 +251,21 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
     if all(left.values()):
         return False
     taken = Pool(len(unfinished), left, {}).relieve(revocation_rank(status.tasks))
-    moving = [task for tasks in taken.values() for task in tasks]
-    return bool(moving) and all(_is_pending(task, status.tasks) for task in moving)
+    return bool(taken) and all(
+        _surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items()
+    )
 
 
-def _is_pending(task: TaskId, statuses: Statuses) -> bool:
-    status = statuses.get(task)
-    return status is not None and status.state is TaskState.PENDING
+def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether some of what a worker has left to do waits: the worker says so, or it has other tasks for its free slots.
+
+    It says nothing of what waits for its first start, and of what is about to start nothing yet.
+    """
+    said = {task for task in left if (last := status.tasks.get(task)) and last.state is TaskState.PENDING}
+    now = {task: last.state for task in left if (last := standing(task, jobs, status))}
+    silent = {task for task in left - said if now.get(task) is TaskState.PENDING}
+    if not tasks <= said | silent:
+        return False
+    record = status.workers.get(worker)
+    free = len(left) if record is None else record.slots - sum(state is TaskState.RUNNING for state in now.values())
+    return len(tasks & silent) <= max(0, len(silent) - max(0, free))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.narration import epoch_in_words
 from airflow_provider.kafka.records import TaskState, TaskStatus
-from airflow_provider.kafka.topics.status_view import steps_since
+from airflow_provider.kafka.topics.status_view import StatusSnapshot, steps_since
 from airflow_provider.kafka.topics.topic_view import About
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.membership.model import Epoch, WorkerId
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.logs import GroupLogs
@@ -54,7 +54,7 @@ class Narrator:
         self._worker = worker
         self._epoch = already_told
         self.first_epoch: Epoch | None = None
-        self._tasks: Mapping[TaskId, TaskStatus] = logs.status.tasks
+        self._seen: StatusSnapshot = logs.status
 
     @property
     def epoch(self) -> Epoch:
@@ -80,8 +80,8 @@ class Narrator:
             self.first_epoch = self.first_epoch or self._epoch
             for line in epoch_in_words(status.group, self._worker):
                 log.info("%s", line)
-        steps = steps_since(self._tasks, status).get(self._worker, ())
-        self._tasks = status.tasks
+        steps = steps_since(self._seen, status).get(self._worker, ())
+        self._seen = status
         for step in steps:
             self._tell_task(step.last, step.before)
 

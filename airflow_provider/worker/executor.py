@@ -1,5 +1,8 @@
 """Runs a worker's tasks: slots, attempts, retries, and a record in the status topic for every step.
 
+That a task waits for its first start is no step: the group's record says who has it, and thousands may wait. So nothing
+is written of what never started here, unless words of before would be taken for the present ones.
+
 A task that came to its end is released only after the status topic has said so: the next leader then never takes it
 for lost. A task that was stopped is released at once, because somebody may be waiting for it.
 """
@@ -17,6 +20,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.kafka.timers import Timer, call_at
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
@@ -37,7 +41,16 @@ from airflow_provider.worker.claims import Claims
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.journal import Journal, Write
 from airflow_provider.worker.replanning import in_known_order
-from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running, next_due_ms, startable
+from airflow_provider.worker.run_table import RunTable
+from airflow_provider.worker.runs import (
+    RunState,
+    TaskRun,
+    first_run,
+    last_word,
+    needs_running,
+    says_otherwise,
+    says_that_it_was_let_go,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +58,8 @@ _STOP_WAIT_S: Final = 30.0
 _CLOSE_WAIT_S: Final = 10.0
 _LAST_WORDS_S: Final = 5.0
 _CLAIMS_LOOK_S: Final = 1.0
+_MOST_SAID: Final = 100
+"""Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
 
 
 class TaskExecutor:
@@ -91,7 +106,8 @@ class TaskExecutor:
         self._journal = Journal(worker)
         self._claims = Claims(lease_ms)
         self._blocked: Mapping[TaskId, TaskStatus] = {}
-        self._runs: dict[TaskId, TaskRun] = {}
+        self._runs = RunTable()
+        self._compared_with: JobsSnapshot | None = None
         self._stops: dict[TaskId, TaskStatus] = {}
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
         self._steps: set[asyncio.Task[None]] = set()
@@ -106,7 +122,7 @@ class TaskExecutor:
 
     @property
     def running(self) -> Tasks:
-        return frozenset(task for task, run in self._runs.items() if run.state is not RunState.WAITING)
+        return self._runs.active
 
     @property
     def done(self) -> bool:
@@ -128,7 +144,9 @@ class TaskExecutor:
             if task in self._closings:
                 self._closings.pop(task).cancel()
             run = self._runs.pop(task, None)
-            if run is not None:
+            if run is not None and run.state is RunState.WAITING:
+                self._stops[task] = run.status(TaskState.STOPPED, self._worker)
+            elif run is not None:
                 self._note_stopped(run.status(TaskState.STOPPED, self._worker))
         self._idle()
         if at_once:
@@ -139,25 +157,40 @@ class TaskExecutor:
         self._schedule()
 
     def advance(self, epoch: Epoch) -> None:
-        for task in self._runs:
-            self._set(task, epoch=epoch)
+        statuses, mistakable = self._logs.status.tasks, []
+        for task, run in self._runs.items():
+            kept = run.state is RunState.WAITING and not run.said and run.epoch < epoch
+            if kept and says_that_it_was_let_go(statuses.get(task), self._worker):
+                mistakable.append(task)
+            self._runs[task] = replace(run, epoch=epoch)
+        for task in mistakable[:_MOST_SAID]:
+            self._say_that_it_waits(self._runs[task])
 
     def refresh(self) -> None:
         """Stop what is no longer configured; start anew what is configured otherwise; retry as is said by now."""
         jobs = self._logs.jobs
+        if jobs is self._compared_with:
+            if self._runs.claiming:
+                self._schedule()
+            return
+        self._compared_with = jobs
         self._stops = {task: said for task, said in self._stops.items() if task.job in jobs.jobs}
+        let_go: set[TaskId] = set()
         for run in list(self._runs.values()):
             if run.state not in (RunState.WAITING, RunState.STARTED):
                 continue
             work = jobs.work_of(run.task)
             if work is None:
-                self._withdraw(run, RunState.STOPPING, "it is no longer configured")
+                let_go |= self._withdraw(run, RunState.STOPPING, "it is no longer configured")
             elif not run.is_of(work):
-                self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
+                let_go |= self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
             elif run.work.definition is not work.definition:
                 run = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
                 no_plan = run.task.is_planner and jobs.plan_of(run.task.job) is None
                 self._runs[run.task] = replace(run, not_before_ms=0, retry_at_ms=None) if no_plan else run
+        if let_go:
+            self._idle()
+            self._stopped(frozenset(let_go))
         self._schedule()
 
     def drain(self) -> None:
@@ -194,16 +227,20 @@ class TaskExecutor:
         last = last_word(statuses.get(task), self._stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
         run = self._runs[task] = replace(run, claim=self._claims.of(work))
-        self._note(run.status(TaskState.PENDING, self._worker))
+        if run.claim is not None or says_otherwise(last):
+            self._say_that_it_waits(run)
         return True
+
+    def _say_that_it_waits(self, run: TaskRun) -> None:
+        self._set(run.task, said=True)
+        self._note(run.status(TaskState.PENDING, self._worker))
 
     def _schedule(self) -> None:
         now = now_ms()
         blocked = NO_TASKS if self._draining else self._look_at_claims(now)
-        for task in () if self._draining else startable(self._runs, slots=self._slots, now_ms=now, blocked=blocked):
-            self._runs[task] = self._runs[task].start()
+        for task in () if self._draining else self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
             self._spawn(self._start(task))
-        due = next_due_ms(self._runs, now_ms=now)
+        due = self._runs.next_due_ms(now_ms=now)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -213,7 +250,7 @@ class TaskExecutor:
 
     def _look_at_claims(self, now_ms: int) -> Tasks:
         """Which tasks may not start yet, since others hold their checkpoints; looks again as long as there are some."""
-        blocked = self._claims.blocked(self._runs.values(), self._logs.status, now_ms=now_ms)
+        blocked = self._claims.blocked(self._runs.claiming, self._logs.status, now_ms=now_ms)
         for task, holder in blocked.held.items():
             if task not in self._blocked:
                 key = holder.claim.key if holder.claim else ""
@@ -227,7 +264,7 @@ class TaskExecutor:
     def _press_claims(self) -> None:
         """Say again what has been said but is not to be read: a later epoch's word about the task hides it, say."""
         self._claims_timer = None
-        for task in self._claims.blocked(self._runs.values(), self._logs.status, now_ms=now_ms()).unsaid:
+        for task in self._claims.blocked(self._runs.claiming, self._logs.status, now_ms=now_ms()).unsaid:
             self._note(self._runs[task].status(TaskState.PENDING, self._worker))
         self._schedule()
 
@@ -256,16 +293,17 @@ class TaskExecutor:
 
     # ---- stopping
 
-    def _withdraw(self, run: TaskRun, state: RunState, reason: str) -> None:
+    def _withdraw(self, run: TaskRun, state: RunState, reason: str) -> Tasks:
+        """:returns: the task, if nothing of it is left here"""
         if run.state is RunState.STARTED:
             self._stop(frozenset({run.task}), state, reason)
-            return
+            return NO_TASKS
         del self._runs[run.task]
         if state is RunState.RESTARTING and self._admit(run.task, run.epoch):
-            return
-        self._note_stopped(run.status(TaskState.STOPPED, self._worker))
-        self._idle()
-        self._stopped(frozenset({run.task}))
+            return NO_TASKS
+        if run.said or run.task.job in self._logs.jobs.jobs:  # else its job is gone, and nothing was said of it
+            self._note_stopped(run.status(TaskState.STOPPED, self._worker))
+        return frozenset({run.task})
 
     def _ends_at_once(self, task: TaskId) -> bool:
         """Whether nothing of it runs: also a planner whose plan is being written and who would plan again later. It has
@@ -381,6 +419,8 @@ class TaskExecutor:
             del self._closings[run.task]
             planned = replace(self._runs[run.task], failures=0, error=None)
             self._wait_for_next(planned, definition.replan_interval_ms)
+            self._compared_with = None  # whatever came while its plan was being written
+            self.refresh()
 
     async def _end(self, run: TaskRun, state: TaskState, result: Any) -> None:
         """Write a task's last record, then release it. One that has too much in it is written without that."""
@@ -395,12 +435,18 @@ class TaskExecutor:
         self._schedule()
 
     async def _insist_on_end(self, run: TaskRun, state: TaskState, ended_at_ms: int, result: Any) -> None:
-        def status() -> TaskStatus:
-            present = replace(run, epoch=self._runs[run.task].epoch)
-            return present.status(state, self._worker, finished_at_ms=ended_at_ms, result=result)
+        """In the epoch in which it is let go of: by a word of an earlier one a leader would not know that it was."""
+        said_in = Epoch(-1)
+
+        async def say() -> None:
+            nonlocal said_in
+            said_in = self._runs[run.task].epoch
+            present = replace(run, epoch=said_in)
+            await self._publish_last(present.status(state, self._worker, finished_at_ms=ended_at_ms, result=result))
 
         self._journal.outdate(run.task)
-        await self._journal.insist(lambda: self._publish_last(status()))
+        while said_in < self._runs[run.task].epoch:
+            await self._journal.insist(say)
 
     # ---- bookkeeping
 

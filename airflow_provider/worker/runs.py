@@ -1,4 +1,4 @@
-"""What a worker knows of each task it was given, and which to start next. Pure."""
+"""What a worker knows of each task it was given, and what it has to say of it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from airflow_provider.kafka.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 
 class RunState(str, Enum):
@@ -35,6 +35,7 @@ class TaskRun:
     :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
+    :param said: while it waits: whether this worker has written that it does
     """
 
     work: TaskWork
@@ -48,6 +49,7 @@ class TaskRun:
     started_at_ms: int | None = None
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
+    said: bool = False
 
     @property
     def task(self) -> TaskId:
@@ -80,6 +82,7 @@ class TaskRun:
             started_at_ms=None,
             not_before_ms=now_ms + delay_ms,
             retry_at_ms=wall_ms + delay_ms if delay_ms else None,
+            said=True,
         )
 
     def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
@@ -162,24 +165,16 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, Ta
     return not failed and not planned
 
 
-def startable(runs: Mapping[TaskId, TaskRun], *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> list[TaskId]:
-    """What to start now: planners at once, tasks as slots are free, those of the job submitted first first.
-
-    :param blocked: which may not start yet
+def says_otherwise(last: TaskStatus | None) -> bool:
+    """Whether a task that was taken over and waits must be said to wait. Mostly not: that it does is what is known of a
+    task that is assigned and of which its worker has said nothing. But whoever was said to run it does not any more.
     """
-    waiting = [run for run in runs.values() if run.state is RunState.WAITING and run.task not in blocked]
-    due = [run for run in waiting if run.not_before_ms <= now_ms]
-    planners = [run.task for run in due if run.task.is_planner]
-    tasks = sorted((run for run in due if not run.task.is_planner), key=_turn)
-    free = slots - sum(run.takes_slot for run in runs.values())
-    return sorted(planners) + [run.task for run in tasks[: max(0, free)]]
+    return last is not None and last.state is TaskState.RUNNING
 
 
-def _turn(run: TaskRun) -> tuple[int, TaskId]:
-    return run.work.definition.submitted_at_ms, run.task
-
-
-def next_due_ms(runs: Mapping[TaskId, TaskRun], *, now_ms: int) -> int | None:
-    """When a task that waits for its next attempt may start (monotonic milliseconds)."""
-    later = [run.not_before_ms for run in runs.values() if run.state is RunState.WAITING and run.not_before_ms > now_ms]
-    return min(later, default=None)
+def says_that_it_was_let_go(last: TaskStatus | None, worker: WorkerId) -> bool:
+    """Whether a worker that waits with a task, and keeps it in a further round, should say so. A leader of a release
+    that goes by the last words about tasks alone would take its own, of an earlier time or of another run, for having
+    let go of the task since, and would have the group rebalance again and again.
+    """
+    return last is not None and last.worker == worker and last.state is not TaskState.PENDING

@@ -129,6 +129,7 @@ class Worker:
         self._announcing: asyncio.Task[None] | None = None
         self._announced = False
         self._said_process = ""
+        self._publishes_soon = False
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
@@ -211,10 +212,13 @@ class Worker:
         """
         unasked = tasks - self.member.state.stopping
         self.member.tasks_stopped(tasks)
-        if unasked and self._announced and self._over is None:
+        if unasked and self._announced and self._over is None and not self._publishes_soon:
+            self._publishes_soon = True
             asyncio.get_running_loop().call_soon(self._publish_again)
 
     def _publish_again(self) -> None:
+        """Once for all that it has let go of in one turn of the loop: the record names all that it has left."""
+        self._publishes_soon = False
         self._publish(self._says)
 
     def _begin(self) -> None:

@@ -56,7 +56,7 @@ async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, grou
 
         everything = list(range(LINES * (BOUNCES + 1)))
         await group.wait_for(
-            lambda jobs, status: (seen := job_progress("numbers", jobs, status.tasks)) is not None and seen.complete,
+            lambda jobs, status: (seen := job_progress("numbers", jobs, status)) is not None and seen.complete,
             "the bounded job is complete",
         )
         await eventually(lambda: len(rows(tmp_path / "copied")) >= len(everything), "all lines are copied", within_s=60)
@@ -95,7 +95,7 @@ def is_at_work(group: Fleet, worker: str, since_ms: int, jobs: JobsSnapshot, sta
     told = status.workers.get(WorkerId(worker))
     if told is None or told.process.split("/")[2] != str(group.pid(worker)) or not told.state.applied:
         return False
-    progress = job_progress("numbers", jobs, status.tasks)
+    progress = job_progress("numbers", jobs, status)
     return (progress is not None and progress.complete) or any(
         seen.worker == worker and seen.state is TaskState.RUNNING and (seen.started_at_ms or 0) > since_ms
         for seen in status.tasks.values()

@@ -110,7 +110,7 @@ async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_
         assert (failed.state, failed.attempt, failed.failures) == (TaskState.FAILED, 3, 3)
         assert failed.error is not None
         assert failed.error.message == "no such table"
-        progress = job_progress("bad", group.logs.jobs, group.logs.status.tasks)
+        progress = job_progress("bad", group.logs.jobs, group.logs.status)
         assert progress is not None
         assert progress.state is JobState.FAILED
         good = [told for task, told in group.logs.status.tasks.items() if task.job == "good"]
@@ -142,7 +142,7 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         )
         assert {status.worker for status in told.values()} == {"w1", "w2"}
         assert f"Task squares:2 failed: {failed.error.message}" in group.log_of(failed.worker)
-        empty = job_progress("empty", group.logs.jobs, group.logs.status.tasks)
+        empty = job_progress("empty", group.logs.jobs, group.logs.status)
         assert empty is not None
         assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
 

@@ -301,7 +301,7 @@ async def test_with_exactly_these_rights_everything_works(
 
 def finished(*jobs: str) -> Callable[[JobsSnapshot, StatusSnapshot], bool | None]:
     def read(known: JobsSnapshot, status: StatusSnapshot) -> bool | None:
-        reports = [job_progress(job, known, status.tasks) for job in jobs]
+        reports = [job_progress(job, known, status) for job in jobs]
         return True if all(report and report.state is JobState.FINISHED for report in reports) else None
 
     return read

@@ -144,7 +144,7 @@ async def test_the_group_is_done_when_its_jobs_are_and_a_new_run_key_runs_them_a
 
         await group.submit("batch", tasks=5, seconds=0.2)
         await group.logs.catch_up()
-        progress = job_progress("batch", group.logs.jobs, group.logs.status.tasks)
+        progress = job_progress("batch", group.logs.jobs, group.logs.status)
         assert progress is not None
         assert progress.complete, "the same again changes nothing"
 
@@ -203,7 +203,7 @@ async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_
         await group.logs.publish_plan(PlanRecord.of(job, configs, planned_by=WorkerId("w1"), at_ms=0))
         await group.logs.submit(job)
         await group.wait_for(
-            lambda jobs, status: (p := job_progress("uneven", jobs, status.tasks)) is not None and p.complete,
+            lambda jobs, status: (p := job_progress("uneven", jobs, status)) is not None and p.complete,
             "the job is complete",
         )
         helped = [record.epoch for record in group.records if "run dry" in record.reason]

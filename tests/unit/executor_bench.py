@@ -61,7 +61,7 @@ class Bench:
 
     async def submit(self, *, tasks: int = 2, config: Any = None, **definition: Any) -> JobDefinition:
         """A job with its plan made, each task configured alike."""
-        job = JobDefinition(name="a", entry_point="m:f", config=config or {}, max_tasks=100, **definition)
+        job = JobDefinition(name="a", entry_point="m:f", config=config or {}, max_tasks=1_000, **definition)
         await self.logs.submit(job)
         await self.plan(job, [{"i": index, **job.config} for index in range(tasks)])
         return job

@@ -118,6 +118,12 @@ def test_in_words() -> None:
     ]
 
 
+def test_a_task_that_waits_for_its_first_start_is_told_though_its_worker_says_nothing_of_it() -> None:
+    silent = replace(BUSY, tasks={task: told for task, told in BUSY.tasks.items() if task != A1})
+    assert describe(coordinator("w2", "w1"), JOBS, silent) == describe(coordinator("w2", "w1"), JOBS, BUSY)
+    assert page(JOBS, silent) == page(JOBS, BUSY)
+
+
 def test_what_a_member_was_assigned_of_a_job_that_is_gone_is_not_shown() -> None:
     about = describe(coordinator("w1"), JobsSnapshot(), BUSY)
     assert about["members"][0]["assigned"] == []

@@ -17,6 +17,7 @@ from airflow_provider.kafka.progress import (
     group_drained,
     job_progress,
     revocation_rank,
+    standing,
 )
 from airflow_provider.kafka.records import (
     JobDefinition,
@@ -29,8 +30,9 @@ from airflow_provider.kafka.records import (
     WorkerStatus,
 )
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")
@@ -133,31 +135,31 @@ def test_tasks_left_over_from_a_longer_plan_do_not_count():
     ],
 )
 def test_a_job_is_as_far_as_its_tasks(states, state, complete):
-    seen = job_progress("a", _jobs(plan=_plan()), _statuses(states))
+    seen = job_progress("a", _jobs(plan=_plan()), StatusSnapshot(tasks=_statuses(states)))
     assert (seen.state, seen.complete, seen.planned) == (state, complete, 2)
     assert sum(seen.counts.values()) == 2
 
 
 def test_a_job_without_a_plan_is_planning_unless_its_planner_failed():
-    planning = job_progress("a", _jobs(), {})
+    planning = job_progress("a", _jobs(), StatusSnapshot(tasks={}))
     assert (planning.state, planning.complete, planning.planned) == (JobState.PLANNING, False, None)
     why = TaskFailure(message="no such module")
-    failed = job_progress("a", _jobs(), _statuses({PLANNER: TaskState.FAILED}, error=why))
+    failed = job_progress("a", _jobs(), StatusSnapshot(tasks=_statuses({PLANNER: TaskState.FAILED}, error=why)))
     assert (failed.state, failed.complete, failed.errors) == (JobState.FAILED, True, {PLANNER: why})
 
 
 def test_a_job_with_an_empty_plan_is_finished():
-    assert job_progress("a", _jobs(plan=_plan(tasks=0)), {}).state is JobState.FINISHED
+    assert job_progress("a", _jobs(plan=_plan(tasks=0)), StatusSnapshot(tasks={})).state is JobState.FINISHED
 
 
 def test_errors_are_those_of_tasks_that_did_not_make_it_in_the_end():
     why = TaskFailure(message="boom")
     statuses = _statuses({A0: TaskState.FINISHED, A1: TaskState.PENDING}, error=why)
-    assert job_progress("a", _jobs(plan=_plan()), statuses).errors == {A1: why}
+    assert job_progress("a", _jobs(plan=_plan()), StatusSnapshot(tasks=statuses)).errors == {A1: why}
 
 
 def test_an_unknown_job_has_no_progress():
-    assert job_progress("b", _jobs(), {}) is None
+    assert job_progress("b", _jobs(), StatusSnapshot(tasks={})) is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,9 @@ def test_an_unknown_job_has_no_progress():
     ],
 )
 def test_a_job_runs_everywhere_when_no_task_waits(states, everywhere):
-    assert job_progress("a", _jobs(plan=_plan()), _statuses(states)).running_everywhere is everywhere
+    assert (
+        job_progress("a", _jobs(plan=_plan()), StatusSnapshot(tasks=_statuses(states))).running_everywhere is everywhere
+    )
 
 
 def test_a_group_is_drained_when_all_its_bounded_jobs_are_complete():
@@ -242,3 +246,77 @@ def test_what_costs_least_to_stop_comes_first():
     }
     order = sorted(statuses, key=lambda task: (revocation_rank(statuses).get(task, 0), task))
     assert order == [A0, TaskId("a", 3), A2, A1]
+
+
+# ---- where a task is of which nothing is said
+
+
+def _status(states=None, *, owner=W1, epoch=5, workers=None, **told):
+    """Somebody has both tasks since epoch 5."""
+    words = _statuses(states or {}, **told)
+    record = record_of({owner: frozenset({A0, A1})}, epoch=epoch, config_offset=ConfigOffset(3))
+    return StatusSnapshot(group=record, tasks=words, workers=workers or {})
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "worker"),
+    [
+        (_status(), TaskState.PENDING, W1),
+        (_status({A0: TaskState.RUNNING}), TaskState.RUNNING, W1),
+        (_status({A0: TaskState.PENDING}), TaskState.PENDING, W1),
+        (_status({A0: TaskState.STOPPED}), TaskState.PENDING, W1),
+        (_status({A0: TaskState.STOPPED}, epoch=1), TaskState.STOPPED, W1),
+        (_status({A0: TaskState.FINISHED}), TaskState.FINISHED, W1),
+        (_status({A0: TaskState.FAILED}, owner=W2), TaskState.FAILED, W1),
+        (_status({A0: TaskState.RUNNING}, owner=W2), TaskState.PENDING, W2),
+        (_status({A0: TaskState.STOPPED}, owner=W2), TaskState.PENDING, W2),
+        (_status({A0: TaskState.PENDING}, owner=W2), TaskState.PENDING, W2),
+        (_status({A0: TaskState.RUNNING}, run_key="the run before"), TaskState.PENDING, W1),
+        (_status({A0: TaskState.RUNNING}, owner=W2, epoch=1), TaskState.RUNNING, W1),
+    ],
+    ids=[
+        "nothing was said",
+        "it runs there",
+        "its worker says that it waits",
+        "was stopped before it came back",
+        "has been stopped since",
+        "is over",
+        "is over, elsewhere",
+        "ran elsewhere",
+        "was stopped elsewhere",
+        "waited elsewhere",
+        "ran in another run",
+        "the round's record is older than the word",
+    ],
+)
+def test_a_task_that_somebody_has_waits_unless_its_worker_says_otherwise(status, state, worker):
+    jobs = _jobs(plan=_plan())
+    last = standing(A0, jobs, status)
+    assert (last.state, last.worker) == (state, worker)
+    assert job_progress("a", jobs, status).counts[state] >= 1
+
+
+def test_a_task_that_waits_tells_which_attempt_that_is_and_why_the_last_one_failed():
+    why = TaskFailure(message="boom")
+    told = {"attempt": 2, "failures": 1, "error": why, "started_at_ms": 7}
+    last = standing(A0, _jobs(plan=_plan()), _status({A0: TaskState.STOPPED}, owner=W2, **told))
+    assert (last.attempt, last.failures, last.error, last.started_at_ms, last.epoch) == (3, 1, why, None, 5)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "status"),
+    [
+        (_jobs(plan=_plan()), StatusSnapshot()),
+        (_jobs(plan=_plan()), StatusSnapshot(group=record_of({W1: frozenset()}, config_offset=ConfigOffset(3)))),
+        (dataclasses.replace(_jobs(plan=_plan()), defined_at={"a": 3}), _status()),
+        (_jobs(plan=_plan()), _status(workers={W1: WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=5, slots=1)})),
+    ],
+    ids=["no round", "nobody was given it", "the job was submitted since", "its worker has left"],
+)
+def test_a_task_that_nobody_has_is_unassigned(jobs, status):
+    assert standing(A0, jobs, status) is None
+    assert job_progress("a", jobs, status).counts == {TaskState.UNASSIGNED: 2}
+
+
+def test_what_is_not_configured_stands_nowhere():
+    assert standing(A2, _jobs(plan=_plan()), _status({A2: TaskState.RUNNING})) is None

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from airflow_values import job, jobs_snapshot
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_provider.kafka import progress
 from airflow_provider.kafka.progress import configured, group_drained
@@ -112,15 +114,15 @@ def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() 
     topic = Topic()
     topic.task(RUNNING)
     before = topic.view.snapshot()
-    assert steps_since(before.tasks, before) == {}
+    assert steps_since(before, before) == {}
     finished = replace(RUNNING, state=TaskState.FINISHED)
     other = replace(RUNNING, task=TaskId("a", 1), worker=WorkerId("w2"))
     topic.task(finished)
     topic.task(other)
     after = topic.view.snapshot()
-    steps = steps_since(before.tasks, after)
+    steps = steps_since(before, after)
     assert steps == {"w1": [Step(RUNNING, finished)], "w2": [Step(None, other)]}
-    assert steps_since(before.tasks, after) is steps
+    assert steps_since(before, after) is steps
 
 
 async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,3 +151,28 @@ async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytes
         go_on.set()
         reader.join()
     assert feed.status.snapshot().workers[WORKER.worker].slots == 7
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(list(TaskState))), max_size=12), st.integers(0, 12))
+def test_the_steps_are_those_that_a_comparison_of_all_tasks_finds(
+    words: list[tuple[int, TaskState]], seen: int
+) -> None:
+    topic = Topic()
+    snapshots = [topic.view.snapshot()]
+    for index, state in words:
+        topic.task(replace(RUNNING, task=TaskId("a", index), state=state))
+        snapshots.append(topic.view.snapshot())
+    before, after = snapshots[min(seen, len(words))], snapshots[-1]
+    found = {step.last.task: step for steps in steps_since(before, after).values() for step in steps}
+    changed = {task for task, last in after.tasks.items() if before.tasks.get(task) != last}
+    assert found == {task: Step(before.tasks.get(task), after.tasks[task]) for task in changed}
+
+
+def test_in_a_topic_that_was_made_anew_every_task_may_have_changed() -> None:
+    topic = Topic()
+    topic.task(RUNNING)
+    before = topic.view.snapshot()
+    topic.view.advance(0)
+    finished = replace(RUNNING, state=TaskState.FINISHED)
+    topic.view.apply(task_key(TASK).encode(), encode(finished.to_json()), 0)
+    assert steps_since(before, topic.view.snapshot()) == {RUNNING.worker: [Step(RUNNING, finished)]}

@@ -449,7 +449,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     assert life.runner.running == {A1}
     life.runner.finish(A1)
     assert (await life.outcome()).ending is Ending.LEFT
-    assert life.state(TaskId("a", 2)) is TaskState.STOPPED
+    assert life.state(TaskId("a", 2)) is None, "it has never started"
 
 
 OTHER_CLOCKS = pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
@@ -589,6 +589,28 @@ async def test_what_it_lets_go_of_by_itself_is_missing_in_what_it_says_it_has() 
         await eventually(lambda: A1 not in life.logs.status.workers[ME].owned, "it says that it has a:1 no more")
         await life.plan(2)
         await life.runs(A0, A1)
+    finally:
+        await life.cancel()
+
+
+async def test_many_tasks_that_it_lets_go_of_one_by_one_are_missing_in_one_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The record names all that it has left: one for each of a thousand would be a thousand times a thousand names."""
+    life = Life(slots=2)
+    await life.submit(tasks=9, kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        await eventually(lambda: life.worker.member.state.owned == life.logs.status.workers[ME].owned)
+        said, publish = [], life.logs.publish_worker
+        monkeypatch.setattr(life.logs, "publish_worker", lambda status: said.append(status.owned) or publish(status))
+        waiting = [TaskId("a", index) for index in range(2, 9)]
+        for task in waiting:
+            life.worker._stopped(frozenset({task}))
+        await eventually(lambda: said)
+        assert said[0].isdisjoint(waiting)
+        assert len([owned for owned in said if owned == said[0]]) == 1
     finally:
         await life.cancel()
 

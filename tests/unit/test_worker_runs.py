@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_provider.kafka.records import (
     JobDefinition,
@@ -18,7 +20,8 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running, next_due_ms, startable
+from airflow_provider.worker.run_table import RunTable
+from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")
@@ -35,8 +38,11 @@ def run(index: int = 0, state: RunState = RunState.WAITING, *, job: JobDefinitio
     return TaskRun(work=work(index, job), epoch=Epoch(1), state=state, **more)
 
 
-def by_task(*runs: TaskRun) -> dict[TaskId, TaskRun]:
-    return {each.task: each for each in runs}
+def table(*runs: TaskRun) -> RunTable:
+    made = RunTable()
+    for each in runs:
+        made[each.task] = each
+    return made
 
 
 @pytest.mark.parametrize(
@@ -51,35 +57,58 @@ def by_task(*runs: TaskRun) -> dict[TaskId, TaskRun]:
     ],
 )
 def test_a_slot_is_taken_until_the_task_has_ended(states: list[RunState], started: list[int]) -> None:
-    runs = by_task(*(run(index, state) for index, state in enumerate(states)))
-    assert startable(runs, slots=2, now_ms=0) == [TaskId("a", index) for index in started]
+    runs = table(*(run(index, state) for index, state in enumerate(states)))
+    assert runs.start_next(slots=2, now_ms=0) == [TaskId("a", index) for index in started]
 
 
 def test_planners_start_whatever_runs_and_take_nobodys_slot() -> None:
-    runs = by_task(run(-1), run(0, RunState.STARTED), run(1))
-    assert startable(runs, slots=1, now_ms=0) == [PLANNER]
+    runs = table(run(-1), run(0, RunState.STARTED), run(1))
+    assert runs.start_next(slots=1, now_ms=0) == [PLANNER]
     runs[PLANNER] = replace(runs[PLANNER], state=RunState.STARTED)
-    assert startable(runs, slots=2, now_ms=0) == [TaskId("a", 1)]
+    assert runs.start_next(slots=2, now_ms=0) == [TaskId("a", 1)]
 
 
 def test_more_slots_taken_than_there_are_start_nothing() -> None:
-    runs = by_task(run(0, RunState.STARTED), run(1, RunState.STARTED), run(2))
-    assert startable(runs, slots=1, now_ms=0) == []
+    runs = table(run(0, RunState.STARTED), run(1, RunState.STARTED), run(2))
+    assert runs.start_next(slots=1, now_ms=0) == []
 
 
 def test_jobs_start_in_the_order_in_which_they_were_submitted() -> None:
     late, early = (replace(JOB, name=name, submitted_at_ms=at) for name, at in (("a", 2), ("z", 1)))
-    runs = by_task(run(0, job=late), run(1, job=late), run(0, job=early))
-    assert startable(runs, slots=2, now_ms=0) == [TaskId("z", 0), TaskId("a", 0)]
+    runs = table(run(0, job=late), run(1, job=late), run(0, job=early))
+    assert runs.start_next(slots=2, now_ms=0) == [TaskId("z", 0), TaskId("a", 0)]
 
 
 def test_a_task_waits_out_the_delay_before_its_next_attempt() -> None:
-    runs = by_task(run(0, not_before_ms=100), run(1, not_before_ms=200), run(2, RunState.STARTED, not_before_ms=50))
-    assert startable(runs, slots=9, now_ms=99) == []
-    assert next_due_ms(runs, now_ms=99) == 100
-    assert startable(runs, slots=9, now_ms=100) == [A0]
-    assert next_due_ms(runs, now_ms=100) == 200
-    assert next_due_ms(runs, now_ms=200) is None
+    runs = table(run(0, not_before_ms=100), run(1, not_before_ms=200), run(2, RunState.STARTED, not_before_ms=50))
+    assert runs.start_next(slots=9, now_ms=99) == []
+    assert runs.next_due_ms(now_ms=99) == 100
+    assert runs.start_next(slots=9, now_ms=100) == [A0]
+    assert runs.next_due_ms(now_ms=100) == 200
+    assert runs.next_due_ms(now_ms=200) is None
+
+
+@given(st.lists(st.tuples(st.integers(-1, 4), st.sampled_from([*RunState, None]), st.integers(0, 3)), max_size=40))
+def test_whatever_became_of_the_tasks_it_starts_what_a_look_at_all_of_them_would(
+    changes: list[tuple[int, RunState | None, int]],
+) -> None:
+    """A time goes by with each change; every third time what can start is started."""
+    runs, jobs = RunTable(), [replace(JOB, submitted_at_ms=at) for at in range(4)]
+    for now, (index, state, number) in enumerate(changes):
+        task = TaskId("a", index)
+        if state is None:
+            runs.pop(task, None)
+        else:
+            runs[task] = run(index, state, job=jobs[number], not_before_ms=number * now)
+        assert runs.active == {each.task for each in runs.values() if each.state is not RunState.WAITING}
+        later = [each.not_before_ms for each in runs.values() if each.state is RunState.WAITING]
+        assert runs.next_due_ms(now_ms=now) == min((at_ms for at_ms in later if at_ms > now), default=None)
+        if now % 3 == 0:
+            due = [run for run in runs.values() if run.state is RunState.WAITING and run.not_before_ms <= now]
+            planners = [run.task for run in due if run.task.is_planner]
+            others = sorted((run.work.definition.submitted_at_ms, run.task) for run in due if not run.task.is_planner)
+            free = max(0, 2 - sum(run.takes_slot for run in runs.values()))
+            assert runs.start_next(slots=2, now_ms=now) == planners + [task for _, task in others[:free]]
 
 
 def test_a_next_attempt_counts_on_and_knows_why_the_last_one_failed() -> None:

@@ -89,10 +89,10 @@ class Play:
         await logs.wait_for(lambda _jobs, status: _busy(status, f"worker-{_VICTIM}"), timeout_s=_LIMIT_S)
         await self._kill()
         await logs.wait_for(
-            lambda jobs, status: (found := job_progress(JOB, jobs, status.tasks)) is not None and found.complete,
+            lambda jobs, status: (found := job_progress(JOB, jobs, status)) is not None and found.complete,
             timeout_s=_LIMIT_S,
         )
-        progress = job_progress(JOB, logs.jobs, logs.status.tasks)
+        progress = job_progress(JOB, logs.jobs, logs.status)
         assert progress is not None
         self._say(f"job {JOB}: {progress.state.value}")
         return progress

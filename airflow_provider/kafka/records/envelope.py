@@ -136,7 +136,7 @@ def check_plain(value: object) -> None:
     """
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ValueError(f"must have at most {LONGEST_TEXT} characters")
-    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ValueError("must be text that can be written as UTF-8")
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         raise ValueError("must fit into 64 bits")

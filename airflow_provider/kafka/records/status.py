@@ -28,9 +28,11 @@ class TaskState(str, Enum):
     """Where a task is on its way. Written by the worker that owns it."""
 
     UNASSIGNED = "unassigned"
-    """Configured, but no worker has reported it for this run yet. Never written: it is what no record means."""
+    """Configured, but no worker has it or has reported it for this run. Never written."""
     PENDING = "pending"
-    """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one)."""
+    """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
+    not written: see :func:`~airflow_provider.kafka.progress.standing`.
+    """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
     FINISHED = "finished"

@@ -8,7 +8,7 @@ stale one. So a stale record is not only ignored here, the record that it was wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from airflow_provider.kafka.records import (
     KeyKind,
     TaskStatus,
     UnreadableRecordError,
+    WorkerPhase,
     WorkerStatus,
     decode,
     task_key,
@@ -43,6 +44,38 @@ class Step(NamedTuple):
 Steps = Mapping[WorkerId, Sequence[Step]]
 
 
+class Point:
+    """Where a snapshot stands in the course of the tasks: from there one finds what has changed until a later one,
+    without comparing all. Nothing is kept for which nobody holds an earlier snapshot.
+    """
+
+    __slots__ = ("_changed", "_next")
+
+    def __init__(self) -> None:
+        self._changed: Iterable[TaskId] = ()
+        self._next: Point | None = None
+
+    def go_on(self, changed: Iterable[TaskId]) -> Point:
+        """The next point, with what has changed on the way to it."""
+        self._changed = changed
+        self._next = Point()
+        return self._next
+
+    def changed_until(self, later: Point, *, all_tasks: Iterable[TaskId]) -> Iterable[TaskId]:
+        """Which tasks may have changed.
+
+        :param all_tasks: the answer where no way leads there: the topic was read anew
+        """
+        changed: set[TaskId] = set()
+        point = self
+        while point is not later:
+            changed.update(point._changed)
+            if point._next is None:
+                return all_tasks
+            point = point._next
+        return sorted(changed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSnapshot:
     """The status topic as read up to an offset; never changes.
@@ -52,6 +85,8 @@ class StatusSnapshot:
     :param overwritten: by key, the records that win although a stale one was written after them
     :param tasks: the same object as in the snapshot before, if no task's record has come since
     :param unreadable: how many records could not be read
+    :param owners: see :meth:`owner_of`; the same for all snapshots of a view
+    :param point: where ``tasks`` stands among those of other snapshots of the view
     :ivar steps: see :func:`steps_since`
     """
 
@@ -61,23 +96,37 @@ class StatusSnapshot:
     tasks: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
     unreadable: int = 0
+    owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = field(default_factory=Memo, compare=False, repr=False)
+    point: Point = field(default_factory=Point, compare=False, repr=False)
     steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
+    def owner_of(self, task: TaskId) -> WorkerId | None:
+        """Who has the task since the last round, and has not left since; None: nobody."""
+        if self.group is None:
+            return None
+        assignment = self.group.assignment
+        owners = self.owners.get(
+            self.group, lambda: {task: worker for worker, tasks in assignment.items() for task in tasks}
+        )
+        owner = owners.get(task)
+        said = None if owner is None else self.workers.get(owner)
+        return None if said is not None and said.state is WorkerPhase.LEFT else owner
 
-def steps_since(before: Mapping[TaskId, TaskStatus], now: StatusSnapshot) -> Steps:
+
+def steps_since(before: StatusSnapshot, now: StatusSnapshot) -> Steps:
     """What has become of tasks since ``before``, by the worker that said so; compared once for all who ask."""
-    if before is now.tasks:
+    if before.tasks is now.tasks:
         return {}
 
     def compare() -> Steps:
         steps: dict[WorkerId, list[Step]] = {}
-        for task, last in now.tasks.items():
-            known = before.get(task)
-            if last is not known and last != known:
+        for task in before.point.changed_until(now.point, all_tasks=now.tasks):
+            known, last = before.tasks.get(task), now.tasks.get(task)
+            if last is not None and last is not known and last != known:
                 steps.setdefault(last.worker, []).append(Step(known, last))
         return steps
 
-    return now.steps.get(before, compare)
+    return now.steps.get(before.tasks, compare)
 
 
 def ignore_stale(_key: str, _winner: StatusRecord) -> None:
@@ -140,6 +189,9 @@ class StatusView(TopicView[StatusSnapshot]):
         self._tasks: dict[TaskId, TaskStatus] = {}
         self._overwritten: dict[str, StatusRecord] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
+        self._changed: set[TaskId] = set()
+        self._point = Point()
+        self._owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = Memo()
 
     def _parse(self, key: Key, value: bytes | None) -> StatusRecord | None:
         if key.kind not in (KeyKind.GROUP, KeyKind.WORKER, KeyKind.TASK):
@@ -190,6 +242,7 @@ class StatusView(TopicView[StatusSnapshot]):
                 return
             self._tasks[task] = new
         self._tasks_seen = None
+        self._changed.add(task)
         self._overwritten.pop(key, None)
 
     def _reject(self, key: str, winner: StatusRecord) -> None:
@@ -201,11 +254,15 @@ class StatusView(TopicView[StatusSnapshot]):
         self._workers.clear()
         self._tasks.clear()
         self._tasks_seen = None
+        self._changed.clear()
+        self._point = Point()
         self._overwritten.clear()
 
     def _take_snapshot(self) -> StatusSnapshot:
         if self._tasks_seen is None:
             self._tasks_seen = MappingProxyType(dict(self._tasks))
+            self._point = self._point.go_on(self._changed)
+            self._changed = set()
         return StatusSnapshot(
             offset=self.offset,
             group=self._group,
@@ -213,6 +270,8 @@ class StatusView(TopicView[StatusSnapshot]):
             tasks=self._tasks_seen,
             overwritten=MappingProxyType(dict(self._overwritten)),
             unreadable=self._unreadable,
+            owners=self._owners,
+            point=self._point,
         )
 
 
