@@ -89,9 +89,13 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed(Event):
-    """The membership goes on in another process; its state was saved in the one before."""
+    """The membership goes on in another process; its state was saved in the one before.
+
+    :param predecessor: what is known of whoever has taken the worker's name since, for a membership that must join anew
+    """
 
     config_offset: ConfigOffset
+    predecessor: Predecessor = Predecessor.GONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,8 @@ def on_resumed(turn: Turn, event: Resumed) -> None:
     known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
     joins = state.rejoin_reason is not None or not known
     owned = NO_TASKS if joins and state.protocol is SubProtocol.DEFAULT else state.owned
+    if state.member_id == UNKNOWN_MEMBER_ID and event.predecessor is Predecessor.UNKNOWN:
+        turn.set(predecessor=Predecessor.UNKNOWN)
     turn.set(
         phase=Phase.UNJOINED if joins else Phase.STABLE,
         config_offset=event.config_offset,

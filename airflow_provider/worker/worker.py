@@ -16,7 +16,7 @@ from airflow_provider.kafka.progress import group_drained
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.membership.events import PublishAssignment, Resumed, Started, StopReason
+from airflow_provider.membership.events import Predecessor, PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.saved import resume
@@ -223,12 +223,14 @@ class Worker:
 
     def _begin(self) -> None:
         offset = self._logs.jobs.offset
+        last = self._logs.status.workers.get(self.settings.member.worker)
+        predecessor = predecessor_of(last)
         if self._saved is not None:
-            self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset))
+            if last is not None and last.process == self._saved.get("process"):
+                predecessor = Predecessor.GONE  # it has handed over, and runs nothing
+            self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
         else:
-            last = self._logs.status.workers.get(self.settings.member.worker)
             end_what_outlived(last)
-            predecessor = predecessor_of(last)
             self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
             self._says = WorkerPhase.JOINING
         self._announcing = asyncio.ensure_future(self._announce())
@@ -312,7 +314,12 @@ class Worker:
     async def _end(self, ending: Ending) -> Outcome:
         epoch = self.member.state.epoch
         if ending is Ending.HANDED_OVER:
-            saved = {"v": 1, "member": await self.member.hand_over(), "began_at": self._began_at}
+            saved = {
+                "v": 1,
+                "member": await self.member.hand_over(),
+                "began_at": self._began_at,
+                "process": this_process(),
+            }
             return Outcome(ending=ending, epoch=epoch, saved=saved)
         if ending in (Ending.LEFT, Ending.DRAINED):
             self._publish(WorkerPhase.LEFT)

@@ -124,12 +124,12 @@ class Process:
         self.feed(Started(now_ms=self.now, config_offset=self.config_offset, predecessor=predecessor))
         self.read_status()
 
-    def go_on(self, saved: dict[str, Any]) -> None:
+    def go_on(self, saved: dict[str, Any], predecessor: Predecessor) -> None:
         """Take over the membership that another process of this worker saved."""
         self.config_offset = self.world.jobs_offset
         self.state = resume(saved, self.settings, now_ms=self.now, wall_ms=self.wall)
         self.world.owns(self, NO_TASKS, self.state.owned)
-        self.feed(Resumed(now_ms=self.now, config_offset=self.config_offset))
+        self.feed(Resumed(now_ms=self.now, config_offset=self.config_offset, predecessor=predecessor))
         self.read_status()
 
     def hand_over(self) -> dict[str, Any]:

@@ -172,11 +172,16 @@ class World:
         for old in namesakes:
             old.touched = True
         if predecessor is None:
-            gone = all(old.state.phase.ended and not old.running for old in namesakes)
-            predecessor = Predecessor.GONE if gone else Predecessor.UNKNOWN
+            predecessor = self._predecessor(worker)
         process = self._process(worker, **changes)
         process.start(predecessor)
         return process
+
+    def _predecessor(self, worker: str) -> Predecessor:
+        """What is true of the processes that have had this name."""
+        namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
+        gone = all(old.state.phase.ended and not old.running for old in namesakes)
+        return Predecessor.GONE if gone else Predecessor.UNKNOWN
 
     def _process(self, worker: str, *, forgetful: bool = False, **changes: Any) -> Process:
         self._bounces[worker] += 1
@@ -200,9 +205,10 @@ class World:
         """:param touched: the group may have gone on without this worker, or with an answer that neither this process
         nor the one before it got
         """
+        predecessor = self._predecessor(worker)
         process = self._process(worker, protocol=self.processes[worker].settings.protocol)
         process.touched = touched
-        process.go_on(saved)
+        process.go_on(saved, predecessor)
         return process
 
     def make_peace(self) -> None:

@@ -226,3 +226,18 @@ def test_taken_over_it_is_a_new_member_of_the_same_round_and_the_old_one_is_fenc
     assert world.settled
     assert new.running
     assert not old.running
+
+
+def test_who_has_to_join_anew_after_a_hand_over_may_find_another_process_under_its_name() -> None:
+    """As when it was expelled, and nobody held the name for a while."""
+    world = World(6)
+    world.configure(TASKS)
+    world.start("w")
+    world.run(1_000)
+    saved = taken_over(world.hand_over("w"))
+    other = world.start("w")
+    world.run_until(lambda: bool(other.running))
+    other.cut_off = True
+    after = world.go_on("w", saved)
+    world.run_until(lambda: bool(after.running))
+    assert not other.running, "its lease was over by then"
