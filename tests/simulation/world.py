@@ -168,18 +168,16 @@ class World:
 
         :param predecessor: what the new process is told; None: the truth
         """
-        namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
-        for old in namesakes:
-            old.touched = True
-        if predecessor is None:
-            predecessor = self._predecessor(worker)
+        known = self._predecessor(worker)
         process = self._process(worker, **changes)
-        process.start(predecessor)
+        process.start(known if predecessor is None else predecessor)
         return process
 
     def _predecessor(self, worker: str) -> Predecessor:
-        """What is true of the processes that have had this name."""
+        """What is true of the processes that have had this name; another one takes it now."""
         namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
+        for old in namesakes:
+            old.touched = True
         gone = all(old.state.phase.ended and not old.running for old in namesakes)
         return Predecessor.GONE if gone else Predecessor.UNKNOWN
 

@@ -237,7 +237,7 @@ def test_who_has_to_join_anew_after_a_hand_over_may_find_another_process_under_i
     saved = taken_over(world.hand_over("w"))
     other = world.start("w")
     world.run_until(lambda: bool(other.running))
-    other.cut_off = True
+    other.cut()
     after = world.go_on("w", saved)
     world.run_until(lambda: bool(after.running))
     assert not other.running, "its lease was over by then"
