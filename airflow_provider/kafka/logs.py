@@ -271,8 +271,13 @@ class GroupLogs:
     async def reassert(self) -> int:
         """Write the records again that stale ones were written over, which compaction would keep. By the leader.
 
+        What has landed by now is read first: it may have made one of them old. What lands after that wins by the rules
+        of the view, and is written again in its turn.
+
         :returns: how many
+        :raises LogError: if they can't be written
         """
+        await self.catch_up()
         overwritten = self.status.overwritten
         await asyncio.gather(
             *(self._put(self.topics.status, key, record.to_json()) for key, record in overwritten.items())
