@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
 
@@ -204,17 +204,23 @@ class GroupLogs:
     async def submit(self, definition: JobDefinition) -> Submission:
         """Ask the group to run a job. The same definition under the same run key changes nothing.
 
+        A job that was removed begins anew, whatever is still said of it by those who have not read the removal.
+
         :raises LogError: if it can't be written
         """
         await self.catch_up()
         known = self.jobs.jobs.get(definition.name)
         if known is not None and known.same_as(definition):
             return Submission(definition=known, changed=False)
+        removal = self.jobs.removed_at.get(definition.name) if known is None else known.removal
+        definition = replace(definition, removal=removal)
         await self._put(self.topics.jobs, job_key(definition.name), definition.to_json())
         return Submission(definition=definition, changed=True)
 
     async def remove(self, job: str) -> bool:
         """Ask the group to run a job no more, and forget how far it was.
+
+        The job goes first: should this end half-way, what is left is of no job.
 
         :returns: whether there was such a job
         :raises LogError: if it can't be written

@@ -8,8 +8,15 @@ from dataclasses import replace
 from stand_ins import MemoryLogs
 from waiting import eventually
 
-from airflow_provider.kafka.records import TaskState, TaskStatus, task_key
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.kafka.progress import configured
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskState,
+    TaskStatus,
+    task_key,
+)
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(
@@ -48,3 +55,43 @@ async def test_what_has_landed_by_the_time_of_mending_is_read_before() -> None:
     await logs.publish_task(LATE)
     assert await logs.reassert() == 0
     assert logs.status.tasks[TASK] == FINISHED
+
+
+JOB = JobDefinition(name="a", entry_point="m:f", run_key="r1")
+
+
+def plan_of(job: JobDefinition) -> PlanRecord:
+    return PlanRecord.of(job, [{}], planned_by=WorkerId("w1"), at_ms=0)
+
+
+async def finish(logs: MemoryLogs, plan: PlanRecord) -> None:
+    """As by a worker that knows that plan."""
+    await logs.publish_plan(plan)
+    for task, fingerprint in ((planner_of("a"), plan.definition), (TASK, plan.fingerprints[0])):
+        await logs.publish_task(replace(FINISHED, task=task, fingerprint=fingerprint))
+
+
+async def test_a_job_that_was_removed_and_comes_again_begins_anew_whatever_late_workers_say_of_it() -> None:
+    logs = MemoryLogs()
+    before = (await logs.submit(JOB)).definition
+    await logs.remove("a")
+    await finish(logs, plan_of(before))
+    again = await logs.submit(JOB)
+    assert again.changed
+    assert configured(logs.jobs, logs.status.tasks) == {planner_of("a")}
+    await logs.publish_plan(plan_of(again.definition))
+    await finish(logs, plan_of(before))
+    assert configured(logs.jobs, logs.status.tasks) == {planner_of("a")}, "and still later"
+    await finish(logs, plan_of(again.definition))
+    assert configured(logs.jobs, logs.status.tasks) == set()
+
+
+async def test_what_is_submitted_over_it_is_of_the_same_job() -> None:
+    logs = MemoryLogs()
+    await logs.submit(JOB)
+    await logs.remove("a")
+    first = (await logs.submit(JOB)).definition
+    assert not (await logs.submit(JOB)).changed
+    await finish(logs, plan_of(first))
+    assert (await logs.submit(replace(JOB, retries=3))).changed
+    assert configured(logs.jobs, logs.status.tasks) == set(), "it has finished already"

@@ -297,6 +297,19 @@ def test_a_new_run_does_not_make_an_old_epoch_win(status):
     assert status.view.snapshot().tasks[TaskId("a", 0)].run_key == "r1"
 
 
+def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs):
+    jobs.write(job_key("a"), JOB)
+    jobs.write(job_key("a"), None)
+    jobs.write(job_key("never there"), None)
+    assert dict(jobs.view.snapshot().removed_at) == {"a": 1, "never there": 2}
+    jobs.write(job_key("a"), JOB)
+    assert dict(jobs.view.snapshot().removed_at) == {"never there": 2}
+    for number in range(1_000):
+        jobs.write(job_key(f"run-{number}"), None)
+    assert len(jobs.view.snapshot().removed_at) == 1_000
+    assert "never there" not in jobs.view.snapshot().removed_at
+
+
 def test_a_status_topic_made_anew_starts_over(status):
     status.write(GROUP_KEY, record_of(epoch=5))
     status.write(worker_key(W1), _worker(5))
