@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
 
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.leftovers import Leftovers, leftovers
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
@@ -220,7 +222,7 @@ class GroupLogs:
     async def remove(self, job: str) -> bool:
         """Ask the group to run a job no more, and forget how far it was.
 
-        The job goes first: should this end half-way, what is left is of no job.
+        The job goes first: should this end half-way, what is left is of no job, and a leader deletes it.
 
         :returns: whether there was such a job
         :raises LogError: if it can't be written
@@ -289,6 +291,31 @@ class GroupLogs:
             *(self._put(self.topics.status, key, record.to_json()) for key, record in overwritten.items())
         )
         return len(overwritten)
+
+    async def sweep(self) -> int:
+        """Delete what is of nobody any more. By the leader.
+
+        What was there before the topics were read to their ends and is of nobody then, is of nobody for good: a job
+        that is submitted again begins anew.
+
+        :returns: how many records
+        :raises LogError: if they can't be deleted
+        """
+        before = await self._leftovers()
+        if not before:
+            return 0
+        await self.catch_up()
+        left = before & await self._leftovers()
+        await asyncio.gather(
+            *(self._put(self.topics.jobs, key, None) for key in left.jobs),
+            *(self._put(self.topics.status, key, None) for key in left.status),
+        )
+        return len(left.jobs) + len(left.status)
+
+    async def _leftovers(self) -> Leftovers:
+        jobs, status = self.jobs, self.status
+        now_ms = wall_ms()
+        return await off_loop(lambda: leftovers(jobs, status, wall_ms=now_ms), tasks=len(status.tasks))
 
     async def _put_with_event(self, key: str, data: dict[str, Any], event: Event) -> None:
         await asyncio.gather(

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 
+import pytest
+from group_records import record_of
 from stand_ins import MemoryLogs
 from waiting import eventually
 
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.leader_records import LeaderRecords
 from airflow_provider.kafka.progress import configured
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
     TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
     task_key,
 )
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
@@ -95,3 +102,67 @@ async def test_what_is_submitted_over_it_is_of_the_same_job() -> None:
     await finish(logs, plan_of(first))
     assert (await logs.submit(replace(JOB, retries=3))).changed
     assert configured(logs.jobs, logs.status.tasks) == set(), "it has finished already"
+
+
+async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog: pytest.LogCaptureFixture) -> None:
+    class Ending(MemoryLogs):
+        """A process that ends when it has deleted the job."""
+
+        async def _write(self, topic: str, key: str, value: bytes | None) -> None:
+            await super()._write(topic, key, value)
+            if key == "job:a" and value is None:
+                raise KeyboardInterrupt
+
+    caplog.set_level(logging.INFO)
+    logs = Ending()
+    await finish(logs, plan_of((await logs.submit(JOB)).definition))
+    other = (await logs.submit(replace(JOB, name="b"))).definition
+    others = replace(RUNNING, task=TaskId("b", 0))
+    await logs.publish_plan(plan_of(other))
+    await logs.publish_task(others)
+    with pytest.raises(KeyboardInterrupt):
+        await logs.remove("a")
+    assert (set(logs.jobs.plans), set(logs.status.tasks)) == ({"a", "b"}, {TASK, planner_of("a"), others.task})
+    leader = LeaderRecords(logs, asyncio.ensure_future)  # type: ignore[arg-type]
+    leader.mend()
+    await eventually(lambda: "3 records" in caplog.text)
+    assert (set(logs.jobs.plans), dict(logs.status.tasks)) == ({"b"}, {others.task: others})
+
+
+async def test_what_a_leader_finds_of_a_job_that_it_has_not_read_yet_is_left_alone() -> None:
+    class Behind(MemoryLogs):
+        """The job lies in the topic, and has not been read."""
+
+        async def catch_up(self, *, timeout_s: float = 30.0) -> None:
+            if not self.jobs.jobs:
+                await self._put(self.topics.jobs, "job:a", JOB.to_json())
+
+    logs = Behind()
+    await logs.publish_task(FINISHED)
+    assert await logs.sweep() == 0
+    assert logs.status.tasks[TASK] == FINISHED
+
+
+async def test_what_is_said_of_a_task_while_the_leader_looks_is_left_alone() -> None:
+    class Busy(MemoryLogs):
+        async def catch_up(self, *, timeout_s: float = 30.0) -> None:
+            await self.publish_task(FINISHED)
+
+    logs = Busy()
+    await logs.publish_task(RUNNING)
+    assert await logs.sweep() == 0
+    assert logs.status.tasks[TASK] == FINISHED
+
+
+async def test_the_record_of_a_worker_that_is_gone_for_long_is_deleted() -> None:
+    logs = MemoryLogs()
+    here, gone = (
+        WorkerStatus(worker=WorkerId(name), state=WorkerPhase.STABLE, epoch=Epoch(4), slots=1) for name in ("w1", "w2")
+    )
+    left = replace(gone, worker=WorkerId("w3"), state=WorkerPhase.LEFT, at_ms=wall_ms())
+    for status in (here, gone, left):
+        await logs.publish_worker(status)
+    await logs.publish_group(record_of({here.worker: frozenset()}, epoch=5))
+    assert await logs.sweep() == 1
+    assert set(logs.status.workers) == {here.worker, left.worker}
+    assert await logs.sweep() == 0
