@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 import time
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
 from airflow_provider.cli.connection import BOOTSTRAP_ENV
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.local import (
     KAFKA_VERSION,
     BrokerStartError,
@@ -33,21 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.port is not None and not 0 <= args.port <= _LAST_PORT:
-        print(f"cospark broker: --port {args.port}: must be from 0 (a free one) to {_LAST_PORT}", file=sys.stderr)
+        complain(f"cospark broker: --port {args.port}: must be from 0 (a free one) to {_LAST_PORT}")
         return 2
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with LocalBroker(port=args.port, data=args.data) as broker:
-            print(_welcome(broker, args.data), flush=True)
+            say(*_welcome(broker, args.data).split("\n"))
             while broker.pid is not None:
                 time.sleep(_LOOK_S)
-            print(f"cospark broker: the broker has ended; see {broker.log_path}", file=sys.stderr)
+            complain(f"cospark broker: the broker has ended; see {broker.log_path}")
             return 1
     except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError, OSError) as problem:
-        print(f"cospark broker: {problem}", file=sys.stderr)
+        complain(f"cospark broker: {problem}")
         return 2
     except KeyboardInterrupt:
-        print("stopped")
+        say("stopped")
         return 0
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_provider.cli.lines import STDIN, open_lines
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata
 from airflow_provider.membership.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         opened = open_lines(args.file)
     except OSError as wrong:
-        print(f"cospark decode: can't read {args.file}: {wrong.strerror}", file=sys.stderr)
+        complain(f"cospark decode: can't read {args.file}: {wrong.strerror}")
         return 2
     status = 0
     with opened as lines:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             except MalformedEmbeddedError as wrong:
                 answer = {"error": str(wrong)}
                 status = 1
-            print(json.dumps(answer), flush=True)
+            say(json.dumps(answer))
     return status
 
 

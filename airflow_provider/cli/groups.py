@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         settings = settings_of(args)
         return asyncio.run(_list(settings) if args.action == "list" else _describe(settings, args))
     except (SettingsError, LogError, TransportError) as wrong:
-        print(f"cospark groups {args.action}: {wrong}", file=sys.stderr)
+        complain(f"cospark groups {args.action}: {wrong}")
         return 2
 
 
@@ -74,14 +74,14 @@ async def _list(settings: KafkaSettings) -> int:
     async with shared_transport(settings) as transport:
         answer = await _once_coordinated(transport.list_groups)
     if answer.error is not KafkaErrorCode.NONE:
-        print(f"cospark groups list: a broker refused to list its groups: {answer.error.name}", file=sys.stderr)
+        complain(f"cospark groups list: a broker refused to list its groups: {answer.error.name}")
         return 2
     states = dict.fromkeys(await asyncio.to_thread(list_groups, settings), _NOBODY)
     for group in answer.groups:
         if group.protocol_type == PROTOCOL_TYPE:
             states[group.group_id] = group.state or "state not told"
     for name, state in sorted(states.items()):
-        print(f"{name}: {state}")
+        say(f"{name}: {state}")
     return 0
 
 
@@ -94,16 +94,14 @@ async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
 
         description = await _once_coordinated(ask)
     if description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):
-        print(
-            f"cospark groups describe: group {args.group!r}: {_in_words(description.error, settings)}", file=sys.stderr
-        )
+        complain(f"cospark groups describe: group {args.group!r}: {_in_words(description.error, settings)}")
         return 2
     jobs, status, has_topics = await _read_topics(settings, args.group)
     if not description.members and not has_topics:
-        print(f"cospark groups describe: there is no group {args.group!r}", file=sys.stderr)
+        complain(f"cospark groups describe: there is no group {args.group!r}")
         return 1
     about = describe(description, jobs, status)
-    print(json.dumps(about, indent=2) if args.json else as_text(about))
+    say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about)))
     return 0
 
 
@@ -196,7 +194,7 @@ def _task(told: TaskStatus) -> dict[str, Any]:
     }
 
 
-def as_text(about: dict[str, Any]) -> str:
+def as_lines(about: dict[str, Any]) -> list[str]:
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
     if about["epoch"] is None:
@@ -220,4 +218,4 @@ def as_text(about: dict[str, Any]) -> str:
     ]
     if about["jobs"] and not about["tasks"]:
         lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
-    return "\n".join(lines)
+    return lines

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
-    print(f"cospark jobs {args.action}: {wrong}", file=sys.stderr)
+    complain(f"cospark jobs {args.action}: {wrong}")
     return status
 
 
@@ -106,7 +106,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     await reach(settings)
     async with shared_logs(settings, args.group, SUBMITTER) as logs:
         submission = await logs.submit(definition)
-        print(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
+        say(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
         return await _wait(args, logs) if args.wait else 0
 
 
@@ -121,7 +121,7 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
     end = progress()
     if end is None:
         return _refuse(args, f"job {args.name} has been removed", 1)
-    print("\n".join(_lines(end)))
+    say(*_lines(end))
     return 0 if end.state is JobState.FINISHED else 1
 
 
@@ -153,10 +153,10 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     finally:
         await logs.aclose()
     if not found and not args.json:
-        print(f"group {args.group} has no jobs")
+        say(f"group {args.group} has no jobs")
     for progress in found:
         assert progress is not None
-        print(json.dumps(_as_json(progress)) if args.json else "\n".join(_lines(progress)))
+        say(*([json.dumps(_as_json(progress))] if args.json else _lines(progress)))
     return 0
 
 
@@ -170,7 +170,7 @@ async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
         await logs.aclose()
     if not removed:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
-    print(f"job {args.name}: removed")
+    say(f"job {args.name}: removed")
     return 0
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.membership.assignors.balance import above_shares
 from airflow_provider.membership.assignors.cooperative import assign
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round, one_by_one
@@ -56,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
         policy = policy_of(args)
         opened = open_lines(args.file)
     except ValueError as wrong:
-        print(f"cospark replay: {wrong}", file=sys.stderr)
+        complain(f"cospark replay: {wrong}")
         return 2
     except OSError as wrong:
-        print(f"cospark replay: can't read {args.file}: {wrong.strerror}", file=sys.stderr)
+        complain(f"cospark replay: can't read {args.file}: {wrong.strerror}")
         return 2
     status = 0
     memory = Memory()
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
                 answer = outcome_to_json(outcome)
                 if args.explain:
                     answer["explain"] = [*explain(outcome), *held_back(this, outcome, policy)]
-            print(json.dumps(answer), flush=True)
+            say(json.dumps(answer))
     return status
 
 

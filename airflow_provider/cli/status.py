@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from itertools import islice
 
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         asyncio.run(_watch(args))
     except NoTopicError as missing:
-        print(f"cospark status: {missing}", file=sys.stderr)
+        complain(f"cospark status: {missing}")
         return 1
     except (SettingsError, LogError, TransportError) as wrong:
-        print(f"cospark status: {wrong}", file=sys.stderr)
+        complain(f"cospark status: {wrong}")
         return 2
     return 0
 
@@ -92,7 +92,7 @@ def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: i
 def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     record = status.group
     if record is None:
-        return Text(f"{group}: no rebalance has been completed yet", style="bold")
+        return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
     told = [status.workers[worker].state for worker in record.members if worker in status.workers]
     if told and all(state is WorkerPhase.LEFT for state in told):
@@ -100,7 +100,7 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
-    return Text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
+    return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
 
 
 def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
@@ -111,7 +111,7 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""
-            table.add_row(*map(Text, (name, state, epoch)), _tasks_of(name, jobs, status, unfinished))
+            table.add_row(*map(_text, (name, state, epoch)), _tasks_of(name, jobs, status, unfinished))
     return table
 
 
@@ -142,9 +142,9 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
         by_state.setdefault(last.state if last else TaskState.PENDING, []).append(str(task))
     text = Text()
     for state, names in by_state.items():
-        text.append(_names(state.value, names), style=_STYLES.get(state, ""))
+        text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
     waiting = sorted(map(str, _waiting_for(name, status) & unfinished))
-    return text.append(_names("wait for it", waiting), style="yellow") if waiting else text
+    return text.append_text(_text(_names("wait for it", waiting), style="yellow")) if waiting else text
 
 
 def _names(label: str, names: Sequence[str]) -> str:
@@ -163,17 +163,22 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
             ", ".join(f"{count} {state.value}" for state, count in progress.counts.items()),
             "; ".join(f"{task}: {error.message}" for task, error in progress.errors.items()),
         )
-        table.add_row(*map(Text, cells))  # in a string "[/data]" and "a:100:" would be rich's markup and emoji
+        table.add_row(*map(_text, cells))
     return table
 
 
 def _moves(status: StatusSnapshot) -> list[Text]:
     moves = status.group.moves if status.group else ()
     lines = [
-        Text(f"  {task}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
+        _text(f"  {task}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
         for task, move in islice(one_by_one(moves), _MOST_MOVES)
     ]
     moved = sum(len(move.tasks) for move in moves)
     if moved > _MOST_MOVES:
-        lines.append(Text(f"  and {moved - _MOST_MOVES} more moves"))
+        lines.append(_text(f"  and {moved - _MOST_MOVES} more moves"))
     return lines
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What others have written: in a string "[/data]" and "a:100:" would be rich's markup and emoji."""
+    return Text(printable(text), style=style)

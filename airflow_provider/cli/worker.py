@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import socket
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
+from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_group
@@ -100,25 +100,25 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_terminal()
     try:
         kafka = settings_of(args)
         settings = _worker_settings(args)
         with handlers_restored():
             outcome = asyncio.run(_work(kafka, settings, _equipment(args)))
     except (SettingsError, TransportError, LogError, ValueError) as wrong:
-        print(f"cospark worker: {wrong}", file=sys.stderr)
+        complain(f"cospark worker: {wrong}")
         return 2
     _say(f"worker {settings.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
     if outcome.error:
-        print(f"cospark worker: {outcome.error}", file=sys.stderr)
+        complain(f"cospark worker: {outcome.error}")
     return 0 if outcome.ending in (Ending.LEFT, Ending.DRAINED) else 1
 
 
 def _say(text: str) -> None:
     """How a worker ended does not depend on whether anybody still listens."""
     try:
-        print(text, flush=True)
+        say(text)
     except BrokenPipeError:
         # What is still in the buffer is written when the process ends: give it something that takes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

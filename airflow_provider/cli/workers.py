@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
-    print(f"cospark workers {args.action}: {wrong}", file=sys.stderr)
+    complain(f"cospark workers {args.action}: {wrong}")
     return status
 
 
@@ -66,7 +66,7 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
         for worker in workers:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms())
             await logs.publish_control(wish)
-        print(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}", flush=True)
+        say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
         return 0 if args.wait is None else await _wait(args, logs, frozenset(workers))
     finally:
         await logs.aclose()

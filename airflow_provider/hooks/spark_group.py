@@ -109,7 +109,8 @@ class SparkGroupHook(BaseHook):
                 if status.state is TaskState.FAILED
             ]
             for status in failed:
-                await logs.publish_task(replace(status, state=TaskState.STOPPED, failures=0))
+                again = replace(status, attempt=status.attempt + 1, started_at_ms=None, finished_at_ms=None)
+                await logs.publish_task(replace(again, state=TaskState.STOPPED, failures=0))
             return [str(status.task) for status in failed]
 
         return self._act(group, RETRIER, retry) or []

@@ -1,4 +1,4 @@
-"""What a leader writes to the status topic: its rounds, and records that a stale worker wrote over."""
+"""What a leader writes to the topics: its rounds, records that a stale worker wrote over, and what nobody needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class LeaderRecords:
         self._spawn(self._publish(record))
 
     def mend(self) -> None:
-        """Compaction keeps the last record of a key, and that must not be one that a worker wrote too late."""
+        """Compaction keeps the last record of a key: that must not be one that a worker wrote too late, nor of a worker
+        or a job that is gone.
+        """
         if self._mending is None or self._mending.done():
             self._mending = self._spawn(self._mend())
 
@@ -57,7 +59,9 @@ class LeaderRecords:
     async def _mend(self) -> None:
         try:
             await self._logs.reassert()
+            swept = await self._logs.sweep()
         except LogError as failed:
-            log.warning(
-                "group %s: records that a stale worker wrote over were not mended: %s", self._logs.group, failed
-            )
+            log.warning("group %s: its topics were not mended: %s", self._logs.group, failed)
+            return
+        if swept:
+            log.info("group %s: %d records of workers and jobs that are gone were deleted", self._logs.group, swept)

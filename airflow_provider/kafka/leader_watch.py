@@ -23,6 +23,9 @@ _REST: Final = 10
 _BETWEEN_HELPS_S: Final = 2.0
 """The least time between two rebalances for the sake of a worker that has run dry."""
 
+_TEND_S: Final = 60.0
+"""How often a leader looks for what nobody needs any more in the topics."""
+
 
 def _nothing() -> None:
     """There is no subscription yet."""
@@ -33,7 +36,7 @@ class LeaderWatch:
 
     :param record: the newest round that the member knows of: the topic may not have given it back yet
     :param want: is told the reason
-    :param mend: is called when a stale record was written over one that wins
+    :param mend: is called when a stale record was written over one that wins, and from time to time
     :param spawn: runs what goes on beside the member
     """
 
@@ -53,6 +56,8 @@ class LeaderWatch:
         self._mend = mend
         self._spawn = spawn
         self._watching: asyncio.Task[None] | None = None
+        self._tending: asyncio.TimerHandle | None = None
+        self._tended_at = time.monotonic()
         self._changed = asyncio.Event()
         self._help_timer: asyncio.TimerHandle | None = None
         self._settle_s = _SETTLE_S
@@ -66,8 +71,11 @@ class LeaderWatch:
             self._unsubscribe = self._logs.subscribe(self.look)
             self._watching = self._spawn(self._watch())
             self.look()
+            self._tend_later()
         else:
             self._unsubscribe()
+            if self._tending is not None:
+                self._tending.cancel()
             self._watching.cancel()
             self._watching = None
 
@@ -79,6 +87,16 @@ class LeaderWatch:
         self.lead(False)
         if self._help_timer is not None:
             self._help_timer.cancel()
+
+    def _tend(self) -> None:
+        self._tended_at = time.monotonic()
+        self._mend()
+        self._tend_later()
+
+    def _tend_later(self) -> None:
+        """A group may rebalance more often than that: the time counts over rounds."""
+        wait_s = max(0.0, self._tended_at + _TEND_S - time.monotonic())
+        self._tending = asyncio.get_running_loop().call_later(wait_s, self._tend)
 
     async def _watch(self) -> None:
         while True:

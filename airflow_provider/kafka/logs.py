@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
 
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.leftovers import Leftovers, leftovers
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
@@ -212,17 +214,23 @@ class GroupLogs:
     async def submit(self, definition: JobDefinition) -> Submission:
         """Ask the group to run a job. The same definition under the same run key changes nothing.
 
+        A job that was removed begins anew, whatever is still said of it by those who have not read the removal.
+
         :raises LogError: if it can't be written
         """
         await self.catch_up()
         known = self.jobs.jobs.get(definition.name)
         if known is not None and known.same_as(definition):
             return Submission(definition=known, changed=False)
+        removal = self.jobs.removed_at.get(definition.name) if known is None else known.removal
+        definition = replace(definition, removal=removal)
         await self._put(self.topics.jobs, job_key(definition.name), definition.to_json())
         return Submission(definition=definition, changed=True)
 
     async def remove(self, job: str) -> bool:
         """Ask the group to run a job no more, and forget how far it was.
+
+        The job goes first: should this end half-way, what is left is of no job, and a leader deletes it.
 
         :returns: whether there was such a job
         :raises LogError: if it can't be written
@@ -284,13 +292,43 @@ class GroupLogs:
     async def reassert(self) -> int:
         """Write the records again that stale ones were written over, which compaction would keep. By the leader.
 
+        What has landed by now is read first: it may have made one of them old. What lands after that wins by the rules
+        of the view, and is written again in its turn.
+
         :returns: how many
+        :raises LogError: if they can't be written
         """
+        await self.catch_up()
         overwritten = self.status.overwritten
         await asyncio.gather(
             *(self._put(self.topics.status, key, record.to_json()) for key, record in overwritten.items())
         )
         return len(overwritten)
+
+    async def sweep(self) -> int:
+        """Delete what is of nobody any more. By the leader.
+
+        What was there before the topics were read to their ends and is of nobody then, is of nobody for good: a job
+        that is submitted again begins anew.
+
+        :returns: how many records
+        :raises LogError: if they can't be deleted
+        """
+        before = await self._leftovers()
+        if not before:
+            return 0
+        await self.catch_up()
+        left = before & await self._leftovers()
+        await asyncio.gather(
+            *(self._put(self.topics.jobs, key, None) for key in left.jobs),
+            *(self._put(self.topics.status, key, None) for key in left.status),
+        )
+        return len(left.jobs) + len(left.status)
+
+    async def _leftovers(self) -> Leftovers:
+        jobs, status = self.jobs, self.status
+        now_ms = wall_ms()
+        return await off_loop(lambda: leftovers(jobs, status, wall_ms=now_ms), tasks=len(status.tasks))
 
     async def _put_with_event(self, key: str, data: dict[str, Any], event: Event) -> None:
         await asyncio.gather(

@@ -157,6 +157,9 @@ class _Collector:
                 log.warning("%s: %s", self._topic, what)
             self.reached(record.offset + 1)
 
+    def again(self) -> None:
+        """It has read to the end by then."""
+
     def reached(self, offset: int) -> None:
         if offset >= self._end and not self.done.done():
             self.done.set_result(None)

@@ -193,7 +193,7 @@ class SparkJobOperator(BaseOperator):
             job=definition.name,
             run_key=definition.run_key,
             goal=JobGoal.FINISHED if self._bounded else JobGoal.RUNNING,
-            fingerprint=definition.fingerprint,
+            fingerprint=submission.definition.fingerprint,
         )
         answer = self._wait(hook, group, condition, changed=submission.changed)
         return self._complete(answer.to_json(), changed=submission.changed)

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from airflow_provider.spark.pyspark_internals import (
     jvm_process,
     uninstall_thread_sessions,
 )
+from airflow_provider.spark.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ class SparkApplication:
         self._users: set[object] = set()
         self._root: SparkSession | None = None
         self._jvm: Popen[bytes] | None = None
-        self._folder: str | None = None
+        self._folder: ScratchFolder | None = None
         self._found_running = False
 
     def session_for(self, user: object, settings: LocalSparkSettings) -> SparkSession:
@@ -117,8 +117,8 @@ class SparkApplication:
         from pyspark.sql import SparkSession
 
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
-        self._folder = tempfile.mkdtemp(prefix="cospark-")
-        conf: dict[str, bool | float | int | str | None] = {**_conf(settings, Path(self._folder))}
+        self._folder = ScratchFolder()
+        conf: dict[str, bool | float | int | str | None] = {**_conf(settings, self._folder.path)}
         claim_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -142,7 +142,7 @@ class SparkApplication:
     def _clean_up(self) -> None:
         uninstall_thread_sessions()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
             self._folder = None
 
 

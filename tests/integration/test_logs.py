@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from contextlib import closing
 from dataclasses import replace
 
@@ -192,17 +193,7 @@ def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
 async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings, group_id):
     """With holes in the offsets, and tombstones that are gone."""
     topics = Topics.of(group_id)
-    admin = AdminClient(settings.librdkafka())
-    quick = {
-        "cleanup.policy": "compact",
-        "segment.bytes": "1048576",
-        "segment.ms": "50",
-        "min.cleanable.dirty.ratio": "0.01",
-        "delete.retention.ms": "0",
-        "max.compaction.lag.ms": "100",
-    }
-    for future in admin.create_topics([NewTopic(topics.jobs, 1, config=quick)]).values():
-        future.result()
+    _make_quickly_compacted(settings, topics.jobs)
     async with GroupLogs(settings, group_id, WORKER) as logs:
         for number in range(30):
             await logs.submit(replace(JOB, run_key=f"r{number}"))
@@ -219,6 +210,52 @@ async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings
     assert set(fresh.jobs) == set(expected.jobs) >= {"flights", "last"}
     assert fresh.jobs["flights"].run_key == "r29"
     assert fresh.offset == expected.offset
+
+
+def _make_quickly_compacted(settings: KafkaSettings, topic: str) -> None:
+    quick = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1048576",
+        "segment.ms": "50",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "0",
+        "max.compaction.lag.ms": "100",
+    }
+    admin = AdminClient(settings.librdkafka())
+    admin.create_topics([NewTopic(topic, 1, config=quick)])[topic].result()
+
+
+async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_was_removed(settings, group_id):
+    topics = Topics.of(group_id)
+    _make_quickly_compacted(settings, topics.jobs)
+    elsewhere = settings_of(settings.bootstrap_servers, **{"client.id": "another"})
+    partition = [TopicPartition(topics.jobs, 0)]
+    async with GroupLogs(settings, group_id, WORKER) as logs, GroupLogs(elsewhere, group_id, WORKER) as others:
+        await logs.submit(JOB)
+        await logs.submit(replace(JOB, name="gone"))
+        await logs.catch_up()
+        reader, cut_off = logs._open().reader, threading.Event()
+        await soon(lambda: topics.jobs in reader._positions._whole)
+        reader._orders.put(lambda: reader._consumer.pause(partition))
+        reader._orders.put(cut_off.set)
+        await soon(cut_off.is_set)
+        await others.remove("gone")
+        await others.submit(replace(JOB, name="new"))
+        await soon(lambda: not _tombstones(settings, topics.jobs))
+        assert set(logs.jobs.jobs) == {"flights", "gone"}
+        seen: list[set[str]] = []
+        logs.subscribe(lambda: seen.append(set(logs.jobs.jobs)))
+        reader._orders.put(lambda: reader._consumer.resume(partition))
+        await logs.wait_for(lambda jobs, _: "gone" not in jobs.jobs, timeout_s=SOON_S)
+        assert set(logs.jobs.jobs) == {"flights", "new"}
+        assert all("flights" in jobs for jobs in seen)
+        assert dict(logs.renewals) == {topics.jobs: 0, topics.status: 0}
+
+
+def _tombstones(settings: KafkaSettings, topic: str) -> list[bytes]:
+    """Those that are left; each look writes a record, because only an append rolls a segment."""
+    _raw_write(settings, topic, (b"job:rolls", b'{"v": 1}'))
+    return [message.key() for message in _messages(settings, topic) if message.value() is None]
 
 
 def _compacted(settings: KafkaSettings, topic: str, logs: GroupLogs) -> bool:

@@ -59,6 +59,9 @@ class ConfigTopic:
         self._take_snapshot(ConfigOffset(records[-1].offset + 1))
         self.reached(records[-1].offset + 1)
 
+    def again(self) -> None:
+        """Its records say the same when they come once more."""
+
     def reached(self, offset: int) -> None:
         self.problem = None
         self.end = offset

@@ -338,8 +338,8 @@ MUTATIONS = (
         module="airflow_provider.kafka.records.status",
         edits=(
             (
-                "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        return known.is_of",
-                "        return known.is_of",
+                "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        if not known.is_of",
+                "        if not known.is_of",
             ),
         ),
         plan="troubled",

@@ -47,6 +47,7 @@ class MemoryLogs(GroupLogs):
         self._memory = GroupFeed(group)
         self.failing: LogError | None = None
         self.takes_s = 0.0
+        self.writing = 0
         self.events: list[Event] = []
 
     def _followed(self) -> GroupFeed:
@@ -66,7 +67,11 @@ class MemoryLogs(GroupLogs):
             raise self.failing
 
     async def _write(self, topic: str, key: str, value: bytes | None) -> None:
-        await asyncio.sleep(self.takes_s)
+        self.writing += 1
+        try:
+            await asyncio.sleep(self.takes_s)
+        finally:
+            self.writing -= 1
         if self.failing is not None:
             raise self.failing
         if topic == self.topics.events:

@@ -12,7 +12,7 @@ from rich.console import Console
 from stand_ins import MemoryLogs
 
 from airflow_provider.cli import groups as groups_module
-from airflow_provider.cli.groups import as_text, describe
+from airflow_provider.cli.groups import as_lines, describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -101,11 +101,11 @@ def test_a_group_that_goes_round_for_nothing_is_told_as_such() -> None:
     assert BUSY.group is not None
     spinning = replace(BUSY, group=replace(BUSY.group, unchanged=9))
     told = "  the last 9 rebalances changed nothing: each is held back longer than before"
-    assert told in as_text(describe(coordinator("w1", "w2"), JOBS, spinning)).splitlines()
+    assert told in as_lines(describe(coordinator("w1", "w2"), JOBS, spinning))
 
 
 def test_in_words() -> None:
-    assert as_text(describe(coordinator("w1", "w2"), JOBS, BUSY)).splitlines() == [
+    assert as_lines(describe(coordinator("w1", "w2"), JOBS, BUSY)) == [
         "group g: Stable, protocol sessioned",
         "epoch 5 (converged), led by w1",
         "  because: w2 joined",
@@ -127,11 +127,11 @@ def test_a_task_that_waits_for_its_first_start_is_told_though_its_worker_says_no
 def test_what_a_member_was_assigned_of_a_job_that_is_gone_is_not_shown() -> None:
     about = describe(coordinator("w1"), JobsSnapshot(), BUSY)
     assert about["members"][0]["assigned"] == []
-    assert "w1 (stable): nothing" in as_text(about)
+    assert "  w1 (stable): nothing" in as_lines(about)
 
 
 def test_a_group_of_java_workers_has_members_and_no_records() -> None:
-    text = as_text(describe(coordinator("java"), JobsSnapshot(), StatusSnapshot()))
+    text = "\n".join(as_lines(describe(coordinator("java"), JobsSnapshot(), StatusSnapshot())))
     assert text.splitlines() == [
         "group g: Stable, protocol sessioned",
         "no rebalance has been recorded",
@@ -141,7 +141,7 @@ def test_a_group_of_java_workers_has_members_and_no_records() -> None:
 
 def test_a_group_that_waits_for_its_first_worker_has_jobs() -> None:
     unknown = coordinator(state="Dead", error=KafkaErrorCode.GROUP_ID_NOT_FOUND)
-    text = as_text(describe(unknown, JOBS, StatusSnapshot()))
+    text = "\n".join(as_lines(describe(unknown, JOBS, StatusSnapshot())))
     assert text.splitlines()[0] == "group g: no worker has joined"
     assert text.splitlines()[-1] == "  jobs that wait for a worker: a"
 

@@ -126,6 +126,25 @@ async def test_records_that_a_stale_one_was_written_over_are_mended() -> None:
     watched.watch.close()
 
 
+async def test_a_leader_looks_after_the_topics_from_time_to_time_also_if_it_never_leads_for_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_watch, "_TEND_S", 0.2)
+    watched = Watched(Group({"w1": "r"}))
+
+    async def lead_for_a_moment() -> None:
+        watched.watch.lead(True)
+        await asyncio.sleep(0.01)
+        watched.watch.lead(False)
+
+    while len(watched.asked) < 2:
+        await asyncio.wait_for(lead_for_a_moment(), 10)
+    watched.watch.lead(True)
+    await eventually(lambda: len(watched.asked) >= 4)
+    assert set(watched.asked) == {"mend"}
+    watched.watch.close()
+
+
 async def test_a_closed_watch_asks_nothing() -> None:
     watched = Watched(Group({"w1": "r p", "w2": ""}))
     watched.watch.lead(True)

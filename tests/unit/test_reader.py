@@ -112,6 +112,9 @@ class Sink:
     def reached(self, offset: int) -> None:
         self.ends.append(offset)
 
+    def again(self) -> None:
+        raise AssertionError("nothing was missed")
+
     def fail(self, error: LogError) -> None:
         self.problems.append(error)
 

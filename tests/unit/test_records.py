@@ -318,6 +318,15 @@ def test_the_fingerprint_is_of_what_runs_and_not_of_when():
     assert _job(config={"where": None, "months": [1, 2]}).fingerprint == JOB.fingerprint
 
 
+def test_a_job_that_was_removed_is_another_one_afterwards_which_its_submitter_need_not_know():
+    again = _job(removal=7)
+    assert again.fingerprint != JOB.fingerprint
+    assert again.same_as(JOB)
+    assert JobDefinition.from_json(again.to_json()) == again
+    old = {name: value for name, value in JOB.to_json().items() if name != "removal"}
+    assert JobDefinition.from_json(old) == JOB
+
+
 def test_the_fingerprint_is_the_same_in_every_process_and_version():
     """It is compared with what other processes have written: it must not change by accident."""
     # printf '["a","m:f",{"x":1},1,"batch"]' | sha256sum | head -c 16

@@ -240,6 +240,48 @@ def test_within_an_epoch_the_later_attempt_wins_and_then_the_later_record(status
     assert status.view.snapshot().tasks[TaskId("a", 0)].state is TaskState.FINISHED
 
 
+@pytest.mark.parametrize("end", [TaskState.FINISHED, TaskState.FAILED])
+@pytest.mark.parametrize("late", list(TaskState))
+def test_within_an_attempt_nothing_replaces_its_end_and_it_is_written_again(status, end, late):
+    """A leader that mends an older record may write it after the end that came in between."""
+    key, ended = task_key(TaskId("a", 0)), _task(5, end, attempt=2, started_at_ms=1, finished_at_ms=2)
+    status.write(key, ended)
+    status.write(key, _task(5, late, attempt=2, started_at_ms=1))
+    snapshot = status.view.snapshot()
+    assert snapshot.tasks[TaskId("a", 0)] == ended
+    assert dict(snapshot.overwritten) == {key: ended}, "compaction would keep the other"
+    status.write(key, ended)
+    assert dict(status.view.snapshot().overwritten) == {}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [{"attempt": 3}, {"epoch": 6}, {"run_key": "r2"}, {"fingerprint": "new"}],
+    ids=lambda more: next(iter(more)),
+)
+def test_what_comes_after_an_end_replaces_it(status, later):
+    key, task = task_key(TaskId("a", 0)), {"epoch": 5, "attempt": 2, "fingerprint": "old", **later}
+    status.write(key, _task(5, TaskState.FAILED, attempt=2, fingerprint="old"))
+    status.write(key, _task(state=TaskState.PENDING, **task))
+    assert status.view.snapshot().tasks[TaskId("a", 0)].state is TaskState.PENDING
+
+
+@pytest.mark.parametrize(
+    ("began_ms", "late", "known"),
+    [
+        (1, TaskState.RUNNING, TaskState.STOPPED),
+        (1, TaskState.FINISHED, TaskState.FINISHED),
+        (None, TaskState.PENDING, TaskState.PENDING),
+    ],
+    ids=["a start that is over", "an end that says more", "an attempt that had not begun goes on"],
+)
+def test_what_replaces_that_an_attempt_was_stopped(status, began_ms, late, known):
+    key = task_key(TaskId("a", 0))
+    status.write(key, _task(5, TaskState.STOPPED, started_at_ms=began_ms))
+    status.write(key, _task(5, late, started_at_ms=began_ms))
+    assert status.view.snapshot().tasks[TaskId("a", 0)].state is known
+
+
 @pytest.mark.parametrize("other", [{"run_key": "r2"}, {"fingerprint": "new"}])
 def test_another_run_of_a_task_starts_again_with_attempt_one_even_in_the_same_epoch(status, other):
     key = task_key(TaskId("a", 0))
@@ -253,6 +295,19 @@ def test_a_new_run_does_not_make_an_old_epoch_win(status):
     status.write(key, _task(5))
     status.write(key, _task(4, run_key="r2"))
     assert status.view.snapshot().tasks[TaskId("a", 0)].run_key == "r1"
+
+
+def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs):
+    jobs.write(job_key("a"), JOB)
+    jobs.write(job_key("a"), None)
+    jobs.write(job_key("never there"), None)
+    assert dict(jobs.view.snapshot().removed_at) == {"a": 1, "never there": 2}
+    jobs.write(job_key("a"), JOB)
+    assert dict(jobs.view.snapshot().removed_at) == {"never there": 2}
+    for number in range(1_000):
+        jobs.write(job_key(f"run-{number}"), None)
+    assert len(jobs.view.snapshot().removed_at) == 1_000
+    assert "never there" not in jobs.view.snapshot().removed_at
 
 
 def test_a_status_topic_made_anew_starts_over(status):

@@ -88,6 +88,18 @@ async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() ->
         await eventually(lambda: not worker.executor._stops)
 
 
+async def test_a_job_that_was_removed_and_is_back_before_this_worker_looked_is_another_one() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        jobs = worker.logs._memory.jobs
+        again = replace(job, removal=jobs.offset)
+        both = None, encode(again.to_json())
+        jobs.take([Record(b"job:a", value, offset) for offset, value in enumerate(both, jobs.offset)])
+        await worker.releases(A0, into=worker.stopped)
+
+
 async def test_a_plan_that_shrinks_stops_what_it_has_no_more_and_nothing_else() -> None:
     async with bench(slots=9) as worker:
         job = await worker.submit(tasks=3)

@@ -55,7 +55,10 @@ class JobDefinition:
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
-    :param fingerprint: a hash of what is to run. Not part of it: the run key, the retry policy, who submitted it, when
+    :param removal: the offset of the last removal of a job of this name before this one was submitted, if any is known;
+        set by whoever writes the record. What is said of the job that was removed then is not said of this one
+    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, who
+        submitted it, when
     :raises JobError: for what can't be accepted
     """
 
@@ -70,6 +73,7 @@ class JobDefinition:
     replan_interval_ms: int | None = None
     submitted_at_ms: int = 0
     submitted_by: str = ""
+    removal: int | None = None
     fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,8 @@ class JobDefinition:
         self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
+        if self.removal is not None:
+            self._check_number("removal", self.removal, 0)
         if not isinstance(self.run_key, str):
             raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
         if len(self.run_key) > LONGEST_RUN_KEY:
@@ -95,9 +101,8 @@ class JobDefinition:
             )
         for name in ("run_key", "submitted_by", "max_tasks", "retries", "retry_delay_ms", "replan_interval_ms"):
             self._check_plain(name, getattr(self, name))
-        object.__setattr__(
-            self, "fingerprint", _hash([self.name, self.entry_point, self.config, self.max_tasks, self.kind.value])
-        )
+        runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
+        object.__setattr__(self, "fingerprint", _hash(runs if self.removal is None else [*runs, self.removal]))
 
     def _check_number(self, name: str, value: object, least: int, *, most: int = sys.maxsize) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -122,7 +127,7 @@ class JobDefinition:
 
     def _asked(self) -> dict[str, Any]:
         asked = self.to_json()
-        del asked["submitted_at_ms"], asked["submitted_by"]
+        del asked["submitted_at_ms"], asked["submitted_by"], asked["removal"]
         return asked
 
     def to_json(self) -> dict[str, Any]:
@@ -138,6 +143,7 @@ class JobDefinition:
             "replan_interval_ms": self.replan_interval_ms,
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,
+            "removal": self.removal,
         }
 
     @classmethod
@@ -158,6 +164,7 @@ class JobDefinition:
             replan_interval_ms=want_or_none(data, "replan_interval_ms", int),
             submitted_at_ms=want(data, "submitted_at_ms", int),
             submitted_by=want(data, "submitted_by", str),
+            removal=want_or_none(data, "removal", int),
         )
 
 

@@ -119,7 +119,8 @@ class TaskStatus:
     :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
     :param run_key: of the job's run that this is about
     :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
-    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker
+    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. In an
+        epoch nothing that is said of an attempt replaces its end
     :param failures: how many of the attempts failed, which is what the job's retries are counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
     :param finished_at_ms: the same, when the attempt ended in whatever way
@@ -157,10 +158,25 @@ class TaskStatus:
         return self.run_key == run_key and self.fingerprint in ("", fingerprint)
 
     def is_stale(self, known: TaskStatus) -> bool:
-        """Whether this, read after ``known``, must not replace it: an older assignment, or an older attempt in it."""
+        """Whether this, read after ``known``, must not replace it: an older assignment, an older attempt in it, or an
+        attempt that has come to its end. A leader that mends a record may write it after the end of what it tells of.
+        """
         if self.epoch != known.epoch:
             return self.epoch < known.epoch
-        return known.is_of(self.run_key, self.fingerprint) and self.attempt < known.attempt
+        if not known.is_of(self.run_key, self.fingerprint):
+            return False
+        if self.attempt != known.attempt:
+            return self.attempt < known.attempt
+        return self._over < known._over or (known.state.final and self != known)
+
+    @property
+    def _over(self) -> int:
+        """How far the attempt is at its end: 1 if it was stopped, 2 if nobody needs another. An attempt that is stopped
+        before it has begun is still to come.
+        """
+        if self.state.final:
+            return 2
+        return int(self.state is TaskState.STOPPED and self.started_at_ms is not None)
 
     def to_json(self) -> dict[str, Any]:
         return {

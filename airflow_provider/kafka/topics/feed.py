@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -27,10 +27,18 @@ class TopicFeed(Generic[S]):
     """A view that a thread of its own feeds: the reader's sink for one topic.
 
     Event loops wait for the lock. Under it nothing is parsed and nothing logged but what is for debugging.
+
+    While the topic is read again a new view is filled; the old one is seen until that is done. A moment in which there
+    are no jobs would stop every task.
+
+    :param make_view: makes an empty view
     """
 
-    def __init__(self, view: TopicView[S], changes: Changes) -> None:
-        self._view = view
+    def __init__(self, make_view: Callable[[], TopicView[S]], changes: Changes) -> None:
+        self._make_view = make_view
+        self._view = make_view()
+        self._next: TopicView[S] | None = None
+        self._renewals = 0  # of views before this one
         self._changes = changes
         self._lock = threading.Lock()
         self._problem: LogError | None = None
@@ -46,17 +54,18 @@ class TopicFeed(Generic[S]):
 
     @property
     def renewals(self) -> int:
-        return self._view.renewals
+        return self._renewals + self._view.renewals
 
     def snapshot(self) -> S:
         with self._lock:
             return self._view.snapshot()
 
     def take(self, records: Sequence[Record]) -> None:
+        view = self._next or self._view
         for record in records:
-            parsed = self._view.parse(record.key, record.value, record.offset)
+            parsed = view.parse(record.key, record.value, record.offset)
             with self._lock:
-                self._view.take(parsed)
+                view.take(parsed)
         with self._lock:
             news = self._news()
         self._changes.tell(news)
@@ -64,13 +73,25 @@ class TopicFeed(Generic[S]):
     def reached(self, offset: int) -> None:
         """Follows every record that is the last one for now: mostly there is nothing new about it."""
         with self._lock:
+            if self._next is not None:
+                self._replace(self._next, offset)
             self._view.advance(offset)
             news = self._news()
         self._changes.tell(news)
 
+    def again(self) -> None:
+        self._next = self._make_view()
+
     def fail(self, error: LogError) -> None:
         self._problem = error
         self._changes.tell(About.EVERYTHING)
+
+    def _replace(self, new: TopicView[S], end: int) -> None:
+        """A topic that ends before what was read of it was deleted and made anew meanwhile."""
+        renewed = max(new.renewals, int(end < self._view.offset))
+        self._renewals = self.renewals + renewed - new.renewals
+        self._view, self._next = new, None
+        new.all_is_news()
 
     def _news(self) -> About:
         """What can be told, since the topic can be read."""
@@ -90,9 +111,9 @@ class GroupFeed:
         self.followed = False
         self._preparing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.changes = Changes()
-        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView(self._on_unreadable_job), self.changes)
+        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(lambda: JobsView(self._on_unreadable_job), self.changes)
         self.status: TopicFeed[StatusSnapshot] = TopicFeed(
-            StatusView(self._on_unreadable_status, self._on_stale), self.changes
+            lambda: StatusView(self._on_unreadable_status, self._on_stale), self.changes
         )
 
     def preparing(self) -> asyncio.Lock:

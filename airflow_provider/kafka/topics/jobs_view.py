@@ -23,6 +23,9 @@ from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, Worke
 
 _START: Final = ConfigOffset(0)
 
+_MOST_REMOVED: Final = 1_000
+"""So many removals are remembered, the newest: sooner or later everybody has read of one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsSnapshot:
@@ -31,6 +34,7 @@ class JobsSnapshot:
     :param offset: the offset after the last record read: the config offset of KIP-415
     :param jobs: the definitions by the job's name
     :param defined_at: the offset of each definition
+    :param removed_at: the offset of each job's removal, of jobs that were removed last and have not come back
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
     :param controls: the last wish to each worker that has not been fulfilled
     :param asked_at: the offset of each wish
@@ -42,6 +46,7 @@ class JobsSnapshot:
     offset: ConfigOffset = _START
     jobs: Mapping[str, JobDefinition] = field(default_factory=dict)
     defined_at: Mapping[str, int] = field(default_factory=dict)
+    removed_at: Mapping[str, int] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     asked_at: Mapping[WorkerId, int] = field(default_factory=dict)
@@ -91,6 +96,7 @@ class JobsView(TopicView[JobsSnapshot]):
         super().__init__(on_unreadable)
         self._jobs: dict[str, JobDefinition] = {}
         self._defined_at: dict[str, int] = {}
+        self._removed_at: dict[str, int] = {}
         self._plans: dict[str, PlanRecord] = {}
         self._controls: dict[WorkerId, ControlRecord] = {}
         self._asked_at: dict[WorkerId, int] = {}
@@ -111,6 +117,9 @@ class JobsView(TopicView[JobsSnapshot]):
             case KeyKind.JOB:
                 put(self._jobs, key.name, content)
                 put(self._defined_at, key.name, None if content is None else self._offset)
+                self._removed_at.pop(key.name, None)
+                if content is None:
+                    self._note_removal(key.name)
             case KeyKind.PLAN:
                 put(self._plans, key.name, content)
             case KeyKind.CONTROL:
@@ -118,9 +127,15 @@ class JobsView(TopicView[JobsSnapshot]):
                 put(self._controls, worker, content)
                 put(self._asked_at, worker, None if content is None else self._offset)
 
+    def _note_removal(self, job: str) -> None:
+        self._removed_at[job] = self._offset
+        if len(self._removed_at) > _MOST_REMOVED:
+            del self._removed_at[next(iter(self._removed_at))]
+
     def _clear(self) -> None:
         self._jobs.clear()
         self._defined_at.clear()
+        self._removed_at.clear()
         self._plans.clear()
         self._controls.clear()
         self._asked_at.clear()
@@ -130,6 +145,7 @@ class JobsView(TopicView[JobsSnapshot]):
             offset=ConfigOffset(self.offset),
             jobs=MappingProxyType(dict(self._jobs)),
             defined_at=MappingProxyType(dict(self._defined_at)),
+            removed_at=MappingProxyType(dict(self._removed_at)),
             plans=MappingProxyType(dict(self._plans)),
             controls=MappingProxyType(dict(self._controls)),
             asked_at=MappingProxyType(dict(self._asked_at)),

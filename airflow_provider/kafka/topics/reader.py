@@ -15,7 +15,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -24,6 +24,7 @@ from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import make_client, tell
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, ReaderFaultError, TopicRightsError
 from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.positions import Positions
 
 log: Final = logging.getLogger(__name__)
 
@@ -67,6 +68,9 @@ class Sink(Protocol):
     def reached(self, offset: int) -> None:
         """The topic ends, for now, at this offset."""
 
+    def again(self) -> None:
+        """Something was missed: what comes now is the topic from its beginning, up to its end."""
+
     def fail(self, error: LogError) -> None:
         """The topic can't be read at present."""
 
@@ -87,6 +91,7 @@ class LogReader:
         self._ordered: dict[str, None] = {}  # in their order
         self._failing: set[tuple[str, int]] = set()
         self._read: dict[str, int] = {}
+        self._positions = Positions()
         self._cluster: str | None = None
         self._down: str | None = None
         self._doubtful: dict[str, float] = {}
@@ -177,6 +182,7 @@ class LogReader:
 
     def _give_up(self, topic: str, fault: Exception) -> None:
         self._read.pop(topic, None)
+        self._positions.forget((topic,))
         _tell(self._sinks.pop(topic), ReaderFaultError(topic, repr(fault)))
 
     def _discard_consumer(self) -> None:
@@ -203,6 +209,7 @@ class LogReader:
 
     def _end(self, topics: Iterable[str]) -> None:
         self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in topics])
+        self._positions.forget(topics)
         for topic in topics:
             self._read.pop(topic, None)
 
@@ -225,7 +232,8 @@ class LogReader:
     def _hand_out(self, messages: Iterable[Message]) -> None:
         records: dict[str, list[Record]] = {}
         ends: dict[str, int] = {}
-        for message in messages:
+        missed: set[str] = set()
+        for message in self._up_to_holes(messages, missed):
             topic, error, offset = message.topic(), message.error(), message.offset()
             if error is None and topic is not None and offset is not None:
                 records.setdefault(topic, []).append(Record(_bytes(message.key()), _bytes(message.value()), offset))
@@ -242,6 +250,33 @@ class LogReader:
             self._failing = {(name, code) for name, code in self._failing if name != topic}
             self._faults = 0
             self._give(topic, records.get(topic, ()), ends.get(topic))
+        self._read_again(missed & self._sinks.keys())
+
+    def _up_to_holes(self, messages: Iterable[Message], missed: set[str]) -> Iterator[Message]:
+        """:param missed: gets the topics in which something was missed"""
+        for message in messages:
+            topic, error, offset = message.topic(), message.error(), message.offset()
+            if topic is not None and offset is not None and (error is None or error.code() == _END):
+                if topic in missed or self._positions.misses(topic, offset):
+                    missed.add(topic)
+                    continue
+                if error is None:
+                    self._positions.took(topic, offset)
+                else:
+                    self._positions.ended(topic, offset)
+            yield message
+
+    def _read_again(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            log.warning(
+                "the topic %r is read again from its beginning: records from offset %d on were compacted while it could"
+                " not be read, and what they deleted would stay for ever",
+                topic,
+                self._positions.next_of(topic),
+            )
+            self._sinks[topic].again()
+        if topics:
+            self._begin_anew(topics)
 
     def _give(self, topic: str, records: Sequence[Record], end: int | None) -> None:
         sink = self._sinks[topic]

@@ -160,6 +160,10 @@ class TopicView(ABC, Generic[S]):
             self._news = About.EVERYTHING
         return self._offset
 
+    def all_is_news(self) -> None:
+        """It comes in the place of another view: anything may be different, and what is not in it is gone."""
+        self._news = About.EVERYTHING
+
     def take_news(self) -> About:
         """What has changed since this was last asked."""
         news, self._news = self._news, About.NOTHING

@@ -1,0 +1,49 @@
+"""Everything that ``cospark`` prints goes through here: much of it was written by others.
+
+A terminal obeys escape sequences, wherever they come from: in a worker's name or a task's error they could hide lines,
+forge others, or put text into the clipboard. So characters that are not to be seen are shown as Python writes them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Final, TextIO
+
+_UNSEEN: Final = re.compile(
+    "["
+    "\x00-\x08\x0a-\x1f\x7f-\x9f"  # control characters, but for the tab
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"  # what ends lines and turns the direction of writing
+    "\ud800-\udfff"  # what can't be written as UTF-8, such as bytes of an argument that are no text
+    "]"
+)
+
+
+def printable(text: object) -> str:
+    """What may stand in one line on a terminal."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def say(*lines: str, file: TextIO | None = None) -> None:
+    """Print lines, at once; by default to standard output."""
+    print("\n".join(map(printable, lines)), file=file, flush=True)
+
+
+def complain(problem: str) -> None:
+    """Print to standard error. Our own messages may have several lines."""
+    say(*problem.split("\n"), file=sys.stderr)
+
+
+def log_to_terminal() -> None:
+    """Have everything that is logged from INFO on written to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_TerminalFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class _TerminalFormatter(logging.Formatter):
+    """A traceback keeps its lines; indented, so that none looks like a record of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n  ".join(map(printable, super().format(record).split("\n")))

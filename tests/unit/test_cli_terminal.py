@@ -1,0 +1,170 @@
+"""What others have written into names and errors stays text on the terminal of whoever looks."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import asyncio
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from group_records import record_of
+from rich.console import Console
+from stand_ins import MemoryLogs
+
+import airflow_provider.cli
+from airflow_provider.cli import groups, jobs, status, workers
+from airflow_provider.cli.terminal import complain, printable, say
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
+from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId
+
+EVIL = "w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
+SHOWN = r"w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
+WORKER = WorkerId(EVIL)
+
+
+def test_what_is_not_to_be_seen_is_shown_as_python_writes_it() -> None:
+    assert printable(EVIL) == SHOWN
+    assert printable("tab\tand grüße, 日本, 🎉 [/bold] \\x1b") == "tab\tand grüße, 日本, 🎉 [/bold] \\x1b"
+    assert printable("argument \udcff") == "argument \\udcff"
+
+
+def test_what_is_printed_keeps_its_lines_and_no_others(capsys: pytest.CaptureFixture[str]) -> None:
+    say("one", EVIL)
+    complain("two:\nlines\x1b")
+    assert tuple(capsys.readouterr()) == (f"one\n{SHOWN}\n", "two:\nlines\\x1b\n")
+
+
+async def _evil_group() -> MemoryLogs:
+    """Whose worker is named so, and whose task has failed with such an error."""
+    logs = MemoryLogs()
+    job = JobDefinition(name="a", entry_point="m:f", run_key=EVIL)
+    plan = PlanRecord.of(job, [{}], planned_by=WORKER, at_ms=0)
+    await logs.submit(job)
+    await logs.publish_plan(plan)
+    task = TaskId("a", 0)
+    await logs.publish_task(
+        TaskStatus(
+            task=task,
+            state=TaskState.FAILED,
+            epoch=Epoch(5),
+            worker=WORKER,
+            run_key=EVIL,
+            fingerprint=plan.fingerprints[0],
+            error=TaskFailure.of(EVIL),
+        )
+    )
+    await logs.publish_group(record_of({WORKER: frozenset({task})}, leader=WORKER, reason=EVIL))
+    return logs
+
+
+def _only_text(out: str) -> list[str]:
+    """The lines, which must be ours and in which the evil must be seen."""
+    lines = out.splitlines()
+    assert all(line.isprintable() for line in lines), lines
+    assert "w9: fine" not in {line.strip() for line in lines}
+    assert "\\x1b[2J" in out
+    return lines
+
+
+@pytest.fixture
+def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryLogs:
+    logs = asyncio.run(_evil_group())
+
+    async def reached(*_: object) -> None: ...
+
+    for module in (jobs, groups, status, workers):
+        monkeypatch.setattr(module, "GroupLogs", lambda *_: logs)
+        monkeypatch.setattr(module, "reach", reached, raising=False)
+        monkeypatch.setattr(module, "settings_of", lambda _args: SimpleNamespace(principal=None))
+    return logs
+
+
+def test_of_cospark_jobs(evil: MemoryLogs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert jobs.run(argparse.Namespace(action="list", group="g", json=False)) == 0
+    lines = _only_text(capsys.readouterr().out)
+    assert lines == [f"a (run {SHOWN}): failed: 1 failed", f"  a:0: {SHOWN}"]
+
+
+def test_of_cospark_groups(
+    evil: MemoryLogs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Transport:
+        async def describe(self, _groups: list[str]) -> list[GroupDescription]:
+            member = DescribedMember(
+                member_id=MemberId("m"),
+                group_instance_id=WORKER,
+                client_id="c",
+                client_host="h",
+                metadata=b"",
+                assignment=b"",
+            )
+            return [
+                GroupDescription(
+                    error=KafkaErrorCode.NONE,
+                    group_id="g",
+                    state=EVIL,
+                    protocol_type="connect",
+                    protocol="",
+                    members=(member,),
+                )
+            ]
+
+    @asynccontextmanager
+    async def shared(_settings: Any) -> Any:
+        yield Transport()
+
+    monkeypatch.setattr(groups, "shared_transport", shared)
+    assert groups.run(argparse.Namespace(action="describe", group="g", json=False)) == 0
+    assert f"group g: {SHOWN}" in _only_text(capsys.readouterr().out)
+
+
+def test_of_cospark_workers(evil: MemoryLogs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert workers.run(argparse.Namespace(action="stop", group="g", all=True, workers=[], wait=None)) == 0
+    assert _only_text(capsys.readouterr().out) == [f"asked to stop: {SHOWN}"]
+
+
+def test_of_cospark_status(
+    evil: MemoryLogs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "Console", lambda: Console(width=400))
+    assert status.run(argparse.Namespace(group="g", once=True)) == 0
+    _only_text(capsys.readouterr().out)
+
+
+_LOGS = f"""
+import logging
+from airflow_provider.cli.terminal import log_to_terminal
+log_to_terminal()
+try:
+    raise ValueError({EVIL!r})
+except ValueError:
+    logging.exception("Task %s failed", {EVIL!r})
+"""
+
+
+def test_of_the_log_of_cospark_worker() -> None:
+    told = subprocess.run([sys.executable, "-c", _LOGS], capture_output=True, text=True, check=True).stderr
+    lines = told.splitlines()
+    assert " ERROR Task w\\x1b[2J" in lines[0]
+    assert "  Traceback (most recent call last):" in lines
+    assert all(line.isprintable() and line.startswith("  ") for line in lines[1:]), "no line looks like another record"
+
+
+def test_nothing_is_printed_past_it() -> None:
+    """The demo prints its own words only."""
+    folder = Path(airflow_provider.cli.__file__).parent
+    printing = {
+        file.name
+        for file in folder.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing == {"terminal.py"}

@@ -1,0 +1,63 @@
+"""What in a group's topics is of nobody any more, and what only seems to be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from group_records import record_of
+
+from airflow_provider.kafka.leftovers import leftovers
+from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+
+DAY_MS = 24 * 60 * 60 * 1_000
+NOW_MS = 10 * DAY_MS
+GONE = WorkerStatus(worker=WorkerId("gone"), state=WorkerPhase.STABLE, epoch=Epoch(5), slots=1, at_ms=NOW_MS - DAY_MS)
+ROUND = record_of({WorkerId("w1"): frozenset()}, epoch=5)
+
+
+def swept(status: StatusSnapshot, jobs: JobsSnapshot | None = None) -> set[str]:
+    left = leftovers(jobs or JobsSnapshot(), status, wall_ms=NOW_MS)
+    return {*left.jobs, *left.status}
+
+
+@pytest.mark.parametrize("state", WorkerPhase)
+def test_a_worker_is_gone_that_is_not_in_the_group_and_was_silent_for_a_day(state: WorkerPhase) -> None:
+    gone = replace(GONE, state=state)
+    assert swept(StatusSnapshot(group=ROUND, workers={gone.worker: gone})) == {"worker:gone"}
+
+
+WAITING = Memory(deadline_ms=NOW_MS + 1, assignment={WorkerId("gone"): frozenset({TaskId("a", 0)})})
+
+
+@pytest.mark.parametrize(
+    ("record", "worker"),
+    [
+        ({"members": {WorkerId("gone"): "m"}}, {}),
+        ({"delay_ms": 1_000}, {}),
+        ({"memory": WAITING}, {}),
+        ({}, {"at_ms": NOW_MS - DAY_MS + 1}),
+        ({}, {"at_ms": NOW_MS + DAY_MS}),
+        ({}, {"epoch": Epoch(6)}),
+    ],
+    ids=["a member", "a delay runs", "it is waited for", "spoke of late", "a clock that is ahead", "of a later epoch"],
+)
+def test_a_worker_is_kept_that(record: dict[str, Any], worker: dict[str, Any]) -> None:
+    kept = replace(GONE, **worker)
+    assert swept(StatusSnapshot(group=replace(ROUND, **record), workers={kept.worker: kept})) == set()
+
+
+def test_nobody_is_gone_from_a_group_that_has_not_met() -> None:
+    assert swept(StatusSnapshot(workers={GONE.worker: GONE})) == set()
+
+
+def test_a_wish_to_a_worker_that_is_gone_goes_too() -> None:
+    wish = ControlRecord(worker=GONE.worker, action=ControlAction.STOP, at_ms=NOW_MS - DAY_MS)
+    late = replace(wish, worker=WorkerId("late"), at_ms=NOW_MS)
+    jobs = JobsSnapshot(controls={wish.worker: wish, late.worker: late})
+    assert swept(StatusSnapshot(group=ROUND), jobs) == {"control:gone"}
