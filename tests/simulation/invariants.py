@@ -151,24 +151,27 @@ def a_task_goes_to_another_worker_with_a_higher_epoch(
     """Each worker that takes a task over does so in a higher epoch than the one before, and the same never in a lower
     one: that is what makes words about it comparable.
 
-    Not asked where two things were lost at once: the record of the round by which it was started before; and the
-    coordinator's count, for the group was forgotten since, or before and no round has its record since. A follower has
-    nothing then from which to count on.
+    Not asked where nobody can know from where to count on: see :meth:`~.rounds.Start.counts_on_from`.
     """
     if before is None:
         return
     lower = now.epoch < before.epoch or (now.epoch == before.epoch and now.worker != before.worker)
-    count_is_known = now.formed == before.formed and now.counted
-    if lower and (count_is_known or before.is_written(records)):
+    if lower and now.counts_on_from(before, records):
         raise _Not(f"{now.worker} starts {task} in epoch {now.epoch}, after {before.worker} did in {before.epoch}")
 
 
 @invariant
-def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, *, wins: bool) -> None:
+def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, uncounted: Collection[int], *, wins: bool) -> None:
     """In the status topic no late word about an earlier start replaces a word about a later one by another worker, and
     every word about a later start replaces what was known.
+
+    Not asked where between the two nobody could know from where to count on. The leader has the group rebalance then.
+
+    :param uncounted: the numbers of such starts of the task
     """
     if known is None or known.start == new.start or known.status.worker == new.status.worker:
+        return
+    if any(min(known.start, new.start) < start <= max(known.start, new.start) for start in uncounted):
         return
     if wins != (new.start > known.start):
         verdict = "wins over" if wins else "loses against"

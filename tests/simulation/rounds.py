@@ -32,9 +32,13 @@ class Start:
     formed: int
     counted: bool
 
-    def is_written(self, records: Iterable[GroupRecord]) -> bool:
-        """Whether the round has its record in the status topic."""
-        return any(record.is_round(self.generation, self.leader_member) for record in records)
+    def counts_on_from(self, before: Start, records: Iterable[GroupRecord]) -> bool:
+        """Whether it could be known of which epoch the start before was. Not if two things were lost at once: the
+        record of that round; and the coordinator's count, for the group was forgotten since, or before and no round has
+        its record since.
+        """
+        written = any(record.is_round(before.generation, before.leader_member) for record in records)
+        return written or (self.formed == before.formed and self.counted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from simulation.process import Process
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
-from airflow_provider.kafka.leading import covered, released
+from airflow_provider.kafka.leading import covered, outspoken, released
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
     NO_TASKS,
@@ -102,6 +102,7 @@ class World:
         self._held_twice: set[TaskId] = set()
         self._owned_twice: set[TaskId] = set()
         self._started: dict[TaskId, Start] = {}
+        self._uncounted: defaultdict[TaskId, list[int]] = defaultdict(list)
         self._formed = 0
         self._records_before = 0
         self._waits_until: dict[TaskId, int] = {}
@@ -368,7 +369,7 @@ class World:
         """A worker's word about a task has reached the status topic."""
         known = self.status.tasks.get(word.status.task)
         wins = self.status.put_task(word)
-        invariants.a_stale_epoch_never_wins(known, word, wins=wins)
+        invariants.a_stale_epoch_never_wins(known, word, self._uncounted[word.status.task], wins=wins)
 
     def reason_to_rebalance(self, state: MemberState, offset: ConfigOffset) -> str | None:
         """Why the last round no longer covers what is configured."""
@@ -378,7 +379,7 @@ class World:
         wanted = self.configured_at(offset)
         if wanted - covered(record, released(record, self.status.snapshot())):
             return "new work"
-        return None
+        return outspoken(replace(self.status.snapshot(), group=record))
 
     # ---- what must hold
 
@@ -412,6 +413,8 @@ class World:
         )
         before = self._started.get(task)
         invariants.a_task_goes_to_another_worker_with_a_higher_epoch(task, before, start, self.records)
+        if before is not None and not start.counts_on_from(before, self.records):
+            self._uncounted[task].append(self._starts + 1)
         self._started[task] = start
         holders.append(process)
         if len(holders) > 1:
