@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from simulation import invariants
 from simulation.status import TaskWord
 
 from airflow_provider.kafka.records.status import TaskState, TaskStatus
 from airflow_provider.membership.events import StopReason, TasksFinished, TasksStopped
 from airflow_provider.membership.model import Epoch, TaskId, Tasks
+from airflow_provider.membership.state import MemberState
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 class Attached:
     """What ``worker/executor.py`` is to a real worker, with the product's own lease.
 
-    ``since`` has the tasks that run, and since when in the world's time.
+    ``since`` has the tasks that run, and since when in the world's time; ``belated`` those of them that were told to
+    stop when others could have been given them: see :func:`~.invariants.missed_a_downgrade`.
     """
 
     def __init__(self, process: Process) -> None:
@@ -31,6 +34,7 @@ class Attached:
         self._grants: dict[TaskId, int] = {}
         self._words: dict[TaskId, TaskWord] = {}
         self._told_to_end: set[TaskId] = set()
+        self.belated: set[TaskId] = set()
 
     def may_write(self, task: TaskId) -> bool:
         """Whether the fence of the task's attempt would let it write now."""
@@ -76,6 +80,11 @@ class Attached:
             self.lease.end()
 
         self._end_later(tasks)
+
+    def note_belated(self, tasks: Tasks, known: MemberState) -> None:
+        """:param known: what the process knew until now"""
+        if invariants.missed_a_downgrade(self._process.worker, known, self._world.coordinator.rounds):
+            self.belated |= tasks & self.since.keys()
 
     def drop_what_is_not_configured(self) -> None:
         """Its worker reads the jobs topic, too."""
@@ -124,6 +133,7 @@ class Attached:
     def _end(self, task: TaskId) -> None:
         del self.since[task], self._grants[task], self._words[task]
         self._told_to_end.discard(task)
+        self.belated.discard(task)
         self._world.ends(self._process, task)
 
     def _say(self, task: TaskId, state: TaskState) -> None:

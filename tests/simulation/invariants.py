@@ -11,12 +11,14 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec
 
+from simulation.group import RoundSeen
 from simulation.rounds import Round, Start
 from simulation.status import TaskWord
 
 from airflow_provider.membership.events import StopReason, StopTasks
 from airflow_provider.membership.model import NO_TASKS, SubProtocol, TaskId, Tasks
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.state import MemberState
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -55,17 +57,24 @@ def invariant(rule: Callable[Params, None]) -> Callable[Params, None]:
 # ---- tasks, at every moment
 
 
-def missed_a_downgrade(holder: Process) -> bool:
+def missed_a_downgrade(worker: str, state: MemberState, rounds: Sequence[RoundSeen]) -> bool:
     """The one situation in which tasks may run twice: the group has gone back to the eager protocol in a round that
     this process joined, and it has not heard of it. It joins the next round with its tasks running, and eager metadata
     have no field for them. It stops them as soon as it has an assignment.
+
+    :param state: what the process knows
     """
     joined_an_eager_one = False
-    for seen in reversed(holder.world.coordinator.rounds):
-        if (seen.generation, seen.leader_member) == (holder.state.last_completed, holder.state.last_leader):
+    for seen in reversed(rounds):
+        if (seen.generation, seen.leader_member) == (state.last_completed, state.last_leader):
             return joined_an_eager_one and seen.protocol.cooperative
-        joined_an_eager_one |= not seen.protocol.cooperative and holder.worker in seen.joined
+        joined_an_eager_one |= not seen.protocol.cooperative and worker in seen.joined
     return False
+
+
+def _may_overlap(holder: Process, task: TaskId) -> bool:
+    rounds = holder.world.coordinator.rounds
+    return task in holder.tasks.belated or missed_a_downgrade(holder.worker, holder.state, rounds)
 
 
 @invariant
@@ -76,7 +85,7 @@ def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -
     current = [
         owner.name
         for owner in owners
-        if not missed_a_downgrade(owner)
+        if not _may_overlap(owner, task)
         and owner.world.coordinator.is_current(owner.state.member_id, owner.state.generation)
         and (task in owner.running or _believes_rightly(owner, task))
     ]
@@ -89,7 +98,7 @@ def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
     """No two attached copies of a task run at once. One in a process that woke too late does not count if its fence
     raises.
     """
-    running = [holder.name for holder in holders if holder.tasks.runs(task) and not missed_a_downgrade(holder)]
+    running = [holder.name for holder in holders if holder.tasks.runs(task) and not _may_overlap(holder, task)]
     if len(running) > 1:
         raise _Not(f"{task} runs in {' and in '.join(running)}")
 
@@ -100,7 +109,7 @@ def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: S
     in one that is paused, at whatever moment it wakes.
     """
     for holder in holders[:-1]:
-        if holder.tasks.may_write(task) and not missed_a_downgrade(holder):
+        if holder.tasks.may_write(task) and not _may_overlap(holder, task):
             raise _Not(f"{task} may still write in {holder.name}, though {holders[-1].name} has it")
 
 
@@ -110,7 +119,7 @@ def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
 ) -> None:
     """A task is started elsewhere only after it was stopped, or the lease of whoever has it was over."""
     for holder in holders:
-        if not holder.lease_over and not missed_a_downgrade(holder):
+        if not holder.lease_over and not _may_overlap(holder, task):
             left = holder.state.lease_until - holder.now  # type: ignore[operator]
             raise _Not(f"{process.name} starts {task}, which {holder.name} runs with a lease of {left} ms more")
 

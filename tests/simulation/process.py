@@ -35,6 +35,7 @@ from airflow_provider.membership.events import (
     SendHeartbeat,
     Started,
     StartTasks,
+    StopReason,
     StopTasks,
     TimerFired,
     Warn,
@@ -190,6 +191,8 @@ class Process:
         if worth_telling or not _humdrum(event):
             self.world.note(_Turn(self.name, before.phase, event, after.phase, worth_telling))
         for command in commands:
+            if isinstance(command, StopTasks) and command.reason is StopReason.EAGER:
+                self.tasks.note_belated(command.tasks, before)
             self._execute(command)
         self._look_later()
 
