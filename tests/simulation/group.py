@@ -114,7 +114,7 @@ class Group:
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """``supportsProtocols``: something that all members offer."""
         offered = {name for name, _ in protocols}
-        return bool(offered if self.state is GroupState.EMPTY else offered & self._candidates())
+        return bool(offered & self._candidates() if self.members else offered)
 
     def _candidates(self) -> set[str]:
         """``candidateProtocols``"""
