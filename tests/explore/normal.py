@@ -1,0 +1,291 @@
+"""Worlds that mean the same are made equal, and equal values the same object.
+
+A world is made of few parts (processes, the group, what is under way, the topics), and few different ones of each. Each
+is kept once, as a :class:`Node`; what is computed from a part is computed once.
+
+What is made equal, and why that loses nothing:
+
+- *Times* count from now. One that is past is as good as now, where the product only asks whether it is; where it adds
+  to a time (``FLOORS``), it is as good as one so long ago that the sum is past, too.
+- *Member ids* are numbered by worker, in their order: the product only asks whether two are the same. A new one is one
+  that nobody has or remembers.
+- *Generations and epochs* are lowered together, so far that the lowest is 1: the product compares, subtracts, and adds.
+- *Texts* for people are left out: reasons, and the record's moves.
+- A few numbers that change nothing any more: see ``_process`` and ``_record``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from explore.group import Group
+from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
+
+from airflow_provider.membership.model import MemberId, TaskId
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+
+_LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
+FLOORS: Mapping[str, int] = {
+    # of a member
+    "record_at": _LONG_AGO, "join_sent_at": _LONG_AGO, "joining_since": _LONG_AGO, "heard_at": _LONG_AGO,
+    "lease_until": NOW, "rebalance_deadline": NOW, "heartbeat_at": NOW, "retry_at": NOW, "rejoin_at": NOW,
+    "join_by": NOW, "record_by": NOW, "sync_by": NOW, "leave_by": NOW, "hold_until": NOW, "armed_at": NOW,
+    # of a record and its memory
+    "at_ms": _LONG_AGO, "deadline_ms": NOW, "next_moves_at_ms": NOW,
+    # of what is under way, and of the group
+    "sent_at_ms": _LONG_AGO, "sent_at": _LONG_AGO, "opens": NOW, "due": NOW,
+    "session_at": NOW, "join_at": NOW, "sync_at": NOW,
+}  # fmt: skip
+"""Each field that is a time, and the earliest that it need be told from."""
+COUNTS = frozenset({"generation", "last_completed", "epoch", "spoken_epoch"})
+"""Generations and epochs. What is below 1 stands for none."""
+_TEXTS = frozenset({"reason", "rejoin_reason", "join_reason"})
+_MANY_ROUNDS = 3
+"""From here on the delay after rounds that revoked has reached its maximum, and so has that of rounds for nothing."""
+_MEMBER_ID = re.compile(r"w\d#\w")
+_DIGITS = "123456789abcdef"
+_NONE = sys.maxsize
+
+
+class Node:
+    """A part of a world. Two of one space are equal only if they are the same.
+
+    :param number: counts the parts of the space
+    :param ids: the member ids that are in it, as bits
+    :param lowest: the lowest generation or epoch, ``_NONE``: it has none
+    :param made: what was computed from it
+    """
+
+    __slots__ = ("ids", "lowest", "made", "number", "value")
+
+    def __init__(self, value: Any, number: int) -> None:
+        self.value = value
+        self.number = number
+        self.made: dict[Any, Any] = {}
+        self.ids = 0
+        for each in _MEMBER_ID.findall(repr(value)):
+            self.ids |= 1 << _bit(each)
+        counts: list[int] = []
+        rebuilt(value, lambda name, leaf: (name in COUNTS and leaf > 0 and counts.append(leaf)) or leaf)
+        self.lowest = min(counts, default=_NONE)
+
+
+class World(NamedTuple):
+    """Everything at one moment.
+
+    :param processes: by their marks
+    :param flights: what is under way
+    :param left: how often each fault may still strike
+    """
+
+    processes: tuple[Node, ...]
+    group: Node
+    flights: tuple[Node, ...]
+    topics: Node
+    left: tuple[int, ...]
+
+    def process(self, mark: str) -> Node | None:
+        return next((node for node in self.processes if node.value.mark == mark), None)
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return (*self.processes, self.group, *self.flights, self.topics)
+
+    @property
+    def ids(self) -> int:
+        ids = 0
+        for part in self.parts:
+            ids |= part.ids
+        return ids
+
+
+class Nodes:
+    """All the parts that there are."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[type, Any], Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, value: Any) -> Node:
+        key = (type(value), value)
+        node = self._known.get(key)
+        if node is None:
+            node = self._known[key] = Node(value, len(self._known))
+        return node
+
+    def later(self, node: Node, ms: int) -> Node:
+        """The same when so much time has passed."""
+        made = node.made.get(ms)
+        if made is None:
+            made = node.made[ms] = self.of(rebuilt(node.value, lambda name, leaf: _later(name, leaf, ms)))
+        return made
+
+    def normal(self, world: World) -> World:
+        """The world that stands for all that mean the same."""
+        names = _renaming(world.ids)
+        down = min([part.lowest for part in world.parts])
+        how = (names, 0 if down == _NONE else down - 1)
+        flights = world.flights
+        if flights:
+            flights = tuple(sorted([self._plain(node, how) for node in flights], key=_number))
+        return World(
+            tuple([self._plain(node, how) for node in world.processes]),
+            self._plain(world.group, how),
+            flights,
+            self._plain(world.topics, how),
+            world.left,
+        )
+
+    def _plain(self, node: Node, how: tuple[Names, int]) -> Node:
+        plain: Node | None = node.made.get(how)
+        if plain is None:
+            names, down = dict(how[0]), how[1]
+            value = rebuilt(node.value, lambda name, leaf: _plain_leaf(name, leaf, names, down))
+            plain = node.made[how] = self.of(_shortened(value))
+        return plain
+
+
+def _number(node: Node) -> int:
+    return node.number
+
+
+# ---- leaf by leaf
+
+
+def _later(name: str, leaf: Any, ms: int) -> Any:
+    return leaf - ms if name in FLOORS and leaf else leaf
+
+
+def _plain_leaf(name: str, leaf: Any, names: Mapping[str, str], down: int) -> Any:
+    if isinstance(leaf, int):
+        if name in FLOORS:
+            return max(leaf, FLOORS[name]) if leaf else leaf
+        return leaf - down if name in COUNTS and leaf > 0 else leaf
+    if name in _TEXTS:
+        return leaf and "..."
+    if names:
+        if isinstance(leaf, str):
+            return names.get(leaf, leaf)
+        if isinstance(leaf, bytes):
+            return _MEMBER_ID_BYTES.sub(lambda found: names.get(found[0].decode(), found[0].decode()).encode(), leaf)
+    return leaf
+
+
+_MEMBER_ID_BYTES = re.compile(_MEMBER_ID.pattern.encode())
+
+
+Names = tuple[tuple[str, str], ...]
+"""Pairs of a member id and the one that stands for it, where that is another."""
+
+
+@cache
+def _renaming(ids: int) -> Names:
+    counts: dict[str, int] = {}
+    pairs = []
+    for bit in range(ids.bit_length()):
+        if ids >> bit & 1:
+            worker, digit = f"w{bit // len(_DIGITS) + 1}", _DIGITS[bit % len(_DIGITS)]
+            number = counts[worker] = counts.get(worker, -1) + 1
+            pairs.append((f"{worker}#{digit}", f"{worker}#{_DIGITS[number]}"))
+    return tuple(pair for pair in pairs if pair[0] != pair[1])
+
+
+def _bit(member_id: str) -> int:
+    return (int(member_id[1]) - 1) * len(_DIGITS) + _DIGITS.index(member_id[-1])
+
+
+def fresh_id(world: World, worker: str) -> MemberId:
+    """A member id that nobody has or remembers, above those that somebody does."""
+    of_worker = world.ids >> _bit(f"{worker}#{_DIGITS[0]}") & (1 << len(_DIGITS)) - 1
+    return MemberId(f"{worker}#{_DIGITS[of_worker.bit_length()]}")
+
+
+# ---- part by part
+
+
+def _shortened(part: Any) -> Any:
+    if isinstance(part, Process):
+        return _process(part)
+    if isinstance(part, (Flight, Topics)):
+        return rebuilt(part, lambda _name, leaf: leaf, of_record=_record)
+    assert isinstance(part, Group)
+    return part
+
+
+def _process(process: Process) -> Process:
+    """``attempts`` only spreads backoffs, which all end at the next step. When the last JoinGroup was sent nobody asks
+    once it is answered.
+    """
+    state = rebuilt(process.state, lambda _name, leaf: leaf, of_record=_record)
+    changes: dict[str, Any] = {"attempts": 0}
+    if state.phase is not Phase.PREPARING_REBALANCE:
+        changes["join_sent_at"] = _LONG_AGO
+    if state.record is not None and not state.record.delay_ms:
+        changes["record_at"] = _LONG_AGO
+    state = state.changed(changes)
+    return process._replace(state=state.changed({"armed_at": state.next_deadline()}))
+
+
+def _record(record: GroupRecord) -> GroupRecord:
+    """Its age counts only for a delay that runs."""
+    memory = replace(
+        record.memory,
+        released=(),
+        successive_revocations=min(record.memory.successive_revocations, _MANY_ROUNDS),
+    )
+    return replace(
+        record,
+        moves=(),
+        memory=memory,
+        at_ms=record.at_ms if record.delay_ms else _LONG_AGO,
+        unchanged=min(record.unchanged, _MANY_ROUNDS),
+    )
+
+
+# ---- through and through
+
+
+_WHOLE = (MemberSettings, TaskId, Deferred)
+
+
+def rebuilt(
+    value: Any,
+    change: Callable[[str, Any], Any],
+    name: str = "",
+    of_record: Callable[[GroupRecord], GroupRecord] | None = None,
+) -> Any:
+    """The same value with changed leaves.
+
+    :param change: is given a leaf and the name of the field that it is in
+    :param of_record: changes each record as a whole
+    """
+    if isinstance(value, _WHOLE):
+        return value
+    if isinstance(value, Frozen):
+        return Frozen({change(name, key): rebuilt(each, change, name, of_record) for key, each in value.items()})
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            changed = [
+                rebuilt(each, change, field, of_record) for field, each in zip(value._fields, value, strict=True)
+            ]
+            return type(value)(*changed)
+        return tuple([rebuilt(each, change, name, of_record) for each in value])
+    if isinstance(value, frozenset):
+        return frozenset([rebuilt(each, change, name, of_record) for each in value])
+    if is_dataclass(value):
+        changes = {
+            field.name: rebuilt(getattr(value, field.name), change, field.name, of_record) for field in fields(value)
+        }
+        rebuilt_value = value.changed(changes) if isinstance(value, MemberState) else replace(value, **changes)
+        return of_record(rebuilt_value) if of_record is not None and isinstance(value, GroupRecord) else rebuilt_value
+    return change(name, value)

@@ -1,0 +1,266 @@
+"""A process of the exploration: the product's member machine, fed with one event, and what its driver makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from explore.values import (
+    AFTER,
+    AWAITED,
+    BEFORE,
+    NOW,
+    OFFSET,
+    Attempt,
+    Flight,
+    Frozen,
+    Held,
+    Join,
+    Process,
+    Sync,
+    Way,
+    frozen,
+)
+
+from airflow_provider.membership.brake import brake_ms
+from airflow_provider.membership.events import (
+    ArmTimer,
+    AssignmentComputed,
+    Command,
+    Event,
+    FindCoordinator,
+    PerformAssignment,
+    Predecessor,
+    PublishAssignment,
+    PublishGroup,
+    RecordRead,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    StartTasks,
+    StopReason,
+    StopTasks,
+    TasksStopped,
+)
+from airflow_provider.membership.leader import Call, lead
+from airflow_provider.membership.member import handle
+from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks
+from airflow_provider.membership.policy import Policy
+from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.spark.job import FencedError
+from airflow_provider.worker.lease import WorkerLease
+
+
+class TimerLostError(AssertionError):
+    """The machine wants to be called at a time for which it has asked nobody."""
+
+
+class Reaction(NamedTuple):
+    """What a process makes of an event.
+
+    :param sent: what it sets under way
+    :param spoken: the highest epoch in which it has spoken
+    :param started: what it starts, in which epoch
+    :param asks_anew: the answer that it waited for is not waited for any more
+    """
+
+    process: Process
+    sent: tuple[Flight, ...] = ()
+    spoken: Epoch = Epoch(0)
+    started: tuple[tuple[TaskId, Epoch], ...] = ()
+    commands: tuple[Command, ...] = ()
+    asks_anew: bool = False
+
+
+def react(process: Process, *events: Event, last: GroupRecord | None = None) -> Reaction:
+    """Feed the events, one after the other.
+
+    :param last: the newest record that a leader knew who has computed an assignment
+    """
+    before = process.state
+    state, commands = before, list[Command]()
+    for event in events:
+        state, more = handle(state, event)
+        state.validate()
+        commands += more
+    _check_timer(state.next_deadline(), before.next_deadline(), commands)
+    asks_anew = before.awaiting is not None and state.awaiting != AWAITED
+    driver = _Driver(process._replace(state=state), last)
+    for command in commands:
+        driver.execute(command)
+    reaction = driver.reaction(commands, asks_anew=asks_anew)
+    return reaction._replace(process=_recovered(_numbered(reaction.process)))
+
+
+def _check_timer(due: int | None, asked: int | None, commands: Iterable[Command]) -> None:
+    for command in commands:
+        if isinstance(command, ArmTimer):
+            asked = command.at_ms
+    if due is not None and asked != due:
+        raise TimerLostError(f"something is due at {due - NOW:+}, and the timer was asked for at {asked}")
+
+
+def _numbered(process: Process) -> Process:
+    """Requests are counted from here again, and the timer that is asked for is the one that is needed."""
+    state = process.state
+    changes: dict[str, Any] = {"seq": AFTER, "armed_at": state.next_deadline()}
+    if state.awaiting is not None:
+        changes["awaiting"] = AWAITED
+    return process._replace(state=state.changed(changes))
+
+
+def _recovered(process: Process) -> Process:
+    """Who slept is as any other again when it has a lease that it will not overrun."""
+    if not process.overslept:
+        return process
+    state = process.state
+    safe = state.lease_until is not None and state.lease_until - state.settings.lease_margin_ms > NOW
+    return process._replace(overslept=bool(process.running) and not safe)
+
+
+class _Driver:
+    """What ``kafka/group.py`` and the worker are to a real membership."""
+
+    def __init__(self, process: Process, last: GroupRecord | None) -> None:
+        self._process = process
+        self._last = last
+        self._sent: list[Flight] = []
+        self._spoken = Epoch(0)
+        self._started: list[tuple[TaskId, Epoch]] = []
+
+    def reaction(self, commands: list[Command], *, asks_anew: bool) -> Reaction:
+        return Reaction(
+            self._process, tuple(self._sent), self._spoken, tuple(self._started), tuple(commands), asks_anew
+        )
+
+    def execute(self, command: Command) -> None:
+        match command:
+            case StartTasks():
+                self._start(command.tasks, command.epoch)
+            case StopTasks():
+                self._stop(command)
+            case PublishAssignment():
+                self._spoken = max(self._spoken, command.epoch)
+            case PublishGroup():
+                self._send(Way.WRITE, AWAITED, frozen(command.record))
+            case PerformAssignment():
+                self._send(Way.COMPUTE, self._rank(command.seq), replace(command, seq=AWAITED))
+            case FindCoordinator():
+                self._send(Way.FIND, self._rank(command.seq), None)
+            case SendHeartbeat():
+                self._send(Way.REQUEST, self._rank(command.seq), replace(command, seq=BEFORE), sent_at=NOW)
+            case SendJoin() | SendSync() | SendLeave():
+                self._send(Way.REQUEST, AWAITED, self._with_its_reasons(replace(command, seq=AWAITED)))
+            case _:
+                pass
+
+    def _with_its_reasons(self, command: SendJoin | SendSync | SendLeave) -> Join | Sync | SendLeave:
+        state = self._process.state
+        if isinstance(command, SendSync):
+            command = replace(command, assignments=Frozen(command.assignments))
+            return Sync(command, state.unpublished, self._last)
+        if isinstance(command, SendJoin):
+            alone = command.member_id != UNKNOWN_MEMBER_ID or state.predecessor is Predecessor.GONE
+            return Join(command, alone, None if alone else state.record)
+        return command
+
+    def _send(self, way: Way, seq: int, what: Any, sent_at: int | None = None) -> None:
+        self._sent.append(Flight(way, self._process.mark, seq, what, sent_at))
+
+    def _rank(self, seq: int) -> int:
+        awaiting = self._process.state.awaiting
+        if awaiting is None or seq < awaiting:
+            return BEFORE
+        return AWAITED if seq == awaiting else AFTER
+
+    def _start(self, tasks: Tasks, epoch: Epoch) -> None:
+        process = self._process
+        assert not tasks & process.tasks, f"{process.mark} starts {tasks & process.tasks}, which it runs"
+        self._process = process._replace(running=tuple(sorted((*process.running, *map(Attempt, tasks)))))
+        self._started += [(task, epoch) for task in sorted(tasks)]
+        self._spoken = max(self._spoken, epoch)
+
+    def _stop(self, command: StopTasks) -> None:
+        process = self._process
+        if command.reason not in (StopReason.REVOKED, StopReason.EAGER):
+            ended = tuple(attempt._replace(granted=False) for attempt in process.running)
+            self._process = process._replace(running=ended)
+        self._send(Way.STOP, BEFORE, command.tasks)
+
+
+# ---- what comes to a process
+
+
+def stopped(process: Process, tasks: Tasks) -> Reaction:
+    """Tasks that were told to stop have stopped."""
+    left = tuple(attempt for attempt in process.running if attempt.task not in tasks)
+    return react(process._replace(running=left), TasksStopped(now_ms=NOW, tasks=tasks))
+
+
+def read_record(record: GroupRecord) -> RecordRead:
+    return RecordRead(now_ms=NOW, record=record, age_ms=NOW - record.at_ms)
+
+
+def computed(
+    process: Process,
+    command: PerformAssignment,
+    *,
+    record: GroupRecord | None,
+    spoken_epoch: Epoch,
+    configured: Tasks,
+    policy: Policy,
+) -> Reaction:
+    """A leader reads the status topic to its end and assigns. After rounds for nothing it keeps that for a while.
+
+    :param record: the newest in the topic
+    """
+    news = [read_record(record)] if process.unread and record is not None else []
+    last = newer(command.last_record, record)
+    verdict = lead(
+        Call(
+            generation=command.generation,
+            protocol=command.protocol,
+            leader=command.leader,
+            last_completed=command.last_completed,
+            members=command.members,
+            configured=configured,
+            config_offset=OFFSET,
+            last_record=last,
+            policy=policy,
+            now_ms=NOW,
+            reason=command.reason,
+            spoken_epoch=spoken_epoch,
+        )
+    )
+    done = AssignmentComputed(
+        now_ms=NOW,
+        seq=AWAITED,
+        assignments=verdict.assignments,
+        record=None if verdict.record is None else frozen(verdict.record),
+    )
+    held_ms = 0 if done.record is None else brake_ms(done.record.unchanged, process.state.settings.session_timeout_ms)
+    process = process._replace(unread=False)
+    if not held_ms:
+        return react(process, *news, done, last=last)
+    reaction = react(process, *news)
+    held = Flight(Way.HOLD, process.mark, AWAITED, Held(done, last), opens=NOW + held_ms, due=NOW + held_ms)
+    return reaction._replace(sent=(*reaction.sent, held))
+
+
+def may_write(process: Process, attempt: Attempt) -> bool:
+    """Whether the fence of the attempt would let it write now."""
+    lease = WorkerLease(lambda: process.state.lease_until, lambda: NOW)
+    try:
+        lease.check(lease.grant if attempt.granted else lease.grant - 1)
+    except FencedError:
+        return False
+    return True
+
+
+def runs(process: Process, attempt: Attempt) -> bool:
+    """Whether the task does anything now that it could be sorry for. In a process that woke from a pause it may still,
+    until it has stopped: what keeps it from writing then is its fence.
+    """
+    return not process.paused and (not process.overslept or may_write(process, attempt))

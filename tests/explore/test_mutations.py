@@ -1,0 +1,41 @@
+"""The search bites: mistakes that the simulation knows, too, are found in the smallest scope that has them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from explore import rules
+
+TESTS = Path(__file__).parents[1]
+LIMIT_S = 60
+NOTICED = {
+    "joins again before the revoked tasks have stopped": ("calm", rules.STARTED),
+    "does not join again after it has given something up": ("calm", rules.REST),
+    "stops everything whenever the group rebalances": ("calm", rules.UNTOUCHED),
+    "takes the bytes of the last round for news when it comes back": ("takeover", rules.STARTED),
+    "says nothing of what a predecessor may still run": ("takeover", rules.STARTED),
+    "does not wait for a predecessor's lease": ("takeover", rules.STARTED),
+    "does not stop when its lease is over": ("loss", rules.TWO_RUN),
+}
+"""By the names in ``simulation/mutations.py``: the scope, and the rule that is broken."""
+
+
+@pytest.mark.parametrize("name", NOTICED)
+def test_is_noticed(name: str) -> None:
+    scope, rule = NOTICED[name]
+    run = subprocess.run(
+        [sys.executable, "-m", "explore.mutant", name, scope],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", "")))},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
+    assert run.stdout.splitlines()[0] == rule, run.stdout
+    assert "make explore" in run.stdout
