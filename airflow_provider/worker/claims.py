@@ -86,7 +86,7 @@ class Claims:
     def _holds(self, other: TaskStatus, status: StatusSnapshot, now_ms: int) -> bool:
         claim, group, told = other.standing_claim, status.group, status.workers.get(other.worker)
         assert claim is not None
-        if group is not None and group.epoch > other.epoch and other.worker not in group.members:
+        if group is not None and group.is_without(other.worker, other.epoch):
             return False
         if told is None or told.state is WorkerPhase.JOINING or is_same_process(told.process, claim.process):
             self._replaced.pop(claim, None)
