@@ -55,10 +55,17 @@ class Leftovers:
 def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Leftovers:
     """What is of no job and of no worker, if ``jobs`` is at least as new as ``status``."""
     plans = {plan_key(job): plan for job, plan in jobs.plans.items() if job not in jobs.jobs}
-    tasks = {task_key(task): told for task, told in status.tasks.items() if task.job not in jobs.jobs}
+    told_of_none = (told for task, told in status.tasks.items() if task.job not in jobs.jobs)
+    tasks = {task_key(told.task): told for told in told_of_none if not _holds_checkpoint(told, status)}
     wishes = {control_key(worker): jobs.controls[worker] for worker in _gone(jobs.controls, status, wall_ms)}
     workers = {worker_key(worker): status.workers[worker] for worker in _gone(status.workers, status, wall_ms)}
     return Leftovers(jobs={**plans, **wishes}, status={**tasks, **workers})
+
+
+def _holds_checkpoint(told: TaskStatus, status: StatusSnapshot) -> bool:
+    """Its worker deletes that when it has stopped; until then a new job of the same name has to wait."""
+    lost = status.group is not None and status.group.is_without(told.worker, told.epoch)
+    return told.standing_claim is not None and not lost
 
 
 def _gone(

@@ -70,6 +70,10 @@ class GroupRecord:
         """Whether this record is of the rebalance with that generation and that leader."""
         return self.generation == generation and self.leader_member == leader_member
 
+    def is_without(self, worker: WorkerId, epoch: Epoch) -> bool:
+        """Whether the group has gone on without a worker that was in it in that epoch: its lease is over."""
+        return self.epoch > epoch and worker not in self.members
+
     def owned_by(self, worker: WorkerId) -> Tasks:
         return self.assignment.get(worker, NO_TASKS)
 

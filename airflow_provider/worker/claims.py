@@ -17,6 +17,7 @@ So a start waits as long as the last holder really runs or stops, and for one se
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,12 @@ from typing import Any
 from airflow_provider.kafka.records import CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
 from airflow_provider.kafka.topics.memo import Memo
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
 from airflow_provider.worker.process import is_same_process, this_process
 from airflow_provider.worker.runs import RunState, TaskRun
+
+log = logging.getLogger(__name__)
 
 _Holders = Mapping[tuple[str, str], Sequence[TaskStatus]]
 
@@ -39,15 +42,15 @@ class Blocked:
     """What may not start yet.
 
     :param unsaid: whose own claim has not been read back
-    :param held: tasks whose key another one holds, with the record that says so
+    :param held: whose key another task holds
     """
 
     unsaid: Tasks
-    held: Mapping[TaskId, TaskStatus]
+    held: Tasks
 
     @property
     def tasks(self) -> Tasks:
-        return self.unsaid | self.held.keys()
+        return self.unsaid | self.held
 
 
 class Claims:
@@ -61,6 +64,7 @@ class Claims:
         self._numbers = count(1)
         self._holders: Memo[Mapping[TaskId, TaskStatus], _Holders] = Memo()
         self._replaced: dict[CheckpointClaim, int] = {}
+        self._told = NO_TASKS
 
     def of(self, work: TaskWork) -> CheckpointClaim | None:
         """A new claim of the checkpoint that the task's configuration names, if it names one."""
@@ -73,20 +77,26 @@ class Claims:
         """Which of these may not start yet."""
         waiting = [run for run in runs if run.state is RunState.WAITING and run.claim is not None]
         if not waiting:
-            return Blocked(frozenset(), {})
+            return Blocked(NO_TASKS, NO_TASKS)
         holders = self._holders.get(status.tasks, lambda: _standing(status.tasks.values()))
-        held = {}
+        held: dict[TaskId, TaskStatus] = {}
         for run in waiting:
             others = [other for other in _of_key(holders, run) if other.task != run.task]
             holder = next((other for other in others if self._holds(other, status, now_ms)), None)
             if holder is not None:
                 held[run.task] = holder
-        return Blocked(frozenset(run.task for run in waiting if not _is_said(run, status)), held)
+        self._tell(held)
+        return Blocked(frozenset(run.task for run in waiting if not _is_said(run, status)), frozenset(held))
+
+    def _tell(self, held: Mapping[TaskId, TaskStatus]) -> None:
+        for task in held.keys() - self._told:
+            log.info("task %s waits: %s has its checkpoint, on %s", task, held[task].task, held[task].worker)
+        self._told = frozenset(held)
 
     def _holds(self, other: TaskStatus, status: StatusSnapshot, now_ms: int) -> bool:
         claim, group, told = other.standing_claim, status.group, status.workers.get(other.worker)
         assert claim is not None
-        if group is not None and group.epoch > other.epoch and other.worker not in group.members:
+        if group is not None and group.is_without(other.worker, other.epoch):
             return False
         if told is None or told.state is WorkerPhase.JOINING or is_same_process(told.process, claim.process):
             self._replaced.pop(claim, None)

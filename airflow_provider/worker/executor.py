@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
@@ -105,7 +105,6 @@ class TaskExecutor:
         self._mask = mask
         self._journal = Journal(worker)
         self._claims = Claims(lease_ms)
-        self._blocked: Mapping[TaskId, TaskStatus] = {}
         self._runs = RunTable()
         self._compared_with: JobsSnapshot | None = None
         self._stops: dict[TaskId, TaskStatus] = {}
@@ -243,19 +242,12 @@ class TaskExecutor:
         due = self._runs.next_due_ms(now_ms=now)
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if due is not None:
-            self._timer = call_at(due, lambda: self._guarded(self._schedule))
+        self._timer = None if due is None else call_at(due, lambda: self._guarded(self._schedule))
         self._changed()
 
     def _look_at_claims(self, now_ms: int) -> Tasks:
         """Which tasks may not start yet, since others hold their checkpoints; looks again as long as there are some."""
         blocked = self._claims.blocked(self._runs.claiming, self._logs.status, now_ms=now_ms)
-        for task, holder in blocked.held.items():
-            if task not in self._blocked:
-                key = holder.claim.key if holder.claim else ""
-                log.info("task %s waits for checkpoint %r, which %s has on %s", task, key, holder.task, holder.worker)
-        self._blocked = blocked.held
         if blocked.tasks and self._claims_timer is None:
             loop = asyncio.get_running_loop()
             self._claims_timer = loop.call_later(_CLAIMS_LOOK_S, self._guarded, self._press_claims)

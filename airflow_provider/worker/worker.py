@@ -25,7 +25,7 @@ from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import end_what_outlived, predecessor_of, this_process
+from airflow_provider.worker.process import end_what_outlived, is_same_process, predecessor_of, this_process
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class Worker:
         last = self._logs.status.workers.get(self.settings.member.worker)
         predecessor = predecessor_of(last)
         if self._saved is not None:
-            if last is not None and last.process == self._saved.get("process"):
+            if last is not None and is_same_process(last.process, self._saved.get("process", "")):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
             self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
         else:

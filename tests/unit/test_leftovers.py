@@ -9,7 +9,15 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.kafka.leftovers import leftovers
-from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.records import (
+    CheckpointClaim,
+    ControlAction,
+    ControlRecord,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Memory
@@ -61,3 +69,22 @@ def test_a_wish_to_a_worker_that_is_gone_goes_too() -> None:
     late = replace(wish, worker=WorkerId("late"), at_ms=NOW_MS)
     jobs = JobsSnapshot(controls={wish.worker: wish, late.worker: late})
     assert swept(StatusSnapshot(group=ROUND), jobs) == {"control:gone"}
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ({}, set()),
+        ({"claim": None}, {"task:a:0"}),
+        ({"state": TaskState.STOPPED}, {"task:a:0"}),
+        ({"worker": GONE.worker, "epoch": Epoch(4)}, {"task:a:0"}),
+        ({"worker": GONE.worker, "epoch": Epoch(5)}, set()),
+    ],
+    ids=["it holds one", "it holds none", "it has stopped", "its worker is lost", "its worker may be there"],
+)
+def test_what_holds_a_checkpoint_is_kept_though_its_job_is_gone(said: dict[str, Any], left: set[str]) -> None:
+    """A job that is submitted again under the name waits for it."""
+    claim = CheckpointClaim(key="orders", process="p", number=1, lease_ms=60_000)
+    task, worker = TaskId("a", 0), WorkerId("w1")
+    told = TaskStatus(task=task, state=TaskState.RUNNING, epoch=Epoch(4), worker=worker, claim=claim)
+    assert swept(StatusSnapshot(group=ROUND, tasks={task: replace(told, **said)})) == left
