@@ -14,6 +14,9 @@ from typing import Final
 _FREE: Final = 2
 _FIRST_MS: Final = 100
 _LONGEST_MS: Final = 5_000
+IN_A_ROW_MS: Final = 60_000
+"""Rounds that are further apart have nothing to do with each other."""
+
 _PART_OF_A_SESSION: Final = 4
 """Who waits for its assignment for a session takes it for lost and joins again."""
 

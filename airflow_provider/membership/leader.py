@@ -9,6 +9,7 @@ from typing import Final
 
 from airflow_provider.membership.assignors import cooperative, eager
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.brake import IN_A_ROW_MS
 from airflow_provider.membership.embedded import decode_metadata, encode_assignment
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.model import (
@@ -153,9 +154,11 @@ def _epoch(call: Call) -> Epoch:
 
 
 def _unchanged(call: Call, members: frozenset[WorkerId], outcome: Outcome) -> int:
-    """How many rounds in a row changed nothing: the same members, nothing moves, and the same delay runs or none."""
+    """How many rounds in a row changed nothing: the same members, nothing moves, and the same delay runs or none. What
+    was longer ago than it could be held back is not in a row.
+    """
     last = call.last_record
-    if last is None or outcome.moves or members != last.members.keys():
+    if last is None or outcome.moves or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
         return 0
     return last.unchanged + 1 if outcome.memory.deadline_ms == last.memory.deadline_ms else 0
 

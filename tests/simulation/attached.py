@@ -81,10 +81,13 @@ class Attached:
 
         self._end_later(tasks)
 
-    def note_belated(self, tasks: Tasks, known: MemberState) -> None:
-        """:param known: what the process knew until now"""
+    def note_belated(self, known: MemberState) -> None:
+        """The process has its assignment, and stops what it should not run.
+
+        :param known: what it knew until now
+        """
         if invariants.missed_a_downgrade(self._process.worker, known, self._world.coordinator.rounds):
-            self.belated |= tasks & self.since.keys()
+            self.belated |= self.since.keys()
 
     def drop_what_is_not_configured(self) -> None:
         """Its worker reads the jobs topic, too."""

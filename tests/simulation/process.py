@@ -35,7 +35,6 @@ from airflow_provider.membership.events import (
     SendHeartbeat,
     Started,
     StartTasks,
-    StopReason,
     StopTasks,
     TimerFired,
     Warn,
@@ -190,9 +189,9 @@ class Process:
         worth_telling = [command for command in commands if not isinstance(command, (ArmTimer, SendHeartbeat))]
         if worth_telling or not _humdrum(event):
             self.world.note(_Turn(self.name, before.phase, event, after.phase, worth_telling))
+        if (after.last_completed, after.last_leader) != (before.last_completed, before.last_leader):
+            self.tasks.note_belated(before)
         for command in commands:
-            if isinstance(command, StopTasks) and command.reason is StopReason.EAGER:
-                self.tasks.note_belated(command.tasks, before)
             self._execute(command)
         self._look_later()
 

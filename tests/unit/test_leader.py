@@ -85,6 +85,19 @@ def test_the_record_says_who_has_what_after_the_round() -> None:
     assert GroupRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
+def test_rounds_in_a_row_that_change_nothing_are_counted_and_what_was_long_ago_is_not_in_the_row() -> None:
+    members = (member("w1", ALL),)
+    record = record_of(lead(call(*members)))
+    for generation in (2, 3, 4):
+        soon = call(*members, generation=generation, last=record, now_ms=record.at_ms + 5_000)
+        record = record_of(lead(soon))
+        assert record.unchanged == generation - 1
+    later = call(*members, generation=5, last=record, now_ms=record.at_ms + 3_600_000)
+    assert record_of(lead(later)).unchanged == 0
+    newcomer = call(*members, member("w2"), generation=5, last=record)
+    assert record_of(lead(newcomer)).unchanged == 0
+
+
 def test_dynamic_members_go_by_their_member_ids() -> None:
     dynamic = replace(member("java", ALL), instance_id=None)
     record = record_of(lead(call(dynamic)))
