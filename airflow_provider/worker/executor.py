@@ -143,7 +143,7 @@ class TaskExecutor:
             if task in self._closings:
                 self._closings.pop(task).cancel()
             run = self._runs.pop(task, None)
-            if run is not None and run.state is RunState.WAITING:
+            if run is not None and run.state is RunState.WAITING and run.claim is None:
                 self._stops[task] = run.status(TaskState.STOPPED, self._worker)
             elif run is not None:
                 self._note_stopped(run.status(TaskState.STOPPED, self._worker))
