@@ -33,7 +33,6 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     TaskFailed,
     TaskFinished,
-    TaskOrder,
     TaskStarted,
     TaskStopped,
 )
@@ -45,6 +44,7 @@ from airflow_provider.worker.run_table import RunTable
 from airflow_provider.worker.runs import (
     RunState,
     TaskRun,
+    ended_elsewhere,
     first_run,
     last_word,
     needs_running,
@@ -143,7 +143,7 @@ class TaskExecutor:
             if task in self._closings:
                 self._closings.pop(task).cancel()
             run = self._runs.pop(task, None)
-            if run is not None and run.state is RunState.WAITING:
+            if run is not None and run.state is RunState.WAITING and run.claim is None:
                 self._stops[task] = run.status(TaskState.STOPPED, self._worker)
             elif run is not None:
                 self._note_stopped(run.status(TaskState.STOPPED, self._worker))
@@ -262,18 +262,12 @@ class TaskExecutor:
 
     async def _start(self, task: TaskId) -> None:
         run = self._runs[task]
-        definition = run.work.definition
-        order = TaskOrder(
-            task=task,
-            entry_point=definition.entry_point,
-            config=run.work.config,
-            epoch=run.epoch,
-            attempt=run.attempt,
-            run_key=definition.run_key or None,
-            max_tasks=definition.max_tasks,
-        )
+        order = run.order()
         if run.state is not RunState.STARTED:
             self._on_stopped(run)  # told to stop before it began
+            return
+        if ended_elsewhere(run, self._logs.status.tasks):
+            self._let_go(task)
             return
         try:
             location = checkpoint_location(self._checkpoint_root, self._group_id, task, run.work.config)
@@ -282,6 +276,13 @@ class TaskExecutor:
             self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
         except RunnerClosedError as closed:
             self._on_event(TaskStopped(order=order, reason=str(closed)))
+
+    def _let_go(self, task: TaskId) -> None:
+        """Nothing of it runs here any more, and all has been said of it."""
+        del self._runs[task]
+        self._idle()
+        self._stopped(frozenset({task}))
+        self._schedule()
 
     # ---- stopping
 
@@ -326,11 +327,9 @@ class TaskExecutor:
             return
         closing.cancel()
         self._note_stopped(self._runs[task].status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms()))
-        del self._closings[task], self._runs[task]
+        del self._closings[task]
         log.warning("task %s has ended, but its last record could not be written: it will run again", task)
-        self._idle()
-        self._stopped(frozenset({task}))
-        self._schedule()
+        self._let_go(task)
 
     # ---- what the runner says
 

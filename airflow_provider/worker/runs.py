@@ -9,6 +9,7 @@ from enum import Enum
 from airflow_provider.kafka.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.spark.runner import TaskOrder
 
 
 class RunState(str, Enum):
@@ -95,6 +96,19 @@ class TaskRun:
     def start(self) -> TaskRun:
         return replace(self, state=RunState.STARTED, retry_at_ms=None)
 
+    def order(self) -> TaskOrder:
+        """What a runner is told."""
+        definition = self.work.definition
+        return TaskOrder(
+            task=self.task,
+            entry_point=definition.entry_point,
+            config=self.work.config,
+            epoch=self.epoch,
+            attempt=self.attempt,
+            run_key=definition.run_key or None,
+            max_tasks=definition.max_tasks,
+        )
+
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record that says so."""
         return TaskStatus(
@@ -163,6 +177,15 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, Ta
     failed = ended and last is not None and last.state is TaskState.FAILED
     planned = jobs.plan_of(task.job) is not None and work.definition.replan_interval_ms is None
     return not failed and not planned
+
+
+def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:
+    """Whether a task has ended since it was taken over: the last word of whoever had it before may come late. A planner
+    does not wait.
+    """
+    last = statuses.get(run.task)
+    about_this = last is not None and last.is_of(run.work.definition.run_key, run.work.fingerprint)
+    return about_this and last is not None and last.state.final and not run.task.is_planner
 
 
 def says_otherwise(last: TaskStatus | None) -> bool:

@@ -18,6 +18,7 @@ from group_records import record_of
 from airflow_provider.kafka.leading import gather_call
 from airflow_provider.kafka.records import (
     GROUP_KEY,
+    CheckpointClaim,
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -254,3 +255,11 @@ def test_a_task_has_one_key(index: str) -> None:
     topic = Topic()
     topic.write(f"task:a:{index}", TASK)
     assert (dict(topic.view.snapshot().tasks), topic.view.snapshot().unreadable) == ({}, 1)
+
+
+@pytest.mark.parametrize("field", ["number", "lease_ms"])
+@pytest.mark.parametrize("lie", [-1, 2**53, 10**400, True, 1.5])
+def test_a_claim_has_numbers_that_can_be_counted_with(field: str, lie: object) -> None:
+    claim = CheckpointClaim(key="k", process="p", number=1, lease_ms=1).to_json()
+    with pytest.raises(ValueError, match=field):
+        CheckpointClaim.from_json({**claim, field: lie})

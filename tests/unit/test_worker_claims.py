@@ -210,6 +210,19 @@ async def test_a_job_that_is_submitted_again_waits_for_what_still_stops_of_the_l
         await eventually(lambda: running(other) == {A1: "orders"})
 
 
+async def test_a_task_that_only_waited_gives_up_its_checkpoint_when_it_is_revoked() -> None:
+    """The next plan may have the key elsewhere, and nobody would say anything more of the task."""
+    async with two_workers("orders", "users") as (one, other):
+        one.runner.stubborn.add(A0)
+        await one.plan(JOB, tables("users", "orders"))
+        await eventually(lambda: running(other) == {})
+        await eventually(lambda: other.state(A1) is TaskState.PENDING)
+        other.drop(A1)
+        await one.plan(JOB, tables("orders"))
+        one.runner.let_go(A0)
+        await eventually(lambda: running(one) == {A0: "orders"})
+
+
 # ---- a holder that is lost
 
 

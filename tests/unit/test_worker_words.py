@@ -171,6 +171,21 @@ async def test_what_waits_counts_on_though_nothing_was_said_of_it() -> None:
         assert worker.told(A1).attempt == 2, "that the first one stopped is known to this worker alone"
 
 
+async def test_what_ended_elsewhere_while_it_waited_is_not_started_again() -> None:
+    """The last word of whoever had it before came late: sensors may have seen it."""
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=3, run_key="r")
+        await told(worker, A1, TaskState.STOPPED, OTHER, started_at_ms=1)
+        worker.take(A0, A1, A2, epoch=2)
+        await worker.runs(A0)
+        await told(worker, A1, TaskState.FINISHED, OTHER, started_at_ms=1)
+        worker.runner.finish(A0)
+        await worker.runs(A2)
+        assert worker.state(A1) is TaskState.FINISHED
+        assert worker.stopped == [frozenset({A1})]
+        assert A1 not in {order.task for order in worker.runner.orders}
+
+
 # ---- looking
 
 

@@ -107,8 +107,8 @@ class CheckpointClaim:
         return cls(
             key=want(data, "key", str),
             process=want(data, "process", str),
-            number=want(data, "number", int),
-            lease_ms=want(data, "lease_ms", int),
+            number=want_number(data, "number"),
+            lease_ms=want_number(data, "lease_ms"),
         )
 
 
