@@ -130,7 +130,7 @@ def explain(outcome: Outcome) -> Iterator[str]:
 def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
     """A sentence about the moves that balance asks for and that a policy of steps leaves for later."""
     left = above_shares(this.configured, outcome.target)
-    if not isinstance(policy, Incremental) or not left or outcome.memory.deadline_ms:
+    if not isinstance(policy, Incremental) or not left or outcome.memory.ends_ms:
         return
     it = "it stays where it is" if left == 1 else "they stay where they are"
     why = f" for {outcome.delay_ms / 1000:g} s" if outcome.delay_ms else f" (moves in a round: {policy.max_moves})"
