@@ -66,7 +66,7 @@ def _longest_wait_ms(operator: Any, try_number: int) -> int | None:
     """With exponential backoff Airflow takes up to twice the power, by the hash of the try."""
     if getattr(operator, "retry_policy", None) is not None:
         return None  # it decides when the try has failed
-    wait_s = operator.retry_delay.total_seconds()
+    wait_s: float = operator.retry_delay.total_seconds()
     backoff = operator.retry_exponential_backoff
     multiplier = 2.0 if backoff is True else float(backoff)  # before Airflow 3.2 it was a flag
     if multiplier not in (0.0, 1.0):

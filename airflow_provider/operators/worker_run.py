@@ -105,7 +105,8 @@ class WorkerRun:
 
     async def _ended_by_airflow(self, reason: str, worker: Worker) -> None:
         """Only Airflow knows whether the task is to be run again: a user has marked it, or cleared it."""
-        page, state = TaskPage.of(self._plan.member.url), RUNNING
+        page = TaskPage.of(self._plan.member.url)
+        state: str | None = RUNNING
         if page is not None:
             try:
                 state = await asyncio.wait_for(asyncio.to_thread(page.state), _ASK_WITHIN_S)

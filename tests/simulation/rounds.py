@@ -5,7 +5,7 @@ was started by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from simulation.group import RoundSeen
@@ -55,7 +55,7 @@ class Computed:
     record: GroupRecord
     configured: Tasks
     last: GroupRecord | None
-    said: Mapping[WorkerId, WorkerStatus]
+    said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
