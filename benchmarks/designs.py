@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from simulation.world import World
 
+from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 
@@ -94,8 +95,8 @@ class Stage:
         for number, worker in enumerate(workers):
             self.at(number * apart_ms, lambda worker=worker: self.start(worker))  # type: ignore[misc]
 
-    def leave(self, worker: str, after_ms: int = 0) -> None:
-        self.at(after_ms, lambda: self.world.leave(worker))
+    def leave(self, worker: str, absence: Absence, after_ms: int = 0) -> None:
+        self.at(after_ms, lambda: self.world.leave(worker, absence))
 
     def kill(self, worker: str) -> None:
         self.at(0, lambda: self.world.kill(worker))
@@ -124,7 +125,7 @@ def quick_bounce(stage: Stage) -> None:
 def rolling_bounce(stage: Stage) -> None:
     """As whoever upgrades does it: one after the other leaves in order, and comes back before the next one leaves."""
     for number, worker in enumerate(stage.workers):
-        stage.leave(worker, 20_000 * number)
+        stage.leave(worker, Absence(left=LeaveReason.RESTARTING, returns_ms=AWAY_MS), 20_000 * number)
         stage.at(20_000 * number + 10_000, lambda worker=worker: stage.start(worker))  # type: ignore[misc]
 
 
@@ -134,7 +135,7 @@ def loss(stage: Stage) -> None:
 
 def scale_down(stage: Stage) -> None:
     for number, worker in enumerate(stage.rng.sample(stage.workers, 2)):
-        stage.leave(worker, 1_000 * number)
+        stage.leave(worker, Absence(left=LeaveReason.STOPPED), 1_000 * number)
 
 
 def new_job(stage: Stage) -> None:

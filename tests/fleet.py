@@ -34,6 +34,9 @@ DEADLINE_S = 150.0
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
 TIMING = ("--session-timeout-ms", "6000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "1500")
 
+SUPERVISED = ("--returns-ms", "600000")
+"""It is the test that starts them again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -82,7 +85,7 @@ class Fleet:
         self.group_id = group_id
         self.records: list[GroupRecord] = []
         self._folder = folder
-        self._options = (*TIMING, "--bootstrap-servers", bootstrap_servers, *options)
+        self._options = (*TIMING, *SUPERVISED, "--bootstrap-servers", bootstrap_servers, *options)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: GroupLogs | None = None
 

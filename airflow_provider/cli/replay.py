@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.cli.lines import STDIN, open_lines
@@ -12,7 +13,16 @@ from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.membership.assignors.balance import above_shares
 from airflow_provider.membership.assignors.cooperative import assign
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round, one_by_one
+from airflow_provider.membership.assignors.model import (
+    Absence,
+    LeaveReason,
+    Memory,
+    Move,
+    MoveReason,
+    Outcome,
+    Round,
+    one_by_one,
+)
 from airflow_provider.membership.model import (
     PLANNER_INDEX,
     GenerationId,
@@ -39,8 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Runs the cooperative assignor (KIP-415) through a history of rebalances. One JSON object a line in: now (ms),"
         " generation, last_completed, jobs ({name: number of tasks}; each job also has its planner, index -1), owned"
         f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
-        " before that round. One JSON object a line out: assigned, revoked, delay (ms). A line that can't be read"
-        ' gives {"error": "..."} and changes nothing, and the exit status is 1 in the end.'
+        " before that round, left ({worker: reason}) and returns_ms ({worker: milliseconds; 0: never, null: not known})"
+        f" of workers that are gone. The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps its name when it"
+        " comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a line out: assigned,"
+        " revoked, delay (ms). A line that can't be read gives "
+        '{"error": "..."} and changes nothing, and the exit status is 1 in the end.'
     )
     parser.add_argument("file", metavar="FILE", help=f"where the history is; {STDIN} is standard input")
     parser.add_argument("--explain", action="store_true", help="add a sentence for each move")
@@ -63,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     status = 0
     memory = Memory()
+    named: frozenset[WorkerId] = frozenset()
     with opened as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -73,11 +87,13 @@ def run(args: argparse.Namespace) -> int:
                 answer: dict[str, Any] = {"error": f"line {number}: {wrong}"}
                 status = 1
             else:
+                named |= this.named
+                this = replace(this, named=named & this.owned.keys())
                 outcome = assign(this, Memory() if restarts else memory, policy=policy)
-                memory = outcome.memory
                 answer = outcome_to_json(outcome)
                 if args.explain:
-                    answer["explain"] = [*explain(outcome), *held_back(this, outcome, policy)]
+                    answer["explain"] = [*explain(this, memory, outcome), *held_back(this, outcome, policy)]
+                memory = outcome.memory
             say(json.dumps(answer))
     return status
 
@@ -85,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 def parse_line(line: bytes) -> tuple[bool, Round]:
     """Read one line of a history.
 
-    :returns: whether a new leader starts, and the round
+    :returns: whether a new leader starts, and the round; ``named`` in it is of whom the line says something
     :raises UnreadableLineError: naming what is wrong
     """
     try:
@@ -104,12 +120,16 @@ def _parse(data: object) -> tuple[bool, Round]:
     event = data.get("event")
     if not isinstance(event, str | None):
         raise UnreadableLineError(f"event must be a string, not {_shown(event)}")
+    owned = _owned(_object(data, "owned"))
+    said = _absences(data)
     this = Round(
         now_ms=_integer(data, "now"),
         generation=GenerationId(_integer(data, "generation")),
         last_completed=GenerationId(_integer(data, "last_completed")),
         configured=_configured(_object(data, "jobs")),
-        owned=_owned(_object(data, "owned")),
+        owned=owned,
+        named=frozenset(said),
+        absent={worker: absence for worker, absence in said.items() if worker not in owned},
     )
     return event == LEADER_RESTART, this
 
@@ -122,15 +142,35 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def explain(outcome: Outcome) -> Iterator[str]:
-    """A sentence for each task that moves."""
-    return (_sentence(task, move) for task, move in one_by_one(outcome.moves))
+def explain(this: Round, memory: Memory, outcome: Outcome) -> Iterator[str]:
+    """A sentence for each task that moves, and for each worker that is to be back.
+
+    :param memory: of the round before
+    """
+    for task, move in one_by_one(outcome.moves):
+        yield f"{_sentence(task, move)}{_why_not_back(this, memory, move)}"
+    for worker, end_ms in outcome.memory.awaited.items():
+        tasks = len(outcome.memory.assignment[worker])
+        what = "1 task waits" if tasks == 1 else f"{tasks} tasks wait"
+        yield f"{what} for {worker}: it is to be back within {(end_ms - this.now_ms) / 1000:g} s"
+
+
+def _why_not_back(this: Round, memory: Memory, move: Move) -> str:
+    """What is known of the worker that has lost the task, and why it is not waited for."""
+    if move.reason is not MoveReason.LOST or move.source is None:
+        return ""
+    absence = this.absent.get(move.source, Absence())
+    if absence.left is not None and absence.at_most_ms == 0:
+        return f", and has left ({absence.left.value})"
+    if absence.at_most_ms == 0:
+        return ", and never comes back"
+    return ", and was not back in time" if move.source in memory.awaited else ""
 
 
 def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
     """A sentence about the moves that balance asks for and that a policy of steps leaves for later."""
     left = above_shares(this.configured, outcome.target)
-    if not isinstance(policy, Incremental) or not left or outcome.memory.deadline_ms:
+    if not isinstance(policy, Incremental) or not left or outcome.memory.ends_ms:
         return
     it = "it stays where it is" if left == 1 else "they stay where they are"
     why = f" for {outcome.delay_ms / 1000:g} s" if outcome.delay_ms else f" (moves in a round: {policy.max_moves})"
@@ -178,6 +218,32 @@ def _owned(workers: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
         except ValueError as wrong:
             raise UnreadableLineError(f"owned: of {_shown(worker)}: {wrong}") from None
     return owned
+
+
+def _absences(data: Mapping[str, Any]) -> dict[WorkerId, Absence]:
+    left = {worker: _reason(worker, reason) for worker, reason in _optional_object(data, "left").items()}
+    returns = _optional_object(data, "returns_ms")
+    for worker, returns_ms in returns.items():
+        if returns_ms is not None and not (_is_integer(returns_ms) and returns_ms >= 0):
+            raise UnreadableLineError(
+                f"returns_ms: of {_shown(worker)}: must be an integer >= 0 or null, not {_shown(returns_ms)}"
+            )
+    return {
+        WorkerId(worker): Absence(left=left.get(worker), returns_ms=returns.get(worker))
+        for worker in left.keys() | returns.keys()
+    }
+
+
+def _reason(worker: str, reason: object) -> LeaveReason:
+    try:
+        return LeaveReason(reason)
+    except ValueError:
+        known = ", ".join(LeaveReason)
+        raise UnreadableLineError(f"left: of {_shown(worker)}: must be one of {known}, not {_shown(reason)}") from None
+
+
+def _optional_object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return _object(data, key) if key in data else {}
 
 
 def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import os
 import socket
 import sys
@@ -19,8 +20,9 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_group
 from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
-from airflow_provider.membership.policy import PolicyError, check_protocol
+from airflow_provider.membership.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.worker.attached import attached_hands
@@ -69,6 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spark-master", default="local[2]", metavar="URL", help="default: %(default)s")
     parser.add_argument(
         "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be given several times"
+    )
+    parser.add_argument(
+        "--returns-ms",
+        type=int,
+        default=0,
+        metavar="MS",
+        help="a supervisor starts the worker again under its name, and in so many milliseconds at most it is back, so"
+        " that its tasks may wait for it when it is lost or signalled; 0: nobody does (default)",
     )
     _add_timing(parser)
     add_policy_arguments(parser)
@@ -129,6 +139,8 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
     name = args.instance_id or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
+    if not 0 <= args.returns_ms <= LONGEST_DELAY_MS:
+        raise ValueError(f"--returns-ms {args.returns_ms}: must be from 0 to {LONGEST_DELAY_MS}")
     policy, protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
     try:
         check_protocol(policy, protocol)
@@ -148,6 +160,7 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
         policy=policy,
         slots=args.slots,
         until=Until(args.until),
+        returns_ms=args.returns_ms,
     )
 
 
@@ -175,11 +188,16 @@ def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:
     return conf
 
 
+def _when_signalled(returns_ms: int | None) -> Absence:
+    """A supervisor that ends a worker mostly starts it again: an upgrade, a restart of the host."""
+    return Absence(left=LeaveReason.RESTARTING if returns_ms else LeaveReason.STOPPED, returns_ms=returns_ms)
+
+
 async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equipment) -> Outcome:
     await reach(kafka)
     async with shared_group(kafka, settings.member.group_id) as (transport, logs):
         make_hands = attached_hands(equipment, settings, logs)
         worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands)
-        leave_when_signalled(worker.leave)
+        leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))
         async with narrated(logs, settings.member.worker, already_told=Epoch(0)):
             return await worker.run()

@@ -88,6 +88,9 @@ class MembershipListener(Protocol):
     def assigned(self, assignment: PublishAssignment) -> None:
         """A round is over; ``assignment`` is what this worker has by now."""
 
+    async def farewell(self) -> None:
+        """LeaveGroup waits for this: what the others have to know by then. Bounded; must not raise."""
+
     def ended(self, phase: Phase, error: str | None) -> None:
         """The membership is over: left, fenced, or failed."""
 
@@ -301,6 +304,8 @@ class GroupMember:
             self._joining.cancel()
 
     async def _ask(self, question: Question) -> None:
+        if isinstance(question, SendLeave):
+            await self._listener.farewell()
         await self._answer(self._asking.ask(question), REQUESTS[type(question)], question.seq)
 
     async def _answer(self, request: Coroutine[Any, Any, Event], kind: Request, seq: int) -> None:

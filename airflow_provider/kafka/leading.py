@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from heapq import nsmallest
 from itertools import chain
@@ -17,10 +17,11 @@ from airflow_provider.kafka.progress import configured, revocation_rank
 from airflow_provider.kafka.records import TaskStatus, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.brake import brake_ms
-from airflow_provider.membership.events import AssignmentComputed, PerformAssignment
+from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, newer
 
@@ -34,6 +35,7 @@ def gather_call(
     of them than is in these snapshots.
     """
     wanted = configured(jobs, status.tasks)
+    last = newer(command.last_record, status.group)
     return Call(
         generation=command.generation,
         protocol=command.protocol,
@@ -42,7 +44,7 @@ def gather_call(
         members=command.members,
         configured=wanted,
         config_offset=jobs.offset,
-        last_record=newer(command.last_record, status.group),
+        last_record=last,
         policy=policy,
         now_ms=at_ms,
         reason=command.reason,
@@ -50,7 +52,26 @@ def gather_call(
         ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
         spoken_epoch=_spoken_epoch(status),
         jobs_end=jobs.offset,
+        named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
+        absent={} if last is None else absences(command.members, last, status.workers),
     )
+
+
+def absences(
+    members: Iterable[JoinedMember], last: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]
+) -> dict[WorkerId, Absence]:
+    """What those who were in the last round, and are in this one no more, have said of their absence.
+
+    Only the words of the process that was the member count, and it may be one under a name that another had before: it
+    has said so in that round's epoch, or, before it had its assignment, under the member id by which it was in it.
+    """
+    here = {member.instance_id for member in members}
+    said = {worker: workers[worker] for worker in last.members if worker not in here and worker in workers}
+    return {
+        worker: Absence(left=word.left, returns_ms=word.returns_ms)
+        for worker, word in said.items()
+        if word.epoch >= last.epoch or word.member_id == last.members[worker]
+    }
 
 
 def _spoken_epoch(status: StatusSnapshot) -> Epoch:
@@ -132,7 +153,7 @@ def covered(record: GroupRecord, let_go: AbstractSet[TaskId]) -> set[TaskId]:
     """
     tasks = set[TaskId]().union(*record.assignment.values()) - let_go
     tasks.update(*record.revoked.values())
-    if record.memory.deadline_ms:
+    if record.memory.ends_ms:
         tasks.update(*record.memory.assignment.values())
     return tasks
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from airflow_provider.membership.assignors import cooperative, eager
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.brake import IN_A_ROW_MS
 from airflow_provider.membership.embedded import decode_metadata, encode_assignment
 from airflow_provider.membership.events import JoinedMember
@@ -46,6 +46,8 @@ class Call:
         it lets go of them by itself, and need not be told in a round of its own
     :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
     :param jobs_end: where the jobs topic ended after all had joined; None: not known, so everybody is believed
+    :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
+    :param absent: what workers that were in the last round, and are not in this one, have said of their absence
     :param now_ms: wall clock, milliseconds since 1970
     """
 
@@ -64,6 +66,8 @@ class Call:
     ended: Tasks = NO_TASKS
     spoken_epoch: Epoch = Epoch(0)
     jobs_end: ConfigOffset | None = None
+    named: frozenset[WorkerId] = frozenset()
+    absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +164,8 @@ def _unchanged(call: Call, members: frozenset[WorkerId], outcome: Outcome) -> in
     last = call.last_record
     if last is None or outcome.moves or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
         return 0
-    return last.unchanged + 1 if outcome.memory.deadline_ms == last.memory.deadline_ms else 0
+    same_delays = sorted(outcome.memory.ends_ms) == sorted(last.memory.ends_ms)
+    return last.unchanged + 1 if same_delays else 0
 
 
 def _name(member: JoinedMember) -> WorkerId:
@@ -181,7 +186,7 @@ def _reason(call: Call, members: frozenset[WorkerId]) -> str:
     if last.revokes:
         return "revoked tasks have stopped"
     if 0 < last.deadline_ms <= call.now_ms:
-        return "the scheduled delay is over" if last.memory.deadline_ms else "the next tasks may move"
+        return "the scheduled delay is over" if last.memory.ends_ms else "the next tasks may move"
     return call.reason
 
 
@@ -205,6 +210,8 @@ def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
             configured=call.configured,
             owned={name: state.owned - call.ended for name, state in states.items()},
             revocation_rank=call.revocation_rank,
+            named=call.named,
+            absent=call.absent,
         ),
         last,
         policy=call.policy,
@@ -223,7 +230,7 @@ def _memory(call: Call) -> tuple[Memory, GenerationId]:
     if record is None:
         return Memory(), call.last_completed
     known = record.generation in (call.last_completed, call.generation - 1)
-    if known or record.deadline_ms > call.now_ms:
+    if known or max(record.deadline_ms, *record.memory.ends_ms, 0) > call.now_ms:
         return record.memory, record.memory.generation
     return record.memory, call.last_completed
 

@@ -82,13 +82,15 @@ class GroupRecord:
 
     @property
     def deadline_ms(self) -> int:
-        """When the delay that the members were told is over (wall clock, ms since 1970); 0 when none runs."""
-        return self.memory.deadline_ms or (self.memory.next_moves_at_ms if self.delay_ms else 0)
+        """When the delay that the members were told is over (wall clock, ms since 1970); 0 when none runs. Others may
+        run longer.
+        """
+        return min(self.memory.ends_ms, default=self.memory.next_moves_at_ms if self.delay_ms else 0)
 
     @property
     def waiting(self) -> Tasks:
         """Lost tasks that wait for their worker."""
-        if not self.memory.deadline_ms:
+        if not self.memory.ends_ms:
             return NO_TASKS
         return NO_TASKS.union(*self.memory.assignment.values()).difference(*self.assignment.values())
 

@@ -30,6 +30,7 @@ from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.policy import Policy, PolicyName
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.triggers.claims import is_of
 from airflow_provider.triggers.task_instance import OVER, TaskPage
@@ -251,19 +252,20 @@ class SparkWorkerOperator(BaseOperator):
         plan = self._plan(context)
         self._look_around(context["ti"], plan)
         self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
-        return self._work(plan, WorkerStory(began_ms=wall_ms()), saved=None)
+        return self._work(plan, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
         """Go on after the trigger's event: with the same membership if there is work, else to the end."""
         if not isinstance(event, Mapping):  # dag.test() resumes also after what ends the task by itself
             return None
         plan, story = self._plan(context), WorkerStory.from_json(event["story"])
+        tries = tries_of(self, context["ti"])
         if event["ending"] == "handed over":
             self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
-            return self._work(plan, story, saved=event["saved"])
+            return self._work(plan, story, tries, saved=event["saved"])
         if event["ending"] == "fenced" and self._is_held_by_me(plan):
             self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
-            return self._work(plan, story, saved=None)
+            return self._work(plan, story, tries, saved=None)
         return self._end(plan, event["ending"], event["error"], event["summary"])
 
     def on_kill(self) -> None:
@@ -272,9 +274,11 @@ class SparkWorkerOperator(BaseOperator):
         if self._run is not None:
             self._run.leave(_KILLED)
 
-    def _work(self, plan: WorkerPlan, story: WorkerStory, saved: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _work(
+        self, plan: WorkerPlan, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
-        self._run = self._make_run(plan, self._equipment(), kafka, story, saved)
+        self._run = self._make_run(plan, self._equipment(), kafka, story, saved, tries)
         if self._killed:  # before there was anybody to tell
             if saved is None:
                 raise AirflowException(f"worker {plan.member.worker}: {_KILLED} before it joined the group")
@@ -290,7 +294,7 @@ class SparkWorkerOperator(BaseOperator):
                     " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
                 )
             self.log.info("Worker %s was held in two places; it joins anew", plan.member.worker)
-            return self._work(plan, result.story, saved=None)
+            return self._work(plan, result.story, tries, saved=None)
         if outcome.ending.value == "handed over":
             self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", plan.member.worker)
             self.defer(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +13,9 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.masking import masked
+from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.triggers.narrator import narrated
+from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.equipment import Equipment
 
@@ -18,8 +23,14 @@ if TYPE_CHECKING:
     from airflow_provider.kafka.topics.status_view import StatusSnapshot
     from airflow_provider.worker.worker import Outcome, Worker
 
+    Leaving = Callable[[Worker], Coroutine[Any, Any, None]]
+
+log = logging.getLogger(__name__)
 
 _LEAVE_WITHIN_S: Final = 20.0
+
+_ASK_WITHIN_S: Final = 1.0
+"""Airflow kills a task's process 5 s after it has told it to end; so long its tasks may take to stop, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,7 @@ class WorkerRun:
     """Runs a worker until it is done, told to leave, or its membership had better go on in the triggerer.
 
     :param saved: the membership, as the triggerer left it; None to join anew
+    :param tries: what becomes of the worker when this process ends
     """
 
     def __init__(
@@ -47,14 +59,17 @@ class WorkerRun:
         kafka: KafkaSettings,
         story: WorkerStory,
         saved: Mapping[str, Any] | None,
+        tries: Tries,
     ) -> None:
+        self._tries = tries
         self._plan = plan
         self._equipment = equipment
         self._kafka = kafka
         self._story = story
         self._saved = saved
         self._worker: Worker | None = None
-        self._leaving: str | None = None
+        self._leaving: Leaving | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._thread: LoopThread[RunResult] = LoopThread(self._work)
 
     def run(self) -> RunResult:
@@ -66,19 +81,38 @@ class WorkerRun:
         try:
             self._thread.join()
         except BaseException:
-            self.leave("its task was interrupted")
+            self._leave_soon(self._interrupted)
             self._thread.join(_LEAVE_WITHIN_S)
             raise
         return self._thread.result()
 
     def leave(self, reason: str) -> None:
-        """Stop everything and leave the group for good. May be called by a signal handler: takes no lock."""
-        self._leaving = reason
+        """Airflow ends the task: stop everything and leave the group. May be called by a signal handler, so it takes no
+        lock.
+        """
+        self._leave_soon(functools.partial(self._ended_by_airflow, reason))
+
+    def _leave_soon(self, leaving: Leaving) -> None:
+        self._leaving = leaving
         self._thread.call_soon(self._leave)
 
     def _leave(self) -> None:
-        if self._worker is not None and self._leaving is not None:
-            self._worker.leave(self._leaving)
+        if self._worker is not None and self._leaving is not None and self._asking is None:
+            self._asking = asyncio.ensure_future(self._leaving(self._worker))
+
+    async def _interrupted(self, worker: Worker) -> None:
+        worker.leave("its task was interrupted", self._tries.interrupted())
+
+    async def _ended_by_airflow(self, reason: str, worker: Worker) -> None:
+        """Only Airflow knows whether the task is to be run again: a user has marked it, or cleared it."""
+        page = TaskPage.of(self._plan.member.url)
+        state: str | None = RUNNING
+        if page is not None:
+            try:
+                state = await asyncio.wait_for(asyncio.to_thread(page.state), _ASK_WITHIN_S)
+            except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
+                log.warning("Airflow does not say why it ends the task: %s", str(failed) or type(failed).__name__)
+        worker.leave(reason, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
         from airflow_provider.kafka.records import WorkerPhase
@@ -88,7 +122,7 @@ class WorkerRun:
         from airflow_provider.worker.worker import Worker
 
         plan = self._plan
-        settings = worker_settings(plan, WorkerPhase.STABLE)
+        settings = worker_settings(plan, WorkerPhase.STABLE, self._tries.returns_ms)
         async with shared_group(self._kafka, plan.member.group_id) as (transport, logs):
             make_hands = attached_hands(self._equipment, settings, logs, masked)
             worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=self._saved)

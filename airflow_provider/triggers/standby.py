@@ -76,10 +76,12 @@ def standby_worker(
     )
 
 
-def worker_settings(plan: WorkerPlan, phase: WorkerPhase) -> WorkerSettings:
+def worker_settings(plan: WorkerPlan, phase: WorkerPhase, returns_ms: int | None = None) -> WorkerSettings:
     """``plan`` in the worker's own words.
 
     :param phase: what the worker's record says while it is in the group
+    :param returns_ms: in what time at most it is back if its process ends; not known of a triggerer's memberships: it
+        is Airflow that gives them to another one
     """
     return WorkerSettings(
         member=plan.member,
@@ -87,4 +89,5 @@ def worker_settings(plan: WorkerPlan, phase: WorkerPhase) -> WorkerSettings:
         slots=plan.slots,
         until=Until(plan.until),
         phase=phase,
+        returns_ms=returns_ms,
     )

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
+from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import Epoch
 from airflow_provider.membership.saved import taken_over
 from airflow_provider.triggers.claims import Claim, claim_of, is_of
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 _AGAIN_S: Final = 5.0
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
+_KILLED: Final = Absence(left=LeaveReason.KILLED)
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
@@ -165,7 +167,7 @@ class WorkerTrigger(BaseTrigger):
     def _leave(self) -> None:
         """Leave if it was told to; told before it holds the membership, it does so as soon as it can."""
         if self._worker is not None and self._leaving is not None:
-            self._worker.leave(self._leaving)
+            self._worker.leave(self._leaving, _KILLED)
 
     async def _hold(self) -> TriggerEvent:
         async with connection_of(self.kafka_conn_id) as connection:

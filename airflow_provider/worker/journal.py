@@ -54,10 +54,14 @@ class Journal:
                 raise failed
             await asyncio.sleep(_RETRY_S)
 
-    async def flush(self, timeout_s: float) -> None:
-        """Wait until all notes are stored; what is not by then is not waited for."""
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until what has been noted so far is stored, or can't be; no longer than that."""
         if self._writing:
             await asyncio.wait(self._writing, timeout=timeout_s)
+
+    async def flush(self, timeout_s: float) -> None:
+        """Wait until all notes are stored; what is not by then is not waited for."""
+        await self.settle(timeout_s)
         for task in self._writing:
             task.cancel()
         await asyncio.gather(*self._writing, return_exceptions=True)

@@ -16,6 +16,7 @@ from airflow_provider.kafka.progress import group_drained
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.events import Predecessor, PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.membership.policy import Deferred, Policy
@@ -30,6 +31,12 @@ from airflow_provider.worker.process import end_what_outlived, is_same_process, 
 log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 10.0
+
+_FAREWELL_S: Final = 2.0
+"""The leader reads why a worker leaves in the round that misses it. For a broker that is away nobody waits longer."""
+
+_STOPPED: Final = Absence(left=LeaveReason.STOPPED)
+_DRAINED: Final = Absence(left=LeaveReason.DRAINED)
 
 
 class Until(str, Enum):
@@ -85,6 +92,8 @@ class WorkerSettings:
     :param slots: how many tasks it runs at once
     :param until: when its work is done
     :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
+    :param returns_ms: how long it would take at most until it is back if its process ended; 0: it would never be; None:
+        not known
     """
 
     member: MemberSettings
@@ -92,6 +101,7 @@ class WorkerSettings:
     slots: int = 2
     until: Until = Until.DRAINED
     phase: WorkerPhase = WorkerPhase.STABLE
+    returns_ms: int | None = None
 
 
 MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]
@@ -121,6 +131,7 @@ class Worker:
         self._logs = logs
         self._saved = saved
         self._leaving: Ending | None = None
+        self._absence = Absence(returns_ms=settings.returns_ms)
         self._over: tuple[Phase, str | None] | None = None
         self._overdue = False
         self._handing_over = False
@@ -167,10 +178,15 @@ class Worker:
                 await self._journal.flush(_LAST_WORDS_S)
         return replace(outcome, still_running=self.hands.running)
 
-    def leave(self, reason: str, ending: Ending = Ending.LEFT) -> None:
-        """Stop everything and leave the group for good; :meth:`run` returns when that is done."""
+    def leave(self, reason: str, absence: Absence = _STOPPED, *, ending: Ending = Ending.LEFT) -> None:
+        """Stop everything and leave the group; :meth:`run` returns when that is done.
+
+        :param reason: for the coordinator's log
+        :param absence: for the group's leader: why, and, if it is started again, in what time at most
+        """
         if self._leaving is None and self._over is None:
             self._leaving = ending
+            self._absence = absence
             self._publish(WorkerPhase.STOPPING)
             self.member.leave(reason)
             self._changed.set()
@@ -198,6 +214,9 @@ class Worker:
         self.hands.advance(assignment.epoch)
         self._publish(self.settings.phase)
         self._changed.set()
+
+    async def farewell(self) -> None:
+        await self._journal.settle(_FAREWELL_S)
 
     def ended(self, phase: Phase, error: str | None) -> None:
         self._over = (phase, error)
@@ -272,10 +291,12 @@ class Worker:
         return self._reason_to_end()
 
     def _reason_to_end(self) -> Ending | None:
-        if self._is_told_to_go():
-            self.leave("an operator of the group asked for it")
+        wish = self._wish()
+        if wish is not None and self._is_told_to_go(wish):
+            absence = _STOPPED if wish.action is ControlAction.STOP else _DRAINED
+            self.leave("an operator of the group asked for it", absence)
         elif self.settings.until is Until.DRAINED and group_drained(self._logs.jobs, self._logs.status.tasks):
-            self.leave("the group is drained", Ending.DRAINED)
+            self.leave("the group is drained", _DRAINED, ending=Ending.DRAINED)
         elif self._handing_over or self._may_hand_over():
             return Ending.HANDED_OVER
         return None
@@ -290,10 +311,7 @@ class Worker:
         jobs, me = self._logs.jobs, self.settings.member.worker
         return jobs.controls[me] if jobs.asked_at.get(me, -1) >= self._began_at else None
 
-    def _is_told_to_go(self) -> bool:
-        wish = self._wish()
-        if wish is None:
-            return False
+    def _is_told_to_go(self, wish: ControlRecord) -> bool:
         self.hands.drain()
         return wish.action is ControlAction.STOP or not self.hands.running
 
@@ -361,4 +379,7 @@ class Worker:
             running=self.hands.running,
             process=self._said_process,
             at_ms=wall_ms(),
+            member_id=state.member_id,
+            left=self._absence.left,
+            returns_ms=self._absence.returns_ms,
         )

@@ -39,7 +39,7 @@ FLOORS: Mapping[str, int] = {
     "lease_until": NOW, "rebalance_deadline": NOW, "heartbeat_at": NOW, "retry_at": NOW, "rejoin_at": NOW,
     "join_by": NOW, "record_by": NOW, "sync_by": NOW, "leave_by": NOW, "hold_until": NOW, "armed_at": NOW,
     # of a record and its memory
-    "at_ms": _LONG_AGO, "deadline_ms": NOW, "next_moves_at_ms": NOW,
+    "at_ms": _LONG_AGO, "deadline_ms": NOW, "awaited": NOW, "next_moves_at_ms": NOW,
     # of what is under way, and of the group
     "sent_at_ms": _LONG_AGO, "sent_at": _LONG_AGO, "opens": NOW, "due": NOW,
     "session_at": NOW, "join_at": NOW, "sync_at": NOW,

@@ -46,7 +46,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks
+from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, newer
 from airflow_provider.spark.job import FencedError
@@ -232,6 +232,7 @@ def computed(
             now_ms=NOW,
             reason=command.reason,
             spoken_epoch=spoken_epoch,
+            named=frozenset(WorkerId(member.instance_id or "") for member in command.members),
         )
     )
     done = AssignmentComputed(

@@ -161,6 +161,7 @@ def check_round(world: World, sync: Sync, configured: Tasks) -> None:
     invariants.the_target_is_complete_and_without_duplicates(now)
     invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
     invariants.only_the_surplus_moves(now)
+    invariants.who_is_back_has_its_own(now)
 
 
 # ---- rest

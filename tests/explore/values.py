@@ -71,7 +71,9 @@ def frozen(record: GroupRecord) -> GroupRecord:
         members=Frozen(record.members),
         assignment=Frozen(record.assignment),
         revoked=Frozen(record.revoked),
-        memory=replace(record.memory, assignment=Frozen(record.memory.assignment)),
+        memory=replace(
+            record.memory, assignment=Frozen(record.memory.assignment), awaited=Frozen(record.memory.awaited)
+        ),
     )
 
 

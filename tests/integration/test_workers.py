@@ -79,10 +79,12 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
             lambda _jobs, status: status.group is not None and "w3" not in status.group.members, "w3's session is over"
         )
         assert group.record.delay_ms > 0, "what w3 had waits for it"
+        deadline_ms = group.record.deadline_ms
         group.start("w3")
         await group.balanced("w1", "w2", "w3")
 
         assert group.owned("w3") == own
+        assert group.record.at_ms < deadline_ms, "it has its own in the round of its return"
         assert {stop for stop in await group.stops() - stops if stop[1] != "w3"} == set(), "nobody else was stopped"
 
 
@@ -102,6 +104,23 @@ async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: M
         waited = [record for record in group.records if record.delay_ms]
         assert waited, "a delay ran"
         assert group.record.at_ms >= waited[0].deadline_ms
+
+
+@pytest.mark.parametrize("way", ["killed", "told to stop"])
+async def test_a_worker_that_nobody_starts_again_is_not_waited_for(fleet: MakeFleet, way: str) -> None:
+    async with fleet("--max-delay-ms", "300000", "--returns-ms", "0") as group:
+        await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        kept, lost, stops = group.owned("w1"), group.owned("w2"), await group.stops()
+
+        group.kill("w2") if way == "killed" else group.send("w2", signal.SIGTERM)
+        await group.balanced("w1")
+
+        assert group.owned("w1") == kept | lost
+        assert {stop for stop in await group.stops() - stops if stop[1] != "w2"} == set()
+        assert not [record for record in group.records if record.delay_ms]
 
 
 async def test_a_worker_told_to_go_stops_its_tasks_and_leaves_at_once(fleet: MakeFleet) -> None:

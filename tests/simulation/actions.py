@@ -15,6 +15,7 @@ from simulation.network import Faults
 from simulation.process import Process
 from simulation.world import World
 
+from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
 from airflow_provider.membership.state import Phase
@@ -83,10 +84,14 @@ class Bounce(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(OnWorker):
+    """:param absence: what it says of it; None: nothing"""
+
+    absence: Absence | None = None
+
     def befall(self, world: World, process: Process) -> bool:
         if process.asleep or process.state.phase is Phase.LEAVING:
             return False
-        world.leave(self.worker)
+        world.leave(self.worker, self.absence)
         return True
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from simulation import invariants
 from simulation.status import TaskWord
 
-from airflow_provider.kafka.records.status import TaskState, TaskStatus
+from airflow_provider.kafka.records.status import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.membership.events import StopReason, TasksFinished, TasksStopped
 from airflow_provider.membership.model import Epoch, TaskId, Tasks
 from airflow_provider.membership.state import MemberState
@@ -109,7 +109,7 @@ class Attached:
             unasked = ended_here & process.state.owned - process.state.stopping
             process.feed(TasksStopped(now_ms=process.now, tasks=ended_here))
             if unasked:
-                process.say_what_it_has()
+                process.say_of_itself(WorkerPhase.STABLE)
 
         if tasks:
             delay = process.rng.randint(*world.stop_ms) if starts else 0

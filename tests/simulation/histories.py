@@ -18,6 +18,7 @@ from simulation.actions import Action, Loss, Moment
 from simulation.invariants import BrokenError
 from simulation.world import HistoryError, World
 
+from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import ConnectProtocol, TaskId
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
 
@@ -25,6 +26,15 @@ JOBS = "ABCD"
 WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")
 DRIFT_PPM = 5_000
 SKEW_MS = 100
+RETURNS_MS = (None, 0, 5_000, 60_000)
+"""What processes say, truly or not: some of those that say 0 are started again, others come later than they said."""
+ABSENCES = (
+    None,
+    Absence(left=LeaveReason.STOPPED),
+    Absence(left=LeaveReason.KILLED),
+    Absence(left=LeaveReason.RESTARTING),
+    Absence(left=LeaveReason.RESTARTING, returns_ms=8_000),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +114,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         stop_ms=(1, 1_200),
         clock_drift_ppm=DRIFT_PPM,
         wall_skew_ms=SKEW_MS,
+        returns_ms=RETURNS_MS,
     )
     told = Told(world=world)
     author = Author(seed, plan, world)
@@ -207,7 +218,7 @@ class Author:
         return do.Bounce(after_ms=after_ms, worker=self._someone(), back_ms=back_ms, protocol=self._protocol())
 
     def _leave(self, after_ms: int) -> Action:
-        return do.Leave(after_ms=after_ms, worker=self._someone())
+        return do.Leave(after_ms=after_ms, worker=self._someone(), absence=self._rng.choice(ABSENCES))
 
     def _hand_over(self, after_ms: int) -> Action:
         return do.HandOver(after_ms=after_ms, worker=self._someone(), gap_ms=self._rng.choice([0, 100, 2_500, 15_000]))

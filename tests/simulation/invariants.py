@@ -16,7 +16,7 @@ from simulation.rounds import Round, Start
 from simulation.status import TaskWord
 
 from airflow_provider.membership.events import StopReason, StopTasks
-from airflow_provider.membership.model import NO_TASKS, SubProtocol, TaskId, Tasks
+from airflow_provider.membership.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState
 
@@ -217,8 +217,11 @@ def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: 
 def no_leader_asks_for_the_same_again_and_again(before: Round | None, now: Round) -> None:
     """A round that a leader asks for, since somebody has to be given something, gives somebody something. Once it may
     come too late, or be asked for in vain: a fenced process says in its worker's name that it has stopped.
+
+    Not asked where the leader had not heard that the round before was completed: it has asked only once, and joined
+    again since no answer came.
     """
-    if before is not None and before.asked_in_vain and now.asked_in_vain:
+    if before is not None and now.follows(before) and before.asked_in_vain and now.asked_in_vain:
         raise _Not(f"epoch {now.record.epoch} was asked for and changes nothing, as the one before it")
 
 
@@ -273,21 +276,23 @@ def only_the_surplus_moves(now: Round) -> None:
 
 @invariant
 def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], skew_ms: int) -> None:
-    """Lost tasks wait for their worker at most the scheduled delay from the round on that missed them, whatever rounds
-    and leaders follow. Where the record of a round was never written the wait begins anew: nobody knows of it.
+    """Lost tasks wait for their worker at most the scheduled delay from the round on that missed them, or as long as it
+    said that its return takes, whatever rounds and leaders follow. Where the record of a round was never written the
+    wait begins anew: nobody knows of it.
 
     :param until: for each task that waits, the latest end of its delay by the wall clock
     :param skew_ms: how far the leaders' wall clocks are apart
     """
     for task in now.waiting:
-        deadline = now.record.deadline_ms
+        deadline = now.deadline_of(task)
         if deadline > until[task] + skew_ms or now.record.at_ms >= deadline:
             raise _Not(f"epoch {now.record.epoch} lets {task} wait until {deadline}, it may until {until[task]}")
 
 
 @invariant
 def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int) -> None:
-    """A new leader goes on with the delay that runs: what is still lost waits until the same time.
+    """A new leader goes on with the delays that run: what is still lost waits until the same time, unless its worker is
+    back.
 
     Not asked where the new leader could not read the record of the last round, as it was never written; nor where that
     round's revocations were not carried out: then what it assigned is not trusted (Connect's rule as well).
@@ -296,16 +301,48 @@ def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int
         return
     if now.record.leader == before.record.leader or not before.record.memory.revoked.isdisjoint(_all(now.owned)):
         return
-    deadline = before.record.deadline_ms
-    lost = (before.waiting & now.configured).difference(*now.owned.values())
-    if not lost or now.record.at_ms >= deadline:
+    for task in (before.waiting & now.configured).difference(*now.owned.values()):
+        deadline = before.deadline_of(task)
+        if now.record.at_ms >= deadline or before.owner_of(task) in now.owned:
+            continue
+        if task not in now.waiting:
+            raise _Not(f"epoch {now.record.epoch} deals out {task} {deadline - now.record.at_ms} ms early")
+        if abs(now.deadline_of(task) - deadline) > skew_ms:
+            raise _Not(f"epoch {now.record.epoch} has {task} wait until {now.deadline_of(task)}, not {deadline}")
+
+
+@invariant
+def who_never_comes_back_is_not_waited_for(now: Round) -> None:
+    """What a worker had that has said, as the member that is missed, that it will not be back, waits in no round."""
+    for task in now.waiting:
+        worker = now.owner_of(task)
+        if now.at_most_ms(worker) == 0:
+            raise _Not(f"epoch {now.record.epoch} lets {task} wait for {worker}, which never comes back")
+
+
+@invariant
+def who_is_back_has_its_own(now: Round) -> None:
+    """What a member has lost does not wait, and is its own again in that round, unless that gave it more than the even
+    share.
+
+    Who has what in the end is not asked where the last round is not known: what it assigned is not trusted then.
+    """
+    for task in now.waiting:
+        if now.owner_of(task) in now.owned:
+            raise _Not(f"epoch {now.record.epoch} lets {task} wait for {now.owner_of(task)}, which is back")
+    last = now.last
+    if last is None or not now.cooperative or last.generation != now.seen.generation - 1:
         return
-    if lost - now.waiting:
-        raise _Not(
-            f"epoch {now.record.epoch} deals out {_names(lost - now.waiting)} {deadline - now.record.at_ms} ms early"
-        )
-    if abs(now.record.deadline_ms - deadline) > skew_ms:
-        raise _Not(f"epoch {now.record.epoch} waits until {now.record.deadline_ms}, not {deadline}")
+    if not last.memory.revoked.isdisjoint(_all(now.owned)):
+        return
+    unowned = now.configured - _all(now.owned)
+    for worker, target in now.target.items():
+        for kind in (True, False):
+            lost = (last.memory.assignment.get(WorkerId(worker), NO_TASKS) & unowned) - target
+            given_away = [task for task in lost if task.is_planner is kind]
+            share = sum(task.is_planner is kind for task in now.configured) // len(now.owned)
+            if given_away and sum(task.is_planner is kind for task in target) < share:
+                raise _Not(f"epoch {now.record.epoch} gives away {_names(given_away)} of {worker}, which is back")
 
 
 # ---- when the faults stop

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from simulation.rounds import Computed
 
+from airflow_provider.kafka.leading import absences
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call, Verdict, lead
+from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 def lead_round(process: Process, command: PerformAssignment, last: GroupRecord | None) -> Verdict:
     """Compute the round with what the process knows of the topics, and let the world know what was computed."""
     world = process.world
-    configured = world.configured_at(process.config_offset)
+    configured, said = world.configured_at(process.config_offset), dict(world.status.workers)
     verdict = lead(
         Call(
             generation=command.generation,
@@ -33,10 +35,12 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
             reason=command.reason,
             spoken_epoch=world.status.spoken_epoch,
             jobs_end=world.jobs_offset,
+            named=frozenset(WorkerId(member.instance_id or "") for member in command.members if world.named),
+            absent={} if last is None else absences(command.members, last, said),
         )
     )
     key = (command.generation, command.leader)
     world.computed.pop(key, None)  # another coordinator may not have heard of that generation, and forms it anew
     if verdict.record is not None:
-        world.computed[key] = Computed(verdict.record, configured, last)
+        world.computed[key] = Computed(verdict.record, configured, last, said)
     return verdict

@@ -48,6 +48,8 @@ _STALE = "a_stale_epoch_never_wins"
 _SURPLUS = "only_the_surplus_moves"
 _SPREAD = "the_spread_is_at_most_one"
 _REST = "everything_converges"
+_NEVER = "who_never_comes_back_is_not_waited_for"
+_BACK = "who_is_back_has_its_own"
 _IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 
 MUTATIONS = (
@@ -215,7 +217,9 @@ MUTATIONS = (
     Mutation(
         name="forgets the delay when a round has failed",
         module=f"{MEMBERSHIP}.leader",
-        edits=(("    if known or record.deadline_ms > call.now_ms:\n", "    if known:\n"),),
+        edits=(
+            ("    if known or max(record.deadline_ms, *record.memory.ends_ms, 0) > call.now_ms:\n", "    if known:\n"),
+        ),
         plan="calm",
         broken=(_DEADLINE,),
     ),
@@ -300,12 +304,61 @@ MUTATIONS = (
         module=f"{MEMBERSHIP}.assignors.lost",
         edits=(
             (
-                "    own: dict[WorkerId, set[TaskId]] = {worker: set() for worker in candidates}\n",
-                "    return Verdict(waited=True)\n    own: dict[WorkerId, set[TaskId]] = {}\n",
+                "    return Verdict(\n        own={worker: lost.get(",
+                "    return Verdict(waited=True)\n    return Verdict(\n        own={worker: lost.get(",
             ),
         ),
         plan="calm",
         broken=(_COMPLETE,),
+    ),
+    Mutation(
+        name="waits for who never comes back",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(("    if at_most_ms == 0:\n", "    if False:\n"), ("if at_most_ms is None or", "if not at_most_ms or")),
+        plan="calm",
+        broken=(_NEVER, _WAIT),
+    ),
+    Mutation(
+        name="waits as long for who has said when it is back as for others",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(("    return min(round.now_ms + at_most_ms, latest_ms)\n", "    return latest_ms\n"),),
+        plan="calm",
+        broken=(_WAIT,),
+    ),
+    Mutation(
+        name="forgets when it was that somebody should be back",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(("    if worker in memory.awaited:\n", "    if False:\n"),),
+        plan="calm",
+        broken=(_WAIT, _DEADLINE),
+    ),
+    Mutation(
+        name="has who is back wait for its own",
+        module=f"{MEMBERSHIP}.assignors.lost",
+        edits=(("if worker in kept and worker in round.named}", "if False}"),),
+        plan="calm",
+        broken=(_BACK,),
+    ),
+    Mutation(
+        name="gives what is waited for to others when anybody comes back",
+        module=f"{MEMBERSHIP}.assignors.outcome",
+        edits=(
+            ("assignment=_with_waiting(target, verdict.waiting) if verdict.waiting else target", "assignment=target"),
+        ),
+        plan="calm",
+        broken=(_COMPLETE, _DEADLINE, _BACK),
+    ),
+    Mutation(
+        name="believes what an earlier process of the worker said",
+        module="airflow_provider.kafka.leading",
+        edits=(("if word.epoch >= last.epoch or word.member_id == last.members[worker]", "if True"),),
+        unit_test="tests/unit/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
+    ),
+    Mutation(
+        name="leaves before it is known why",
+        module="airflow_provider.kafka.group",
+        edits=(("            await self._listener.farewell()\n", "            pass\n"),),
+        unit_test="tests/unit/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it",
     ),
     Mutation(
         name="starts its tasks before it has joined the rebalance that a hand-over cut short",

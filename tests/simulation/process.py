@@ -14,6 +14,7 @@ from simulation.leading import lead_round
 from simulation.wire import Wire
 
 from airflow_provider.kafka.records.status import WorkerPhase, WorkerStatus
+from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -33,6 +34,7 @@ from airflow_provider.membership.events import (
     RecordRead,
     Resumed,
     SendHeartbeat,
+    SendLeave,
     Started,
     StartTasks,
     StopTasks,
@@ -49,6 +51,9 @@ from airflow_provider.membership.state import MemberState, Phase
 
 if TYPE_CHECKING:
     from simulation.world import World
+
+FAREWELL_MS = 2_000
+"""So long a worker waits at most for its record of why it leaves to be stored."""
 
 
 class Process:
@@ -84,6 +89,7 @@ class Process:
         self._timer_at: int | None = None
         self._looks = False
         self._wire = Wire(self)
+        self.absence = Absence(returns_ms=random.Random(f"{world.seed}/{name}/returns").choice(world.returns_ms))
 
     # ---- what others see
 
@@ -123,6 +129,7 @@ class Process:
         self.config_offset = self.world.jobs_offset
         self.feed(Started(now_ms=self.now, config_offset=self.config_offset, predecessor=predecessor))
         self.read_status()
+        self.say_of_itself(WorkerPhase.JOINING)
 
     def go_on(self, saved: dict[str, Any], predecessor: Predecessor) -> None:
         """Take over the membership that another process of this worker saved."""
@@ -131,6 +138,7 @@ class Process:
         self.world.owns(self, NO_TASKS, self.state.owned)
         self.feed(Resumed(now_ms=self.now, config_offset=self.config_offset, predecessor=predecessor))
         self.read_status()
+        self.say_of_itself(WorkerPhase.STABLE)
 
     def hand_over(self) -> dict[str, Any]:
         """End, after saving the membership for another process. Attached tasks end with this one."""
@@ -167,7 +175,11 @@ class Process:
     def hushed(self) -> bool:
         return self.world.clock.now < self._hushed_until
 
-    def leave(self, reason: str = "told to") -> None:
+    def leave(self, absence: Absence | None = None, reason: str = "told to") -> None:
+        """:param absence: what its record says of it"""
+        if absence is not None:
+            self.absence = absence
+            self.say_of_itself(WorkerPhase.STOPPING)
         self.feed(LeaveRequested(now_ms=self.now, reason=reason))
 
     # ---- events in
@@ -182,6 +194,8 @@ class Process:
             self.state = after
         if after.owned is not before.owned:
             self.world.owns(self, before.owned, after.owned)
+        if after.phase is Phase.LEFT and before.phase is not Phase.LEFT and self.absence.left is not None:
+            self.say_of_itself(WorkerPhase.LEFT)
         if after.epoch != before.epoch:
             invariants.epochs_only_grow(self.name, before.epoch, after.epoch)
         if self.overslept and not self.asleep:
@@ -219,10 +233,19 @@ class Process:
         self._said_at = at
         clock.after(at - clock.now, lambda: arrive() if self.alive or not stuck else None)
 
-    def say_what_it_has(self) -> None:
+    def say_of_itself(self, phase: WorkerPhase) -> None:
         """The worker's own record."""
         state = self.state
-        said = WorkerStatus(worker=self.worker, state=WorkerPhase.STABLE, epoch=state.epoch, slots=1, owned=state.owned)
+        said = WorkerStatus(
+            worker=self.worker,
+            state=phase,
+            epoch=state.epoch or (self._read.epoch if self._read else state.epoch),
+            slots=1,
+            owned=state.owned,
+            member_id=state.member_id,
+            left=self.absence.left,
+            returns_ms=self.absence.returns_ms,
+        )
         self.say(lambda: self.world.status.put_worker(said))
 
     @property
@@ -264,11 +287,21 @@ class Process:
                 self.say(lambda: self.world.group_written(command.record))
             case PublishAssignment():
                 self.tasks.advance(command.epoch)
-                self.say_what_it_has()
+                self.say_of_itself(WorkerPhase.STABLE)
+            case SendLeave():
+                self._leave_when_heard(command)
             case Fail() | Warn():
                 pass
             case _:
                 self._wire.send(command)
+
+    def _leave_when_heard(self, command: SendLeave) -> None:
+        """What it says of its absence comes first, if it can be written in time."""
+        wait_ms = min(self._said_at - self.world.clock.now, FAREWELL_MS)
+        if wait_ms <= 0:
+            self._wire.send(command)
+        else:
+            self.world.clock.after(wait_ms, lambda: self.when_awake(lambda: self._wire.send(command)))
 
     def _arm(self, at_ms: int) -> None:
         self._timer_at = at_ms

@@ -5,13 +5,15 @@ was started by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from simulation.group import RoundSeen
 
+from airflow_provider.kafka.records.status import WorkerStatus
+from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.embedded import decode_assignment, decode_metadata
-from airflow_provider.membership.model import NO_TASKS, Epoch, GenerationId, MemberId, Tasks, WorkerId
+from airflow_provider.membership.model import NO_TASKS, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
 
@@ -47,11 +49,13 @@ class Computed:
 
     :param configured: what was to run, as far as the leader knew
     :param last: the newest group record that it knew
+    :param said: what the workers had said of themselves by then
     """
 
     record: GroupRecord
     configured: Tasks
     last: GroupRecord | None
+    said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,7 @@ class Round:
     record: GroupRecord
     configured: Tasks
     last: GroupRecord | None
+    said: Mapping[WorkerId, WorkerStatus]
 
     @property
     def cooperative(self) -> bool:
@@ -96,6 +101,24 @@ class Round:
         remembered = NO_TASKS.union(*self.record.memory.assignment.values())
         return remembered.difference(*self.target.values(), *self.revoked.values()) & self.configured
 
+    def owner_of(self, task: TaskId) -> WorkerId:
+        """Whom a task that waits, waits for."""
+        return next(worker for worker, tasks in self.record.memory.assignment.items() if task in tasks)
+
+    def deadline_of(self, task: TaskId) -> int:
+        """Until when (wall clock) a task that waits does so."""
+        memory = self.record.memory
+        return memory.awaited.get(self.owner_of(task), memory.deadline_ms)
+
+    def at_most_ms(self, worker: WorkerId) -> int | None:
+        """How long the return of a worker may take that was a member in the last round and is none in this one, as it
+        said itself as that very member; None: it did not.
+        """
+        word, last = self.said.get(worker), self.last
+        if word is None or last is None or last.members.get(worker) != word.member_id or worker in self.owned:
+            return None
+        return Absence(left=word.left, returns_ms=word.returns_ms).at_most_ms
+
     @cached_property
     def duplicated(self) -> Tasks:
         """What more than one member said that it owns."""
@@ -119,4 +142,5 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         record=computed.record,
         configured=computed.configured,
         last=computed.last,
+        said=computed.said,
     )

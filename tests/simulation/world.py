@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
 from airflow_provider.kafka.leading import covered, outspoken, released
+from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
     NO_TASKS,
@@ -59,6 +60,8 @@ class World:
     :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the coordinator's; two of
         them differ by up to twice that
     :param wall_skew_ms: how far a process's wall clock may be off
+    :param named: whether workers that come back are known by their names, as ours are; Connect's are not
+    :param returns_ms: each process says one of these: how long its worker's return would take at most. It may be wrong
     """
 
     def __init__(
@@ -71,8 +74,12 @@ class World:
         initial_delay_ms: int = 0,
         clock_drift_ppm: int = 0,
         wall_skew_ms: int = 0,
+        named: bool = True,
+        returns_ms: Sequence[int | None] = (None,),
     ) -> None:
         self.seed = seed
+        self.named = named
+        self.returns_ms = returns_ms
         self.clock = Clock()
         self.network = Network(self.clock)
         self.coordinator = Coordinator(
@@ -258,8 +265,9 @@ class World:
 
         self.clock.after(ms, back)
 
-    def leave(self, worker: str) -> None:
-        self.processes[worker].leave()
+    def leave(self, worker: str, absence: Absence | None = None) -> None:
+        """:param absence: what it says of it before; None: nothing"""
+        self.processes[worker].leave(absence)
 
     def forget_group(self) -> None:
         """Kafka deletes a group only when it is empty."""
@@ -450,9 +458,8 @@ class World:
         before = self.rounds[-1] if self.rounds else None
         self.rounds.append(now)
         skew_ms = 2 * self.wall_skew_ms + SLACK_MS
-        latest = self.wall + self.policy.max_delay_ms + self.wall_skew_ms
         known = self._waits_until if now.follows(before) else {}
-        self._waits_until = {task: known.get(task, latest) for task in now.waiting}
+        self._waits_until = {task: known.get(task) or self._latest(now, task) for task in now.waiting}
         invariants.each_round_has_an_epoch_of_its_own(before, now)
         invariants.no_leader_asks_for_the_same_again_and_again(before, now)
         invariants.nothing_is_assigned_and_revoked_in_one_round(now)
@@ -461,6 +468,15 @@ class World:
         invariants.only_the_surplus_moves(now)
         invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
         invariants.the_deadline_survives_leaders(before, now, skew_ms)
+        invariants.who_never_comes_back_is_not_waited_for(now)
+        if self.named:
+            invariants.who_is_back_has_its_own(now)
+
+    def _latest(self, now: Round, task: TaskId) -> int:
+        """Until when (wall clock) a task may wait that was missed in this round."""
+        at_most_ms = now.at_most_ms(now.owner_of(task))
+        longest_ms = self.policy.max_delay_ms if at_most_ms is None else min(at_most_ms, self.policy.max_delay_ms)
+        return self.wall + longest_ms + self.wall_skew_ms
 
     def check_at_rest(self) -> None:
         """In a settled group, a while after its last round."""

@@ -27,6 +27,7 @@ class FakeTaskInstance:
     run_id: str = "r1"
     map_index: int = -1
     try_number: int = 1
+    max_tries: int = 0
     log_url: str = URL
     pushed: dict[str, Any] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_provider.membership.assignors import cooperative
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 from airflow_provider.membership.policy import Deferred, Policy
 
@@ -30,6 +30,8 @@ class Group:
     """Rebalances go through the cooperative assignor; everything else here is bookkeeping.
 
     :param jobs: number of tasks by name of job
+    :ivar named: whether its workers keep their names
+    :ivar absent: what those who are gone have said of it
     """
 
     def __init__(self, jobs: Mapping[str, int] | None = None, *, policy: Policy = DEFERRED) -> None:
@@ -41,6 +43,8 @@ class Group:
         self.generation = GenerationId(0)
         self.last_completed = GenerationId(-1)
         self.rank: dict[TaskId, int] = {}
+        self.named = False
+        self.absent: dict[WorkerId, Absence] = {}
 
     @property
     def configured(self) -> Tasks:
@@ -85,6 +89,8 @@ class Group:
                 configured=self.configured,
                 owned=dict(self.owned),
                 revocation_rank=self.rank,
+                named=frozenset(self.owned) if self.named else frozenset(),
+                absent=self.absent,
             ),
             self.memory,
             policy=self.policy,

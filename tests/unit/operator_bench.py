@@ -17,6 +17,7 @@ from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.equipment import Equipment
@@ -80,8 +81,17 @@ class FakeRun:
     made: list[FakeRun]
     status: StatusSnapshot
 
-    def __init__(self, plan: WorkerPlan, equipment: Equipment, kafka: KafkaSettings, story: WorkerStory, saved: Any):
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        equipment: Equipment,
+        kafka: KafkaSettings,
+        story: WorkerStory,
+        saved: Any,
+        tries: Tries,
+    ):
         self.plan, self.equipment, self.kafka, self.story, self.saved = plan, equipment, kafka, story, saved
+        self.tries = tries
         self.left: list[str] = []
         self.while_it_runs: Callable[[], None] = lambda: None
         self.made.append(self)

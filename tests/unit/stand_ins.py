@@ -245,5 +245,7 @@ class SlowCoordinator(LonelyCoordinator):
 class IdleListener:
     """A membership's listener that runs nothing."""
 
+    async def farewell(self) -> None: ...
+
     def __getattr__(self, _name: str) -> Any:
         return lambda *_: None

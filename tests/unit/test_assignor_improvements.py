@@ -1,4 +1,7 @@
-"""Where the assignor is better than Connect's, on purpose: one class for each name in ``cooperative.py``."""
+"""Where the assignor is better than Connect's, on purpose: one class for each name in ``cooperative.py``.
+
+Of ``only-the-unknown-is-waited-for`` see :mod:`test_assignor_absences`.
+"""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ def test_what_keeps_it_from_joining_is_one_line(
     ("options", "complaint"),
     [
         (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
+        (("--returns-ms", "-1"), "--returns-ms -1: must be from 0 to"),
         (("--checkpoint-root", ""), "--checkpoint-root is empty"),
         (("--max-delay-ms", "-1"), "--max-delay-ms: -1 must be a whole number from 0"),
         (("--policy", "incremental"), "--max-moves: the policy 'incremental' needs to know"),
@@ -105,6 +106,13 @@ def test_options_that_make_no_worker_are_refused(
     told = capsys.readouterr().err
     assert complaint in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(("options", "returns_ms"), [((), 0), (("--returns-ms", "9000"), 9_000)])
+def test_without_a_supervisor_it_does_not_come_back(ends: Any, options: tuple[str, ...], returns_ms: int) -> None:
+    began = ends(outcome(Ending.LEFT))
+    assert main(["worker", "g", *BROKER, *options]) == 0
+    assert began.settings.returns_ms == returns_ms
 
 
 def test_options_reach_the_worker(ends: Any) -> None:

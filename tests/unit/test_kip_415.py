@@ -2,7 +2,7 @@
 
 The notation is the KIP's: ``AC0`` is the connector instance (here: planner) of A, ``AT1`` its task 1; W1, W2, W3 are
 workers. ``assigned`` is, as in the KIP, all that a worker has after the round. A worker leaves by LeaveGroup or by
-dying; it bounces when it comes back under its name.
+dying; it bounces when it comes back under its name, by which the KIP's leader does not know it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Kip:
     """A group in a network without latency, so that delays come out to the millisecond."""
 
     def __init__(self, *, configured: str = ALL) -> None:
-        self.world = World(policy=Deferred(max_delay_ms=D), stop_ms=(100, 100))
+        self.world = World(policy=Deferred(max_delay_ms=D), stop_ms=(100, 100), named=False)
         self.world.network.faults.latency_ms = (0, 0)
         self.world.configure(tasks(configured))
         self._seen = 0

@@ -5,6 +5,7 @@ How a group is written: see :mod:`led_group`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from airflow_provider.kafka.progress import spare_capacity
 from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
+from airflow_provider.membership.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.membership.embedded import encode_metadata
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
@@ -98,6 +99,7 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
         {"revoked": {W1: frozenset({A1})}},
         {"delay_ms": 1_000},
         {"memory": Memory(deadline_ms=1)},
+        {"memory": Memory(awaited={W2: 1})},
     ],
 )
 def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any]) -> None:
@@ -201,9 +203,79 @@ def test_what_is_being_revoked_or_waits_for_its_worker_comes_back_by_itself() ->
     group = Group({"w1": "x r"})
     revoked = replace(group.record, assignment={W1: frozenset({A1})}, revoked={W1: frozenset({A0})})
     assert unassigned_work(group.jobs, replace(group.status, group=revoked)) is None
-    waiting = Memory(assignment={W2: frozenset({A0})}, deadline_ms=9)
-    delayed = replace(group.record, assignment={W1: frozenset({A1})}, delay_ms=9, memory=waiting)
-    assert unassigned_work(group.jobs, replace(group.status, group=delayed)) is None
+    for waits in ({"deadline_ms": 9}, {"awaited": {W2: 9}}):
+        waiting = Memory(assignment={W2: frozenset({A0})}, **waits)
+        delayed = replace(group.record, assignment={W1: frozenset({A1})}, delay_ms=9, memory=waiting)
+        assert unassigned_work(group.jobs, replace(group.status, group=delayed)) is None
+
+
+# ---- what is known of those who are gone
+
+
+GONE = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1, returns_ms=0)
+
+
+def joined(*workers: WorkerId, last: GroupRecord | None = None) -> PerformAssignment:
+    return PerformAssignment(
+        seq=1,
+        generation=GenerationId(1 if last is None else last.generation + 1),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId("w1"),
+        last_completed=NO_GENERATION if last is None else last.generation,
+        members=tuple(member(worker, frozenset() if last is None else last.owned_by(worker)) for worker in workers),
+        reason=GENERIC,
+    )
+
+
+def absent(group: Group, *said: WorkerStatus, present: tuple[WorkerId, ...] = (W1,)) -> Mapping[WorkerId, Absence]:
+    status = replace(group.status, workers={word.worker: word for word in said})
+    return gather_call(joined(*present, last=group.record), group.jobs, status, policy=Deferred(), at_ms=0).absent
+
+
+def test_what_a_worker_has_said_of_its_absence_is_known_when_it_is_missed() -> None:
+    group = Group({"w1": "r", "w2": "r"})
+    assert absent(group, GONE) == {W2: Absence(returns_ms=0)}
+    left = replace(GONE, state=WorkerPhase.LEFT, left=LeaveReason.RESTARTING, returns_ms=9)
+    assert absent(group, left) == {W2: Absence(left=LeaveReason.RESTARTING, returns_ms=9)}
+    assert absent(group) == {}
+    assert absent(group, GONE, present=(W1, W2)) == {}
+    assert absent(group, replace(GONE, worker=WorkerId("w3"))) == {}, "it was not in the last round"
+
+
+def test_what_it_said_in_an_earlier_life_does_not_count() -> None:
+    """The process that has the name by now was killed before it had said anything."""
+    group = Group({"w1": "r", "w2": "r"})
+    left = replace(GONE, state=WorkerPhase.LEFT, left=LeaveReason.STOPPED, epoch=Epoch(EPOCH - 1))
+    assert absent(group, replace(left, member_id=MemberId("another"))) == {}
+    assert absent(group, left) == {}
+
+
+def test_what_it_said_before_it_had_heard_of_the_last_round_counts() -> None:
+    """It was in that round, by that member id, and left before it had its assignment."""
+    group = Group({"w1": "r", "w2": "r"})
+    left = replace(GONE, left=LeaveReason.STOPPED, epoch=Epoch(EPOCH - 1), member_id=group.record.members[W2])
+    assert absent(group, left) == {W2: Absence(left=LeaveReason.STOPPED, returns_ms=0)}
+
+
+def test_the_leader_gives_away_at_once_what_a_worker_had_that_will_not_be_back() -> None:
+    group = Group({"w1": "r", "w2": "r"})
+    memory = Memory(generation=group.record.generation, assignment=group.record.assignment, members=frozenset({W1, W2}))
+    group.status = replace(group.status, group=replace(group.record, memory=memory), workers={W2: GONE})
+    command = joined(W1, last=group.record)
+    record = lead(gather_call(command, group.jobs, group.status, policy=Deferred(), at_ms=0)).record
+    assert record is not None
+    assert (record.delay_ms, record.deadline_ms, record.waiting) == (0, 0, frozenset())
+    assert A1 in record.owned_by(W1)
+    silent = replace(group.status, workers={W2: replace(GONE, returns_ms=None)})
+    waits = lead(gather_call(command, group.jobs, silent, policy=Deferred(), at_ms=0)).record
+    assert waits is not None
+    assert waits.waiting == {A1}
+
+
+def test_members_of_java_connect_keep_no_name() -> None:
+    java = replace(member(WorkerId("java-1"), frozenset()), instance_id=None)
+    command = replace(joined(W1), members=(*joined(W1).members, java))
+    assert gather_call(command, JobsSnapshot(), StatusSnapshot(), policy=Deferred(), at_ms=0).named == {W1}
 
 
 # ---- why a round happened
@@ -278,6 +350,7 @@ GENERIC = "the group rebalances"
         ({"revoked": {W1: frozenset({A1})}}, ("w2",), "w2 joined"),
         ({"delay_ms": 10, "memory": Memory(deadline_ms=1_000)}, (), "the scheduled delay is over"),
         ({"delay_ms": 10, "memory": Memory(deadline_ms=1_001)}, (), GENERIC),
+        ({"delay_ms": 10, "memory": Memory(deadline_ms=1_001, awaited={W2: 1_000})}, (), "the scheduled delay is over"),
     ],
 )
 def test_a_round_says_why_it_happened_whoever_began_it(
@@ -323,16 +396,7 @@ def test_of_a_crowd_that_left_too() -> None:
 def test_a_round_counts_on_from_what_is_said_of_tasks_though_no_round_is_written() -> None:
     """Workers that outlive the topics speak in those made anew, before they end. They must not be believed for ever."""
     left_behind = replace(Group({"w1": "x"}).status, group=None)
-    joined = PerformAssignment(
-        seq=1,
-        generation=GenerationId(1),
-        protocol=SubProtocol.SESSIONED,
-        leader=MemberId("w1"),
-        last_completed=NO_GENERATION,
-        members=(member(W1, frozenset()),),
-        reason="a worker starts",
-    )
-    record = lead(gather_call(joined, JobsSnapshot(), left_behind, policy=Deferred(), at_ms=0)).record
+    record = lead(gather_call(joined(W1), JobsSnapshot(), left_behind, policy=Deferred(), at_ms=0)).record
     assert record is not None
     assert record.epoch == EPOCH + 1
 

@@ -106,11 +106,9 @@ def test_expelled_meanwhile_it_joins_anew_and_starts_nothing_before(world: World
     saved = world.hand_over("follower")
     world.run(SESSION_MS + 5_000)
     after = world.go_on("follower", saved)
-    world.run(5_000)
+    world.run_until(lambda: after.state.member_id not in ("", saved["member_id"]))
     assert after.running == {}
-    assert after.state.member_id not in ("", saved["member_id"])
-    world.run(300_000)
-    assert world.settled
+    world.run_until(lambda: world.settled, within_ms=5_000)
     assert frozenset(after.running) == had, "it came back within the scheduled delay"
 
 

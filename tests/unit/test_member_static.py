@@ -267,16 +267,15 @@ def test_a_leader_that_comes_back_in_a_delay_does_not_prolong_it() -> None:
 
 
 def test_out_of_the_group_for_longer_than_a_session_it_is_a_new_member(world: World) -> None:
-    rounds = len(world.coordinator.rounds)
+    had, rounds = world.running("follower"), len(world.coordinator.rounds)
     world.kill("follower")
     world.run(SESSION_MS + SETTINGS.heartbeat_interval_ms)
     assert "follower" not in world.coordinator.members
     assert len(world.coordinator.rounds) == rounds + 1
     world.start("follower")
-    world.run(10_000)
-    assert world.running("follower") == NO_TASKS, "lost work waits for the scheduled delay"
-    world.run(300_000)
-    assert world.settled
+    world.run_until(lambda: world.settled, within_ms=10_000)
+    assert world.running("follower") == had, "lost work waits for the scheduled delay, but not for who is back"
+    assert len(world.coordinator.rounds) == rounds + 2
 
 
 @pytest.mark.parametrize("recorded", [True, False])

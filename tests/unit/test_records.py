@@ -43,7 +43,7 @@ from airflow_provider.kafka.records.jobs import MOST_TASKS
 from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.kafka.topics.outage import Outage
 from airflow_provider.kafka.topics.producer import LogWriter
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
+from airflow_provider.membership.assignors.model import LeaveReason, Memory, Move, MoveReason
 from airflow_provider.membership.model import (
     ConfigOffset,
     Epoch,
@@ -109,6 +109,15 @@ RECORDS = [
     STATUS,
     TaskStatus(task=planner_of("flights"), state=TaskState.FINISHED, epoch=Epoch(0), worker=W1),
     WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2, owned=frozenset({TaskId("flights", 1)})),
+    WorkerStatus(
+        worker=W1,
+        state=WorkerPhase.LEFT,
+        epoch=Epoch(3),
+        slots=2,
+        member_id=MemberId("w1-1"),
+        left=LeaveReason.RESTARTING,
+        returns_ms=9,
+    ),
     RebalanceEvent.of(GROUP),
     TaskEvent(status=STATUS, at_ms=9),
 ]
@@ -137,6 +146,27 @@ def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_w
     written = record.to_json()
     assert (written["memory"]["assignment"] is not None) == bool(waiting)
     assert GroupRecord.from_json(decode(encode(written))) == record
+
+
+def test_a_worker_that_an_older_release_has_written_says_nothing_of_its_absence():
+    data = WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(3), slots=2, left=LeaveReason.STOPPED).to_json()
+    old = {name: value for name, value in data.items() if name not in ("member_id", "left", "returns_ms")}
+    read = WorkerStatus.from_json(old)
+    assert (read.member_id, read.left, read.returns_ms) == ("", None, None)
+
+
+def test_how_long_a_return_takes_is_no_negative_number_and_no_longer_than_any_delay():
+    data = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2).to_json()
+    with pytest.raises(ValueError, match="returns_ms"):
+        WorkerStatus.from_json({**data, "returns_ms": -1})
+    assert WorkerStatus.from_json({**data, "returns_ms": 2**40}).returns_ms == 2**31 - 1
+
+
+def test_a_memory_that_an_older_release_has_written_awaits_nobody():
+    data = replace(GROUP, memory=replace(GROUP.memory, awaited={W1: 5})).to_json()
+    assert GroupRecord.from_json(data).memory.awaited == {W1: 5}
+    del data["memory"]["awaited"]
+    assert GroupRecord.from_json(data).memory.awaited == {}
 
 
 def test_events_are_told_apart_and_carry_no_memory_of_the_leader():

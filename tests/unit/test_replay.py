@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -111,6 +111,11 @@ def test_other_events_are_remarks(run: Replay) -> None:
         ({"owned": {"w1": None}}, 'owned: "w1" must have a list of [job, index] pairs, not null'),
         ({"owned": {"w1": [["a"]]}}, "owned: of \"w1\": a task is a pair [job, index] with index >= -1, not ['a']"),
         ({"owned": {"w1": [["a", -2]]}}, 'owned: of "w1": a task is a pair [job, index] with index >= -1'),
+        ({"left": []}, "left must be an object, not []"),
+        ({"left": {"w2": "bored"}}, 'left: of "w2": must be one of stopped, drained, killed, restarting, not "bored"'),
+        ({"returns_ms": 5}, "returns_ms must be an object, not 5"),
+        ({"returns_ms": {"w2": -1}}, 'returns_ms: of "w2": must be an integer >= 0 or null, not -1'),
+        ({"returns_ms": {"w2": True}}, 'returns_ms: of "w2": must be an integer >= 0 or null, not true'),
         ({"owned": {"w1": "x" * 100}}, 'owned: "w1" must have a list of [job, index] pairs, not "' + "x" * 36 + "..."),
     ],
 )
@@ -171,6 +176,57 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
         ["w1 stops a:0: another worker owns it too", "w2 stops a:0: another worker owns it too"],
         ["w1 starts a:0: more than one worker owned it, and all have stopped it"],
     ]
+
+
+class TestWhatIsSaidOfWorkersThatAreGone:
+    """Of two workers with two tasks each w2 goes."""
+
+    OWNED: ClassVar = {"w1": [["a", -1], ["a", 0], ["a", 1]], "w2": [["a", 2], ["a", 3]]}
+    BEFORE: ClassVar = {**FIRST, "jobs": {"a": 4}, "owned": OWNED}
+    GONE: ClassVar = {**BEFORE, "now": 2_000, "generation": 2, "last_completed": 1, "owned": {"w1": OWNED["w1"]}}
+    LATER: ClassVar = {**GONE, "now": 22_000, "generation": 3, "last_completed": 2}
+    BACK: ClassVar = {**GONE, "now": 9_000, "generation": 3, "last_completed": 2, "owned": {**GONE["owned"], "w2": []}}
+
+    @pytest.mark.parametrize(
+        ("said", "why"),
+        [
+            ({"left": {"w2": "stopped"}}, "has left (stopped)"),
+            ({"left": {"w2": "drained"}, "returns_ms": {"w2": 9_000}}, "has left (drained)"),
+            ({"returns_ms": {"w2": 0}}, "never comes back"),
+            ({"left": {"w2": "restarting"}, "returns_ms": {"w2": 0}}, "has left (restarting)"),
+        ],
+    )
+    def test_who_never_comes_back_is_not_waited_for(self, run: Replay, said: dict[str, Any], why: str) -> None:
+        _, answers = run(self.BEFORE, {**self.GONE, **said}, options="--explain")
+        assert answers[1] == {
+            "assigned": {"w1": [["a", 2], ["a", 3]]},
+            "revoked": {"w1": []},
+            "delay": 0,
+            "explain": [f"w1 starts a:2: w2 lost it, and {why}", f"w1 starts a:3: w2 lost it, and {why}"],
+        }
+
+    def test_who_is_to_be_back_is_waited_for_until_then(self, run: Replay) -> None:
+        gone = {**self.GONE, "left": {"w2": "restarting"}, "returns_ms": {"w2": 20_000}}
+        _, answers = run(self.BEFORE, gone, self.LATER, options="--explain")
+        assert answers[1]["delay"] == 20_000
+        assert answers[1]["explain"] == ["2 tasks wait for w2: it is to be back within 20 s"]
+        assert answers[2]["delay"] == 0
+        assert answers[2]["explain"] == [
+            f"w1 starts a:{index}: w2 lost it, and was not back in time" for index in (2, 3)
+        ]
+
+    @pytest.mark.parametrize("said", [{"returns_ms": {"w2": 20_000}}, {"returns_ms": {"w2": None}}])
+    def test_who_is_back_has_its_own(self, run: Replay, said: dict[str, Any]) -> None:
+        _, answers = run(self.BEFORE, {**self.GONE, **said}, self.BACK, options="--explain")
+        assert answers[2]["assigned"] == {"w1": [], "w2": self.OWNED["w2"]}
+        assert answers[2]["delay"] == 0
+        assert answers[2]["explain"] == [f"w2 starts a:{index} again: it had lost it" for index in (2, 3)]
+
+    @pytest.mark.parametrize("said", [{}, {"left": {}, "returns_ms": {}}, {"left": {"w3": "stopped"}}])
+    def test_of_whom_nothing_is_said_is_waited_for_as_in_kafka_connect(self, run: Replay, said: dict[str, Any]) -> None:
+        _, answers = run(self.BEFORE, {**self.GONE, **said}, self.BACK)
+        assert [answer["delay"] for answer in answers] == [0, 300_000, 293_000]
+        assert answers[2]["assigned"] == {"w1": [], "w2": []}
 
 
 def test_lost_work_goes_where_there_is_room_and_nobody_is_said_to_be_back(run: Replay) -> None:

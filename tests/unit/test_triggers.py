@@ -26,7 +26,7 @@ from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.membership.assignors.model import LeaveReason, Memory
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.policy import IMMEDIATE, Deferred
 from airflow_provider.triggers import group as group_module
@@ -284,6 +284,7 @@ class TestWorkerTrigger:
         await asyncio.wait_for(trigger.on_kill(), 10)
         assert triggerer.worker
         assert triggerer.worker.outcome.result().ending is Ending.LEFT
+        assert triggerer.worker.absence.left is LeaveReason.KILLED
         await trigger.cleanup()
 
     async def test_a_user_who_ends_it_before_it_holds_the_membership_ends_it_too(

@@ -18,6 +18,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.topics.topic_view import About
+from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.membership.policy import Incremental
 from airflow_provider.membership.settings import MemberSettings
@@ -84,7 +85,8 @@ class FakeWorker:
             self.cancelled = True
             raise
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: str, absence: Absence) -> None:
+        self.absence = absence
         self.end(Ending.LEFT)
 
     def hand_over(self) -> None:

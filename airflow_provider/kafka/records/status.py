@@ -10,15 +10,19 @@ from typing import Any, Final
 from airflow_provider.kafka.records.checks import check_job_name
 from airflow_provider.kafka.records.envelope import DEEPEST, dump, want, want_number, want_number_or_none, want_or_none
 from airflow_provider.kafka.records.jobs import TaskKind
+from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import (
     HIGHEST_INDEX,
+    UNKNOWN_MEMBER_ID,
     Epoch,
+    MemberId,
     TaskId,
     Tasks,
     WorkerId,
     tasks_from_json,
     tasks_to_json,
 )
+from airflow_provider.membership.policy import LONGEST_DELAY_MS
 
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
@@ -269,6 +273,10 @@ class WorkerStatus:
     :param running: what of it runs now
     :param process: which process holds the membership, in a form by which a successor can see that it has ended
     :param at_ms: wall clock, milliseconds since 1970
+    :param member_id: by which it is in the group, as far as it knows; empty before that
+    :param left: why it leaves, or has left, in order; said before the coordinator hears of it
+    :param returns_ms: how long its return would take at most if this process ended; 0: it would never be back; None:
+        not known
     """
 
     worker: WorkerId
@@ -280,6 +288,9 @@ class WorkerStatus:
     running: Tasks = frozenset()
     process: str = ""
     at_ms: int = 0
+    member_id: MemberId = UNKNOWN_MEMBER_ID
+    left: LeaveReason | None = None
+    returns_ms: int | None = None
 
     def is_stale(self, known: WorkerStatus) -> bool:
         """Whether this, read after ``known``, must not replace it."""
@@ -296,6 +307,9 @@ class WorkerStatus:
             "running": tasks_to_json(self.running),
             "process": self.process,
             "at_ms": self.at_ms,
+            "member_id": self.member_id,
+            "left": self.left.value if self.left else None,
+            "returns_ms": self.returns_ms,
         }
 
     @classmethod
@@ -314,4 +328,13 @@ class WorkerStatus:
             running=tasks_from_json(want(data, "running", list)),
             process=want_or_none(data, "process", str) or "",
             at_ms=want_number(data, "at_ms"),
+            member_id=MemberId(want_or_none(data, "member_id", str) or UNKNOWN_MEMBER_ID),
+            left=LeaveReason(left) if (left := want_or_none(data, "left", str)) else None,
+            returns_ms=_returns_ms(data),
         )
+
+
+def _returns_ms(data: Mapping[str, Any]) -> int | None:
+    """A leader makes a deadline of it: longer than any delay is as good as the longest."""
+    value = want_number_or_none(data, "returns_ms")
+    return value if value is None else min(value, LONGEST_DELAY_MS)

@@ -24,12 +24,17 @@ on purpose:
 ``memory-is-a-value``
     A leader's memory can be handed to its successor, so a running delay goes on and the loss of the leader is treated
     as that of any worker. Connect's new leader starts from nothing.
+``only-the-unknown-is-waited-for``
+    A worker that is back under its name gets its own in the round of its return, and when nobody who is waited for is
+    missing any more, the delay ends. What a worker had that has said that it will not be back goes to others in the
+    round that misses it; one that has said by when it will be back is waited for until then, at most for the maximum
+    delay. Connect's members have neither names nor words. Of whom nothing is known, all is as in Connect.
 ``jobs-are-spread``
     Among workers with equally many tasks the one with the fewest of the same job gets the next one; revoked is what is
     cheapest to stop, then what is most clustered. Connect looks at numbers only (KAFKA-17049).
 ``own-tasks-first``
-    A worker that comes back within the delay gets its own tasks back, as far as they are within its share. Connect
-    deals out the lost work in any order among those who came.
+    A worker that comes back gets its own tasks back, as far as they are within its share. Connect deals out the lost
+    work in any order among those who came.
 ``only-what-runs-is-revoked``
     Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In
     Connect they get all of it first; then what is above their shares is revoked, run by somebody or not, and nobody
@@ -63,7 +68,7 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa:
         raise ValueError("a round of assignment needs at least one member")
     changes = _compare(round, memory)
     kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
-    verdict = judge(changes.lost, kept, memory, now_ms=round.now_ms, max_delay_ms=policy.max_delay_ms)
+    verdict = judge(changes.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
     pools = _pools(planners, len(round.configured) - len(planners), kept, verdict.own)
     unbalanced = any(pool.stops for pool in pools)

@@ -22,6 +22,39 @@ from airflow_provider.membership.model import (
 )
 
 
+class LeaveReason(str, Enum):
+    """Why a worker leaves its group in order."""
+
+    STOPPED = "stopped"
+    """Somebody asked it to stop."""
+    DRAINED = "drained"
+    """Its work was done, or somebody asked it to go when what ran had finished."""
+    KILLED = "killed"
+    """Whoever runs it has ended it for good: a user has marked its Airflow task, say."""
+    RESTARTING = "restarting"
+    """It will be started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """What a worker has said, while it was a member, of the time when it would not be.
+
+    :param left: why it left; None: it was lost, or didn't say
+    :param returns_ms: in how many milliseconds it is back at the latest, if it comes back; 0: it never does; None: it
+        didn't say
+    """
+
+    left: LeaveReason | None = None
+    returns_ms: int | None = None
+
+    @property
+    def at_most_ms(self) -> int | None:
+        """How long it can be of use to wait for it; None: nobody knows."""
+        if self.left is not None and self.left is not LeaveReason.RESTARTING:
+            return 0
+        return self.returns_ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What a leader knows when it assigns.
@@ -32,6 +65,8 @@ class Round:
     :param configured: the planners and tasks that should be running
     :param owned: every member and what it says it owns
     :param revocation_rank: what to revoke first, the lowest rank first; 0 where not given
+    :param named: members that keep their name when they come back (KIP-345)
+    :param absent: what workers that are no members have said of their absence; of whom nothing is known are left out
     """
 
     now_ms: int
@@ -40,6 +75,8 @@ class Round:
     configured: Tasks
     owned: Mapping[WorkerId, Tasks]
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+    named: frozenset[WorkerId] = frozenset()
+    absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
 
 
 class MoveReason(str, Enum):
@@ -52,7 +89,7 @@ class MoveReason(str, Enum):
     RETURNED = "returned"
     """Given back to the worker that had lost it."""
     BALANCE = "balance"
-    """Revoked from a worker that has more than its share."""
+    """Revoked from a worker that has more than its share; or lost, and that worker is back and would have more."""
     DUPLICATE = "duplicate"
     """Two workers owned it: both stop it, one gets it in the next round."""
     DELETED = "deleted"
@@ -116,6 +153,7 @@ class Memory:
     :param next_moves_at_ms: wall clock before which nothing that runs is stopped to balance, where that comes in steps;
         0: it may be
     :param released: the moves of that round that are to go on: who gave up what, for whoever gets it next
+    :param awaited: until when (wall clock) lost work waits for workers that have said when they will be back
     """
 
     generation: GenerationId = NO_GENERATION
@@ -128,6 +166,12 @@ class Memory:
     successive_revocations: int = 0
     next_moves_at_ms: int = 0
     released: tuple[Move, ...] = ()
+    awaited: Mapping[WorkerId, int] = field(default_factory=dict)
+
+    @property
+    def ends_ms(self) -> tuple[int, ...]:
+        """When the delays that run are over, wall clock."""
+        return (*self.awaited.values(), *((self.deadline_ms,) if self.deadline_ms else ()))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -141,6 +185,7 @@ class Memory:
             "successive_revocations": self.successive_revocations,
             "next_moves_at_ms": self.next_moves_at_ms,
             "released": [move.to_json() for move in self.released],
+            "awaited": dict(self.awaited),
         }
 
     @classmethod
@@ -162,6 +207,10 @@ class Memory:
             successive_revocations=whole_from_json(data["successive_revocations"], "a number of rounds"),
             next_moves_at_ms=whole_from_json(data.get("next_moves_at_ms", 0), "a time"),
             released=tuple(Move.from_json(move) for move in data.get("released", ())),
+            awaited={
+                WorkerId(name_from_json(worker)): whole_from_json(until_ms, "a deadline")
+                for worker, until_ms in data.get("awaited", {}).items()
+            },
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider.membership.assignors.lost import Verdict
@@ -65,7 +65,7 @@ def write_down(
         revoked[worker] = plus(round.owned[worker] & changes.stopped, taken)
         target[worker] = plus(minus(kept, taken), assigned[worker])
     stops = tuple(_stops(round.owned, revoked, changes))
-    starts = tuple(_starts(assigned, changes, memory))
+    starts = tuple(_starts(assigned, changes, memory, back=verdict.own.keys()))
     return Outcome(
         assigned=assigned,
         revoked=revoked,
@@ -74,7 +74,7 @@ def write_down(
         moves=stops + starts,
         memory=Memory(
             generation=round.generation,
-            assignment=_with_waiting(target, changes.lost) if verdict.delay_ms else target,
+            assignment=_with_waiting(target, verdict.waiting) if verdict.waiting else target,
             revoked=NO_TASKS.union(*revoked.values()),
             members=frozenset(round.owned),
             candidates=verdict.candidates,
@@ -83,16 +83,14 @@ def write_down(
             successive_revocations=decided.successive_revocations,
             next_moves_at_ms=decided.next_moves_at_ms,
             released=tuple(_to_go_on(stops)),
+            awaited=verdict.awaited,
         ),
     )
 
 
-def _with_waiting(target: Shares, lost: Mapping[TaskId, WorkerId]) -> dict[WorkerId, Tasks]:
+def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
     """The assignment, in which lost work that waits stays with the worker that had it."""
-    waiting: dict[WorkerId, set[TaskId]] = {}
-    for task, worker in lost.items():
-        waiting.setdefault(worker, set()).add(task)
-    return {**target, **{worker: target.get(worker, NO_TASKS) | tasks for worker, tasks in waiting.items()}}
+    return {**target, **{worker: plus(target.get(worker, NO_TASKS), tasks) for worker, tasks in waiting.items()}}
 
 
 def _stops(owned: Shares, revoked: Shares, changes: Changes) -> Iterator[Move]:
@@ -116,7 +114,8 @@ def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
             yield replace(move, source=None)
 
 
-def _starts(assigned: Shares, changes: Changes, memory: Memory) -> Iterator[Move]:
+def _starts(assigned: Shares, changes: Changes, memory: Memory, *, back: Collection[WorkerId]) -> Iterator[Move]:
+    """:param back: who is there to get again what it has lost, as far as that is within its share"""
     origins = {task: (worker, MoveReason.LOST) for task, worker in changes.lost.items()}
     released = {task: (move.source, move.reason) for move in memory.released for task in move.tasks}
     begun = {**origins, **released}
@@ -129,10 +128,8 @@ def _starts(assigned: Shares, changes: Changes, memory: Memory) -> Iterator[Move
         for task in sorted(old):
             groups[begun[task]].add(task)
         for (source, reason), group in groups.items():
-            back = reason is MoveReason.LOST and source == worker
-            yield Move(
-                tasks=frozenset(group),
-                source=source,
-                target=worker,
-                reason=MoveReason.RETURNED if back else reason,
-            )
+            if reason is MoveReason.LOST and source == worker:
+                reason = MoveReason.RETURNED
+            elif reason is MoveReason.LOST and source in back:
+                reason = MoveReason.BALANCE
+            yield Move(tasks=frozenset(group), source=source, target=worker, reason=reason)
