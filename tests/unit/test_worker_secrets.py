@@ -18,6 +18,7 @@ from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskEvent,
 from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
@@ -106,7 +107,8 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     plan = WorkerPlan(
         member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until="drained", policy=Deferred()
     )
-    WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None).run()
+    tries = Tries(again=False, wait_ms=None)
+    WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries).run()
     error = logs.status.tasks[A0].error
     assert error is not None
     assert "***" in error.message
