@@ -41,16 +41,16 @@ _Holders = Mapping[tuple[str, str], Sequence[TaskStatus]]
 class Blocked:
     """What may not start yet.
 
-    :param unsaid: whose own claim has not been read back
+    :param unread: whose own claim has not been read back
     :param held: whose key another task holds
     """
 
-    unsaid: Tasks
+    unread: Tasks
     held: Tasks
 
     @property
     def tasks(self) -> Tasks:
-        return self.unsaid | self.held
+        return self.unread | self.held
 
 
 class Claims:
@@ -86,7 +86,7 @@ class Claims:
             if holder is not None:
                 held[run.task] = holder
         self._tell(held)
-        return Blocked(frozenset(run.task for run in waiting if not _is_said(run, status)), frozenset(held))
+        return Blocked(frozenset(run.task for run in waiting if not _is_read(run, status)), frozenset(held))
 
     def _tell(self, held: Mapping[TaskId, TaskStatus]) -> None:
         for task in held.keys() - self._told:
@@ -104,7 +104,7 @@ class Claims:
         return now_ms < self._replaced.setdefault(claim, now_ms) + claim.lease_ms
 
 
-def _is_said(run: TaskRun, status: StatusSnapshot) -> bool:
+def _is_read(run: TaskRun, status: StatusSnapshot) -> bool:
     told = status.tasks.get(run.task)
     return told is not None and told.standing_claim == run.claim
 

@@ -362,10 +362,13 @@ async def test_a_fault_in_a_background_step_fails_the_worker_visibly(monkeypatch
         assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: a bug")
 
 
-async def test_a_fault_in_running_tasks_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_in_running_tasks_fails_the_worker_visibly() -> None:
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
     async with living() as life:
-        life.worker.hands.fault = RuntimeError("a bug")  # type: ignore[misc]
-        life.worker._changed.set()
+        assert isinstance(life.worker.hands, TaskExecutor)
+        life.worker.hands._steps.guarded(broken)
         outcome = await life.outcome()
         assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: a bug")
         assert life.runner.running == frozenset()
