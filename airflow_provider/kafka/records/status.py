@@ -20,6 +20,8 @@ from airflow_provider.membership.model import (
     tasks_to_json,
 )
 
+_LONGEST_SESSION_MS: Final = 2**31 - 1
+"""On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
 
@@ -107,8 +109,8 @@ class CheckpointClaim:
         return cls(
             key=want(data, "key", str),
             process=want(data, "process", str),
-            number=want(data, "number", int),
-            lease_ms=want(data, "lease_ms", int),
+            number=want_number(data, "number"),
+            lease_ms=want_number(data, "lease_ms", most=_LONGEST_SESSION_MS),
         )
 
 
