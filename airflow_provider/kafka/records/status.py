@@ -33,7 +33,7 @@ class TaskState(str, Enum):
     """Configured, but no worker has it or has reported it for this run. Never written."""
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
-    not written: see :func:`~airflow_provider.kafka.progress.standing`.
+    not written: see :func:`~airflow_provider.kafka.progress.effective_status`.
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
