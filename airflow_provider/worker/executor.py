@@ -160,7 +160,7 @@ class TaskExecutor:
     def advance(self, epoch: Epoch) -> None:
         statuses, mistakable = self._logs.status.tasks, []
         for task, run in self._runs.items():
-            kept = run.state is RunState.WAITING and not run.said and run.epoch < epoch
+            kept = run.state is RunState.WAITING and not run.wait_written and run.epoch < epoch
             if kept and says_that_it_was_let_go(statuses.get(task), self._worker):
                 mistakable.append(task)
             self._runs[task] = replace(run, epoch=epoch)
@@ -232,7 +232,7 @@ class TaskExecutor:
         return True
 
     def _say_that_it_waits(self, run: TaskRun) -> None:
-        self._set(run.task, said=True)
+        self._set(run.task, wait_written=True)
         self._records.pending(run)
 
     def _schedule(self) -> None:
@@ -284,7 +284,7 @@ class TaskExecutor:
         del self._runs[run.task]
         if state is RunState.RESTARTING and self._admit(run.task, run.epoch):
             return NO_TASKS
-        if run.said or run.task.job in self._logs.jobs.jobs:  # else its job is gone, and nothing was said of it
+        if run.wait_written or run.task.job in self._logs.jobs.jobs:  # else its job is gone, and nothing was said of it
             self._records.stopped(run, started=False)
         return frozenset({run.task})
 

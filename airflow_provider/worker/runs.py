@@ -35,7 +35,7 @@ class TaskRun:
     :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
-    :param said: while it waits: whether this worker has written that it does
+    :param wait_written: while it waits: whether this worker has written that it does
     """
 
     work: TaskWork
@@ -49,7 +49,7 @@ class TaskRun:
     started_at_ms: int | None = None
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
-    said: bool = False
+    wait_written: bool = False
 
     @property
     def task(self) -> TaskId:
@@ -82,7 +82,7 @@ class TaskRun:
             started_at_ms=None,
             not_before_ms=now_ms + delay_ms,
             retry_at_ms=wall_ms + delay_ms if delay_ms else None,
-            said=True,
+            wait_written=True,
         )
 
     def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
