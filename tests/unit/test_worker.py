@@ -38,11 +38,13 @@ from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.worker import journal
 from airflow_provider.worker import process as process_module
+from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import this_process
-from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
 
 ME = WorkerId("w1")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
