@@ -541,13 +541,19 @@ async def test_a_membership_that_a_release_without_offsets_has_saved_hears_what_
     assert (await life.outcome()).ending is Ending.LEFT
 
 
-async def test_a_standby_holds_the_membership_until_there_is_something_to_run() -> None:
+def with_standby() -> Life:
+    """With hands that run nothing, as in the triggerer."""
     life = Life(phase=WorkerPhase.DEFERRED)
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
         return Standby(lambda _task: True, stopped)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
+    return life
+
+
+async def test_a_standby_holds_the_membership_until_there_is_something_to_run() -> None:
+    life = with_standby()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
     assert not life.ended
@@ -560,12 +566,7 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
 
 async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_for() -> None:
     """Also while its coordinator can't be reached, for new credentials may be the reason to ask."""
-    life = Life(phase=WorkerPhase.DEFERRED)
-
-    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped)
-
-    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life = with_standby()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
     member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
