@@ -8,9 +8,10 @@ Both may; then one of them goes by an older plan, and withdraws when it has read
 
 A claim stands from its first record until
 
-- its task's record has another claim or an end: its worker has let go, or the group has given the task to another one,
+- its task's record has another claim or an end: its worker has released it, or the group has given the task to
+  another one,
 - or a later round was made without its worker: the coordinator has removed that, so its lease is over,
-- or another process has that worker's name since so long that the lease of the one that claimed must be over.
+- or another process has had that worker's name for so long that the lease of the one that claimed must be over.
 
 So a start waits as long as the last holder really runs or stops, and for one session when the holder was lost.
 """

@@ -1,7 +1,7 @@
 """Runs a worker's tasks: slots, attempts, retries, and a record in the status topic for every step.
 
 That a task waits for its first start is no step: the group's record says who has it, and thousands may wait. So nothing
-is written of what never started here, unless words of before would be taken for the present ones.
+is written of a task that never started here, unless an older record of it would be taken for how it is now.
 
 A task that came to its end is released only after the status topic has said so: the next leader then never takes it
 for lost. A task that was stopped is released at once, because somebody may be waiting for it.
@@ -45,9 +45,9 @@ from airflow_provider.worker.runs import (
     RunState,
     TaskRun,
     first_run,
+    is_said_to_run,
     needs_running,
-    says_otherwise,
-    says_that_it_was_let_go,
+    says_that_it_was_released,
 )
 from airflow_provider.worker.steps import Steps
 from airflow_provider.worker.task_records import TaskRecords
@@ -161,7 +161,7 @@ class TaskExecutor:
         statuses, mistakable = self._logs.status.tasks, []
         for task, run in self._runs.items():
             kept = run.state is RunState.WAITING and not run.wait_written and run.epoch < epoch
-            if kept and says_that_it_was_let_go(statuses.get(task), self._worker):
+            if kept and says_that_it_was_released(statuses.get(task), self._worker):
                 mistakable.append(task)
             self._runs[task] = replace(run, epoch=epoch)
         for task in mistakable[:_MOST_SAID]:
@@ -176,22 +176,22 @@ class TaskExecutor:
             return
         self._compared_with = jobs
         self._records.forget_removed_jobs()
-        let_go: set[TaskId] = set()
+        released: set[TaskId] = set()
         for run in list(self._runs.values()):
             if run.state not in (RunState.WAITING, RunState.STARTED):
                 continue
             work = jobs.work_of(run.task)
             if work is None:
-                let_go |= self._withdraw(run, RunState.STOPPING, "it is no longer configured")
+                released |= self._withdraw(run, RunState.STOPPING, "it is no longer configured")
             elif not run.is_of(work):
-                let_go |= self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
+                released |= self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
             elif run.work.definition is not work.definition:
                 run = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
                 no_plan = run.task.is_planner and jobs.plan_of(run.task.job) is None
                 self._runs[run.task] = replace(run, not_before_ms=0, retry_at_ms=None) if no_plan else run
-        if let_go:
+        if released:
             self._idle()
-            self._stopped(frozenset(let_go))
+            self._stopped(frozenset(released))
         self._schedule()
 
     def drain(self) -> None:
@@ -227,7 +227,7 @@ class TaskExecutor:
         last = self._records.last_word(task)
         run = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
         run = self._runs[task] = replace(run, claim=self._claims.claim_of(work))
-        if run.claim is not None or says_otherwise(last):
+        if run.claim is not None or is_said_to_run(last):
             self._say_that_it_waits(run)
         return True
 

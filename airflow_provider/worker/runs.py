@@ -165,16 +165,16 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, Ta
     return not failed and not planned
 
 
-def says_otherwise(last: TaskStatus | None) -> bool:
-    """Whether a task that was taken over and waits must be said to wait. Mostly not: that it does is what is known of a
-    task that is assigned and of which its worker has said nothing. But whoever was said to run it does not any more.
+def is_said_to_run(last: TaskStatus | None) -> bool:
+    """Whether a worker must say that a task it has taken over waits. Mostly not: a task that is assigned, and of which
+    its worker has said nothing, is known to wait. But somebody is still said to run this one, and does not any more.
     """
     return last is not None and last.state is TaskState.RUNNING
 
 
-def says_that_it_was_let_go(last: TaskStatus | None, worker: WorkerId) -> bool:
-    """Whether a worker that waits with a task, and keeps it in a further round, should say so. A leader of a release
-    that goes by the last words about tasks alone would take its own, of an earlier time or of another run, for having
-    let go of the task since, and would have the group rebalance again and again.
+def says_that_it_was_released(last: TaskStatus | None, worker: WorkerId) -> bool:
+    """Whether by its own last word a worker has released a task that now waits there. If it keeps the task in a further
+    round it says so, for a leader of an older release goes by the last words about tasks alone. It would think that the
+    worker has released the task since, and have the group rebalance again and again.
     """
     return last is not None and last.worker == worker and last.state is not TaskState.PENDING

@@ -144,8 +144,8 @@ class Worker:
     # ---- its life
 
     def _stopped(self, tasks: Tasks) -> None:
-        """What it was not told to stop it has let go of by itself. Nobody else knows, and the tasks may be wanted
-        again: so it says what it has left.
+        """What it was not told to stop it has released by itself. Nobody else knows that, and the tasks may be needed
+        again: so its record says what it has left.
         """
         unasked = tasks - self.member.state.stopping
         self.member.tasks_stopped(tasks)
@@ -154,7 +154,7 @@ class Worker:
             asyncio.get_running_loop().call_soon(self._publish_again)
 
     def _publish_again(self) -> None:
-        """Once for all that it has let go of in one turn of the loop: the record names all that it has left."""
+        """Once for all that it has released in one turn of the loop: the record names all that it has left."""
         self._publishes_soon = False
         self._publish(self._says)
 
