@@ -14,7 +14,7 @@ from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
-from airflow_provider.kafka.progress import converged, standing
+from airflow_provider.kafka.progress import converged, effective_status
 from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
@@ -180,7 +180,7 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
     """What becomes of each task of a present run that somebody has, or has spoken of."""
     assigned = status.group.assignment.values() if status.group else ()
     for task in sorted(frozenset(status.tasks).union(*assigned)):
-        last = standing(task, jobs, status)
+        last = effective_status(task, jobs, status)
         if last is not None:
             yield last
 

@@ -17,7 +17,7 @@ from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import configured, converged, job_progress, standing
+from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.shared import reach
@@ -138,7 +138,7 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     owned = status.group.owned_by(name) if status.group else NO_TASKS
     by_state: dict[TaskState, list[str]] = {}
     for task in sorted(owned & unfinished):
-        last = standing(task, jobs, status)
+        last = effective_status(task, jobs, status)
         by_state.setdefault(last.state if last else TaskState.PENDING, []).append(str(task))
     text = Text()
     for state, names in by_state.items():

@@ -26,8 +26,10 @@ from airflow_provider.membership.policy import LONGEST_DELAY_MS, PolicyError, ch
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.worker.attached import attached_hands
+from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

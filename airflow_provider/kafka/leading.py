@@ -94,12 +94,12 @@ async def assign(
     )
     for worker in verdict.unreadable:
         log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", logs.group, worker)
-    for worker, claim in verdict.boasting.items():
+    for worker, offset in verdict.unbelievable.items():
         log.warning(
             "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
             logs.group,
             worker,
-            claim,
+            offset,
             jobs.offset,
         )
     if verdict.record is not None:
@@ -131,8 +131,8 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     record = status.group
     if record is None:
         return None
-    let_go = released(record, status) | _of_a_removed_job(record, jobs, status)
-    new = configured(jobs, status.tasks) - covered(record, let_go)
+    released = released_since(record, status) | _of_a_removed_job(record, jobs, status)
+    new = configured(jobs, status.tasks) - covered(record, released)
     if not new:
         return None
     first = ", ".join(str(task) for task in nsmallest(3, new))
@@ -146,20 +146,20 @@ def outspoken(status: StatusSnapshot) -> str | None:
     return "somebody spoke in a later epoch than that of the last round"
 
 
-def covered(record: GroupRecord, let_go: AbstractSet[TaskId]) -> set[TaskId]:
+def covered(record: GroupRecord, released: AbstractSet[TaskId]) -> set[TaskId]:
     """What some worker has or will be given without another reason to rebalance.
 
-    :param let_go: what workers have been given and do not have any more
+    :param released: what workers have been given and do not have any more
     """
-    tasks = set[TaskId]().union(*record.assignment.values()) - let_go
+    tasks = set[TaskId]().union(*record.assignment.values()) - released
     tasks.update(*record.revoked.values())
     if record.memory.ends_ms:
         tasks.update(*record.memory.assignment.values())
     return tasks
 
 
-def released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
-    """What its worker has let go of, since this round or before it had its assignment.
+def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
+    """What its worker has released since this round, or before it had the round's assignment.
 
     A worker's own record says what it has left; a task's record, that it ended. That a task was stopped says nothing:
     whoever was told to stop it joins again, or is not in the group any more, or was fenced by another process under the
@@ -178,8 +178,9 @@ def released(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
 
 
 def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
-    """What the round gave out of a job that was removed after it, and submitted again: its worker has let go of it, and
-    nothing is said of it any more. Of what waits nothing is said either: the next round tells the one from the other.
+    """What the round gave out of a job that has been removed and submitted again since: its workers have released it,
+    and their records of it are deleted. A task that only waits has no record either, so it is counted too; the next
+    round, in which its worker reports it, tells the two apart.
     """
     submitted_since = {job for job, offset in jobs.defined_at.items() if offset >= record.config_offset}
     if not submitted_since:

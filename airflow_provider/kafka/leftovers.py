@@ -1,4 +1,4 @@
-"""What lies in a group's topics and is of nobody any more. Pure.
+"""What lies in a group's topics and nobody needs any more: it is of jobs or workers that are gone. Pure.
 
 A job's plan and its tasks' records are deleted with it. But a worker that has not read the removal may write after
 that, and whoever removes may end half-way. And a worker that never comes back under its name leaves its record.

@@ -261,9 +261,7 @@ class GroupLogs:
 
     async def publish_task(self, status: TaskStatus) -> None:
         """Write what became of a task, to the status topic and to the timeline."""
-        await self._put_with_event(
-            task_key(status.task), status.to_json(), TaskEvent(status=status, at_ms=int(time.time() * 1_000))
-        )
+        await self._put_with_event(task_key(status.task), status.to_json(), TaskEvent(status=status, at_ms=wall_ms()))
 
     async def forget_task(self, task: TaskId) -> None:
         """Delete the last word about a task of a job that was removed."""

@@ -67,7 +67,7 @@ def _status_of(task: TaskId, definition: JobDefinition, fingerprint: str, status
     return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
 
 
-def standing(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
+def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
     """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
 
     No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
@@ -77,7 +77,7 @@ def standing(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskSt
     if work is None:
         return None
     last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
-    if owner is None or _state(last, owner, status) is not TaskState.PENDING:
+    if owner is None or _effective_state(last, owner, status) is not TaskState.PENDING:
         return last
     if last is not None and (last.state, last.worker) == (TaskState.PENDING, owner):
         return last
@@ -103,7 +103,7 @@ def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId
     return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
 
 
-def _state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
+def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
     """Where a task is by the last word about its present run and by who has it."""
     if last is None:
         return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
@@ -163,7 +163,7 @@ def job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPro
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
     for task, last in _tasks_of(definition, plan, statuses) if plan else ():
-        counts[_state(last, _owner(task, jobs, status), status)] += 1
+        counts[_effective_state(last, _owner(task, jobs, status), status)] += 1
         if last and last.error and last.state is not TaskState.FINISHED:
             errors[task] = last.error
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
@@ -262,7 +262,7 @@ def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot
     It says nothing of what waits for its first start, and of what is about to start nothing yet.
     """
     said = {task for task in left if (last := status.tasks.get(task)) and last.state is TaskState.PENDING}
-    now = {task: last.state for task in left if (last := standing(task, jobs, status))}
+    now = {task: last.state for task in left if (last := effective_status(task, jobs, status))}
     silent = {task for task in left - said if now.get(task) is TaskState.PENDING}
     if not tasks <= said | silent:
         return False

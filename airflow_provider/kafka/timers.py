@@ -16,10 +16,14 @@ from weakref import WeakKeyDictionary
 from airflow_provider.kafka.clock import MEASURE
 
 _LOOK_S: Final = 0.25
-"""So soon after it woke up it is noticed that the host was suspended. All timers of a loop share one look."""
+"""How often the clocks are compared, and so how soon after it woke up a host's suspension is noticed. All timers of a
+loop share one look.
+"""
 
 _SUSPENDED_S: Final = 0.01
-"""Two clocks are not read at the same moment; by more than this they differ only if one has stood still."""
+"""The two clocks are not read at exactly the same moment. If their difference grows by more than this, the host was
+suspended.
+"""
 
 
 class Timer:
@@ -77,7 +81,7 @@ class _Timers:
         """Arm all anew if the host was suspended."""
         ahead_s = _ahead_s()
         suspended = ahead_s > self.ahead_s + _SUSPENDED_S
-        if suspended or ahead_s < self.ahead_s:  # the smallest one was measured best
+        if suspended or ahead_s < self.ahead_s:  # the smaller it is, the closer together the clocks were read
             self.ahead_s = ahead_s
         if suspended:
             for timer in self.armed:

@@ -180,7 +180,7 @@ def fenced(turn: Turn) -> None:
     completed, and so it may have forgotten this one, and know the process that had the name before. Who has not
     completed a round yet takes the name again then, as long as it has not heard that it is in the group.
     """
-    if turn.state.doubted and turn.state.phase is not Phase.LEAVING:
+    if turn.state.may_be_forgotten and turn.state.phase is not Phase.LEAVING:
         why = "the coordinator knows another process under this name, perhaps from before it moved"
         turn.expelled(why, Predecessor.UNKNOWN)
         return
@@ -315,7 +315,7 @@ def _complete(turn: Turn, assignment: Assignment) -> None:
         needed_offset=assignment.config_offset,
         told_delay_ms=assignment.delay_ms,
         returning=False,
-        doubted=False,
+        may_be_forgotten=False,
         unadopted=None,
         record_by=None,
     )

@@ -77,14 +77,14 @@ class Verdict:
     :param assignments: as bytes for SyncGroup
     :param record: to be written once the coordinator has these; None: it could not assign
     :param unreadable: the workers whose metadata nobody can read: they get nothing
-    :param boasting: the workers that claim to have read more of the jobs topic than there is, with their claims. They
-        are not believed: no leader could ever read so far
+    :param unbelievable: the workers that claim to have read more of the jobs topic than there is, with the offsets
+        that they name: no leader could ever read so far
     """
 
     assignments: Mapping[MemberId, bytes]
     record: GroupRecord | None
     unreadable: tuple[WorkerId, ...] = ()
-    boasting: Mapping[WorkerId, ConfigOffset] = field(default_factory=dict)
+    unbelievable: Mapping[WorkerId, ConfigOffset] = field(default_factory=dict)
 
 
 def lead(call: Call) -> Verdict:
@@ -104,14 +104,16 @@ def lead(call: Call) -> Verdict:
         leader_url=states[leader].url if leader in states else "",
         config_offset=call.config_offset,
     )
-    claims = {name: state.config_offset for name, state in states.items()}
-    boasting = {name: claim for name, claim in claims.items() if call.jobs_end is not None and claim > call.jobs_end}
-    furthest = max((claim for name, claim in claims.items() if name not in boasting), default=call.config_offset)
+    offsets = {name: state.config_offset for name, state in states.items()}
+    unbelievable = {
+        name: offset for name, offset in offsets.items() if call.jobs_end is not None and offset > call.jobs_end
+    }
+    furthest = max((offset for name, offset in offsets.items() if name not in unbelievable), default=call.config_offset)
     if call.config_offset < furthest:
         mismatch = replace(header, error=AssignmentError.CONFIG_MISMATCH, config_offset=furthest)
         behind = encode_assignment(mismatch)
         assignments = dict.fromkeys(names.values(), behind)
-        return Verdict(assignments=assignments, record=None, unreadable=unreadable, boasting=boasting)
+        return Verdict(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
     outcome = _decide(call, states)
     assignments = {
@@ -143,7 +145,7 @@ def lead(call: Call) -> Verdict:
         policy=call.policy if call.protocol.cooperative else None,
         unchanged=_unchanged(call, frozenset(names), outcome),
     )
-    return Verdict(assignments=assignments, record=record, unreadable=unreadable, boasting=boasting)
+    return Verdict(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
 
 
 def _epoch(call: Call) -> Epoch:

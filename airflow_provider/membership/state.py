@@ -66,8 +66,8 @@ class MemberState:
     :param hold_until: held work of a predecessor that may still run starts no sooner
     :param needed_offset: held work starts only when the jobs topic has been read so far
     :param returning: joined without a member id, so the coordinator may answer with an assignment of long ago
-    :param doubted: the coordinator was looked for again since it gave the member id, and no round has been completed
-        since: it may have forgotten that member
+    :param may_be_forgotten: the coordinator was looked for again since it gave the member id, and no round has been
+        completed since: it may not know this member any more
     :param unadopted: an assignment of which it isn't known yet whether it is of this round
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
@@ -106,7 +106,7 @@ class MemberState:
     predecessor: Predecessor = Predecessor.UNKNOWN
 
     returning: bool = True
-    doubted: bool = False
+    may_be_forgotten: bool = False
     unadopted: Assignment | None = None
     unpublished: GroupRecord | None = None
     rejoin_reason: str | None = None

@@ -76,8 +76,8 @@ class Turn:
     def find_coordinator(self) -> None:
         state = self.state
         seq = self.next_seq()
-        doubted = state.doubted or (state.returning and state.member_id != UNKNOWN_MEMBER_ID)
-        self.set(awaiting=seq, coordinator=None, retry_at=None, doubted=doubted)
+        may_be_forgotten = state.may_be_forgotten or (state.returning and state.member_id != UNKNOWN_MEMBER_ID)
+        self.set(awaiting=seq, coordinator=None, retry_at=None, may_be_forgotten=may_be_forgotten)
         self.do(FindCoordinator(seq=seq))
 
     def retry_later(self) -> None:
@@ -328,7 +328,7 @@ class Turn:
             generation=NO_GENERATION,
             leader=UNKNOWN_MEMBER_ID,
             returning=True,
-            doubted=False,
+            may_be_forgotten=False,
             joining_since=None,
             predecessor=predecessor,
             heartbeat_at=None,

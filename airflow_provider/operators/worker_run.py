@@ -21,7 +21,8 @@ from airflow_provider.worker.equipment import Equipment
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.topics.status_view import StatusSnapshot
-    from airflow_provider.worker.worker import Outcome, Worker
+    from airflow_provider.worker.ending import Outcome
+    from airflow_provider.worker.worker import Worker
 
     Leaving = Callable[[Worker], Coroutine[Any, Any, None]]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.jvm import claim_next_jvm, jvm_started
+from airflow_provider.spark.jvm import jvm_started, mark_next_jvm
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
     home_of_spark,
@@ -119,7 +119,7 @@ class SparkApplication:
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
         self._folder = ScratchFolder()
         conf: dict[str, bool | float | int | str | None] = {**_conf(settings, self._folder.path)}
-        claim_next_jvm()
+        mark_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         try:

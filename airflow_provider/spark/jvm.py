@@ -22,8 +22,8 @@ OWNER: Final = "COSPARK_JVM_OWNER"
 _present: Popen[bytes] | None = None
 
 
-def claim_next_jvm() -> None:
-    """Have the JVM that is started next know whose it is."""
+def mark_next_jvm() -> None:
+    """Have the JVM that is started next bear this process's name in its environment."""
     os.environ[OWNER] = f"{os.getpid()}/{_started(os.getpid())}"
 
 

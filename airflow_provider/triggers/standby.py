@@ -14,7 +14,8 @@ from airflow_provider.triggers.worker_values import WorkerPlan
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.runs import needs_running
-from airflow_provider.worker.worker import Until, Worker, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
 
 
 class WakingStandby(Standby):

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from airflow_provider.kafka.logs import GroupLogs
     from airflow_provider.kafka.records import WorkerStatus
     from airflow_provider.kafka.transport import GroupTransport
-    from airflow_provider.worker.worker import Outcome, Worker
+    from airflow_provider.worker.ending import Outcome
+    from airflow_provider.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.worker import MakeHands, WorkerSettings
+from airflow_provider.worker.settings import WorkerSettings
+from airflow_provider.worker.worker import MakeHands
 
 
 def attached_hands(

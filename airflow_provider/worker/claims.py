@@ -8,9 +8,10 @@ Both may; then one of them goes by an older plan, and withdraws when it has read
 
 A claim stands from its first record until
 
-- its task's record has another claim or an end: its worker has let go, or the group has given the task to another one,
+- its task's record has another claim or an end: its worker has released it, or the group has given the task to
+  another one,
 - or a later round was made without its worker: the coordinator has removed that, so its lease is over,
-- or another process has that worker's name since so long that the lease of the one that claimed must be over.
+- or another process has had that worker's name for so long that the lease of the one that claimed must be over.
 
 So a start waits as long as the last holder really runs or stops, and for one session when the holder was lost.
 """
@@ -41,16 +42,16 @@ _Holders = Mapping[tuple[str, str], Sequence[TaskStatus]]
 class Blocked:
     """What may not start yet.
 
-    :param unsaid: whose own claim has not been read back
+    :param unread: whose own claim has not been read back
     :param held: whose key another task holds
     """
 
-    unsaid: Tasks
+    unread: Tasks
     held: Tasks
 
     @property
     def tasks(self) -> Tasks:
-        return self.unsaid | self.held
+        return self.unread | self.held
 
 
 class Claims:
@@ -86,7 +87,7 @@ class Claims:
             if holder is not None:
                 held[run.task] = holder
         self._tell(held)
-        return Blocked(frozenset(run.task for run in waiting if not _is_said(run, status)), frozenset(held))
+        return Blocked(frozenset(run.task for run in waiting if not _is_read(run, status)), frozenset(held))
 
     def _tell(self, held: Mapping[TaskId, TaskStatus]) -> None:
         for task in held.keys() - self._told:
@@ -104,7 +105,7 @@ class Claims:
         return now_ms < self._replaced.setdefault(claim, now_ms) + claim.lease_ms
 
 
-def _is_said(run: TaskRun, status: StatusSnapshot) -> bool:
+def _is_read(run: TaskRun, status: StatusSnapshot) -> bool:
     told = status.tasks.get(run.task)
     return told is not None and told.standing_claim == run.claim
 

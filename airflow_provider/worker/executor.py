@@ -1,7 +1,7 @@
 """Runs a worker's tasks: slots, attempts, retries, and a record in the status topic for every step.
 
 That a task waits for its first start is no step: the group's record says who has it, and thousands may wait. So nothing
-is written of what never started here, unless words of before would be taken for the present ones.
+is written of a task that never started here, unless an older record of it would be taken for how it is now.
 
 A task that came to its end is released only after the status topic has said so: the next leader then never takes it
 for lost. A task that was stopped is released at once, because somebody may be waiting for it.
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState
 from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import TooLargeError
@@ -36,9 +36,8 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
-from airflow_provider.worker.claims import Claims
+from airflow_provider.worker.claim_watch import ClaimWatch
 from airflow_provider.worker.hands import Released
-from airflow_provider.worker.journal import Journal, Write
 from airflow_provider.worker.replanning import in_known_order
 from airflow_provider.worker.run_table import RunTable
 from airflow_provider.worker.runs import (
@@ -46,18 +45,18 @@ from airflow_provider.worker.runs import (
     TaskRun,
     ended_elsewhere,
     first_run,
-    last_word,
+    is_said_to_run,
     needs_running,
-    says_otherwise,
-    says_that_it_was_let_go,
+    says_that_it_was_released,
 )
+from airflow_provider.worker.steps import Steps
+from airflow_provider.worker.task_records import TaskRecords
 
 log = logging.getLogger(__name__)
 
 _STOP_WAIT_S: Final = 30.0
 _CLOSE_WAIT_S: Final = 10.0
 _LAST_WORDS_S: Final = 5.0
-_CLAIMS_LOOK_S: Final = 1.0
 _MOST_SAID: Final = 100
 """Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
 
@@ -95,7 +94,8 @@ class TaskExecutor:
         self._worker = worker
         self._group_id = group_id
         self._logs = logs
-        self._runner = make_runner(lambda event: self._guarded(lambda: self._on_event(event)))
+        self._steps = Steps(on_fault=changed)
+        self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._slots = slots
         self._checkpoint_root = checkpoint_root
         self._stopped = stopped
@@ -103,25 +103,27 @@ class TaskExecutor:
         self._changed = changed
         self._linger_s = linger_s
         self._mask = mask
-        self._journal = Journal(worker)
-        self._claims = Claims(lease_ms)
+        self._records = TaskRecords(worker, logs)
         self._runs = RunTable()
+        self._claims = ClaimWatch(
+            self._runs, logs, lease_ms=lease_ms, look_again=lambda: self._steps.guarded(self._press_claims)
+        )
         self._compared_with: JobsSnapshot | None = None
-        self._stops: dict[TaskId, TaskStatus] = {}
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
-        self._steps: set[asyncio.Task[None]] = set()
         self._timer: Timer | None = None
-        self._claims_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
         self._draining = False
-        self.fault: BaseException | None = None
         self.stopped_running = 0
         self._idle()
 
     @property
     def running(self) -> Tasks:
         return self._runs.active
+
+    @property
+    def fault(self) -> BaseException | None:
+        return self._steps.fault
 
     @property
     def done(self) -> bool:
@@ -144,9 +146,9 @@ class TaskExecutor:
                 self._closings.pop(task).cancel()
             run = self._runs.pop(task, None)
             if run is not None and run.state is RunState.WAITING and run.claim is None:
-                self._stops[task] = run.status(TaskState.STOPPED, self._worker)
+                self._records.remember_stopped(run)
             elif run is not None:
-                self._note_stopped(run.status(TaskState.STOPPED, self._worker))
+                self._records.stopped(run, started=False)
         self._idle()
         if at_once:
             self._stopped(at_once)
@@ -158,8 +160,8 @@ class TaskExecutor:
     def advance(self, epoch: Epoch) -> None:
         statuses, mistakable = self._logs.status.tasks, []
         for task, run in self._runs.items():
-            kept = run.state is RunState.WAITING and not run.said and run.epoch < epoch
-            if kept and says_that_it_was_let_go(statuses.get(task), self._worker):
+            kept = run.state is RunState.WAITING and not run.wait_written and run.epoch < epoch
+            if kept and says_that_it_was_released(statuses.get(task), self._worker):
                 mistakable.append(task)
             self._runs[task] = replace(run, epoch=epoch)
         for task in mistakable[:_MOST_SAID]:
@@ -173,23 +175,23 @@ class TaskExecutor:
                 self._schedule()
             return
         self._compared_with = jobs
-        self._stops = {task: said for task, said in self._stops.items() if task.job in jobs.jobs}
-        let_go: set[TaskId] = set()
+        self._records.forget_removed_jobs()
+        released: set[TaskId] = set()
         for run in list(self._runs.values()):
             if run.state not in (RunState.WAITING, RunState.STARTED):
                 continue
             work = jobs.work_of(run.task)
             if work is None:
-                let_go |= self._withdraw(run, RunState.STOPPING, "it is no longer configured")
+                released |= self._withdraw(run, RunState.STOPPING, "it is no longer configured")
             elif not run.is_of(work):
-                let_go |= self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
+                released |= self._withdraw(run, RunState.RESTARTING, "its configuration has changed")
             elif run.work.definition is not work.definition:
                 run = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
                 no_plan = run.task.is_planner and jobs.plan_of(run.task.job) is None
                 self._runs[run.task] = replace(run, not_before_ms=0, retry_at_ms=None) if no_plan else run
-        if let_go:
+        if released:
             self._idle()
-            self._stopped(frozenset(let_go))
+            self._stopped(frozenset(released))
         self._schedule()
 
     def drain(self) -> None:
@@ -197,7 +199,8 @@ class TaskExecutor:
 
     async def close(self) -> None:
         self.drain()
-        for timer in (self._timer, self._linger_timer, self._claims_timer):
+        self._claims.close()
+        for timer in (self._timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
         left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
@@ -205,10 +208,8 @@ class TaskExecutor:
             log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(map(str, sorted(left))))
         if self._closings:
             await asyncio.wait(self._closings.values(), timeout=_LAST_WORDS_S)
-        for step in self._steps:
-            step.cancel()
-        await asyncio.gather(*self._steps, return_exceptions=True)
-        await self._journal.flush(_LAST_WORDS_S)
+        await self._steps.cancel()
+        await self._records.flush(_LAST_WORDS_S)
 
     # ---- starting
 
@@ -223,41 +224,31 @@ class TaskExecutor:
         work = jobs.work_of(task)
         if work is None or not needs_running(task, jobs, statuses):
             return False
-        last = last_word(statuses.get(task), self._stops.pop(task, None))
+        last = self._records.last_word(task)
         run = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
-        run = self._runs[task] = replace(run, claim=self._claims.of(work))
-        if run.claim is not None or says_otherwise(last):
+        run = self._runs[task] = replace(run, claim=self._claims.claim_of(work))
+        if run.claim is not None or is_said_to_run(last):
             self._say_that_it_waits(run)
         return True
 
     def _say_that_it_waits(self, run: TaskRun) -> None:
-        self._set(run.task, said=True)
-        self._note(run.status(TaskState.PENDING, self._worker))
+        self._set(run.task, wait_written=True)
+        self._records.pending(run)
 
     def _schedule(self) -> None:
         now = now_ms()
-        blocked = NO_TASKS if self._draining else self._look_at_claims(now)
-        for task in () if self._draining else self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
-            self._spawn(self._start(task))
+        if not self._draining:
+            for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=self._claims.blocked()):
+                self._steps.spawn(self._start(task))
         due = self._runs.next_due_ms(now_ms=now)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if due is None else call_at(due, lambda: self._guarded(self._schedule))
+        self._timer = None if due is None else call_at(due, lambda: self._steps.guarded(self._schedule))
         self._changed()
 
-    def _look_at_claims(self, now_ms: int) -> Tasks:
-        """Which tasks may not start yet, since others hold their checkpoints; looks again as long as there are some."""
-        blocked = self._claims.blocked(self._runs.claiming, self._logs.status, now_ms=now_ms)
-        if blocked.tasks and self._claims_timer is None:
-            loop = asyncio.get_running_loop()
-            self._claims_timer = loop.call_later(_CLAIMS_LOOK_S, self._guarded, self._press_claims)
-        return blocked.tasks
-
     def _press_claims(self) -> None:
-        """Say again what has been said but is not to be read: a later epoch's word about the task hides it, say."""
-        self._claims_timer = None
-        for task in self._claims.blocked(self._runs.claiming, self._logs.status, now_ms=now_ms()).unsaid:
-            self._note(self._runs[task].status(TaskState.PENDING, self._worker))
+        for task in self._claims.unread():
+            self._records.pending(self._runs[task])
         self._schedule()
 
     async def _start(self, task: TaskId) -> None:
@@ -294,8 +285,8 @@ class TaskExecutor:
         del self._runs[run.task]
         if state is RunState.RESTARTING and self._admit(run.task, run.epoch):
             return NO_TASKS
-        if run.said or run.task.job in self._logs.jobs.jobs:  # else its job is gone, and nothing was said of it
-            self._note_stopped(run.status(TaskState.STOPPED, self._worker))
+        if run.wait_written or run.task.job in self._logs.jobs.jobs:  # else its job is gone, and nothing was said of it
+            self._records.stopped(run, started=False)
         return frozenset({run.task})
 
     def _ends_at_once(self, task: TaskId) -> bool:
@@ -311,7 +302,7 @@ class TaskExecutor:
         for task in tasks:
             self._set(task, state=state)
         if tasks:
-            self._spawn(self._stop_until_stopped(tasks, reason))
+            self._steps.spawn(self._stop_until_stopped(tasks, reason))
 
     async def _stop_until_stopped(self, tasks: Tasks, reason: str) -> None:
         """Spark jobs that a task starts after it was told to stop are cancelled, too, as long as it runs."""
@@ -326,7 +317,7 @@ class TaskExecutor:
         if self._closings.get(task) is not closing:
             return
         closing.cancel()
-        self._note_stopped(self._runs[task].status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms()))
+        self._records.stopped(self._runs[task])
         del self._closings[task]
         log.warning("task %s has ended, but its last record could not be written: it will run again", task)
         self._let_go(task)
@@ -340,10 +331,10 @@ class TaskExecutor:
         match event:
             case TaskStarted():
                 self._set(run.task, started_at_ms=wall_ms())
-                self._note(self._runs[run.task].status(TaskState.RUNNING, self._worker))
+                self._records.running(self._runs[run.task])
             case QueryStarted():
                 self._set(run.task, kind=TaskKind.STREAMING)
-                self._note(self._runs[run.task].status(TaskState.RUNNING, self._worker))
+                self._records.running(self._runs[run.task])
             case TaskFinished() if run.state is not RunState.RESTARTING:
                 self._close(run, self._finish(run, event.result))
             case TaskFailed() if run.state is RunState.STARTED:
@@ -354,7 +345,7 @@ class TaskExecutor:
 
     def _on_stopped(self, run: TaskRun) -> None:
         del self._runs[run.task]
-        self._note_stopped(run.status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms()))
+        self._records.stopped(run)
         if not (run.state is RunState.RESTARTING and self._admit(run.task, run.epoch)):
             self._idle()
             self._stopped(frozenset({run.task}))
@@ -374,14 +365,14 @@ class TaskExecutor:
 
     def _wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         self._runs[run.task] = waiting = run.next_attempt(delay_ms, now_ms=now_ms(), wall_ms=wall_ms())
-        self._note(waiting.status(TaskState.PENDING, self._worker))
+        self._records.pending(waiting)
         self._schedule()
 
     # ---- ends
 
     def _close(self, run: TaskRun, last_words: Coroutine[Any, Any, None]) -> None:
         self._runs[run.task] = replace(run, state=RunState.CLOSING)
-        self._closings[run.task] = self._spawn(last_words)
+        self._closings[run.task] = self._steps.spawn(last_words)
         if run.state is RunState.STOPPING:
             self._limit_last_words(run.task)
 
@@ -399,7 +390,7 @@ class TaskExecutor:
             plan = in_known_order(plan, jobs.plans.get(definition.name))
             known = jobs.plan_of(definition.name)
             if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):
-                await self._journal.insist(lambda: self._logs.publish_plan(plan))
+                await self._records.plan(plan)
         except (JobError, TooLargeError) as wrong:
             advice = "" if isinstance(wrong, JobError) else "; make fewer tasks, or smaller configs"
             await self._end(run.failed(self._failure(f"{wrong}{advice}")), TaskState.FAILED, None)
@@ -426,18 +417,13 @@ class TaskExecutor:
         self._schedule()
 
     async def _insist_on_end(self, run: TaskRun, state: TaskState, ended_at_ms: int, result: Any) -> None:
-        """In the epoch in which it is let go of: by a word of an earlier one a leader would not know that it was."""
-        said_in = Epoch(-1)
-
-        async def say() -> None:
-            nonlocal said_in
-            said_in = self._runs[run.task].epoch
-            present = replace(run, epoch=said_in)
-            await self._publish_last(present.status(state, self._worker, finished_at_ms=ended_at_ms, result=result))
-
-        self._journal.outdate(run.task)
-        while said_in < self._runs[run.task].epoch:
-            await self._journal.insist(say)
+        await self._records.ended(
+            run,
+            state,
+            present_epoch=lambda: self._runs[run.task].epoch,
+            ended_at_ms=ended_at_ms,
+            result=result,
+        )
 
     # ---- bookkeeping
 
@@ -454,46 +440,3 @@ class TaskExecutor:
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         self._linger_timer = asyncio.get_running_loop().call_later(self._linger_s, self._changed)
-
-    def _note(self, status: TaskStatus) -> None:
-        self._write(status, lambda: self._logs.publish_task(status))
-
-    def _note_stopped(self, status: TaskStatus) -> None:
-        self._stops[status.task] = status
-        self._write(status, lambda: self._publish_last(status))
-
-    def _write(self, status: TaskStatus, write: Write) -> None:
-        """Others may wait for what is said of a task with a claim."""
-        if status.claim is None:
-            self._journal.note(write)
-        else:
-            self._journal.keep(status.task, write)
-
-    async def _publish_last(self, status: TaskStatus) -> None:
-        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
-        await self._logs.publish_task(status)
-        if status.task.job not in self._logs.jobs.jobs:
-            await self._logs.forget_task(status.task)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        step = asyncio.ensure_future(work)
-        self._steps.add(step)
-        step.add_done_callback(self._step_done)
-        return step
-
-    def _step_done(self, step: asyncio.Task[None]) -> None:
-        self._steps.discard(step)
-        if not step.cancelled():
-            self._found(step.exception())
-
-    def _guarded(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception as bug:  # noqa: BLE001  whoever calls back can't help it
-            self._found(bug)
-
-    def _found(self, bug: BaseException | None) -> None:
-        """A fault of this program, after which nobody knows what runs: the worker ends."""
-        if bug is not None and self.fault is None:
-            self.fault = bug
-            self._changed()

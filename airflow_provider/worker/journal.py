@@ -41,7 +41,7 @@ class Journal:
         self._spawn(self._keep(about, self._newest[about], write))
 
     def outdate(self, about: TaskId) -> None:
-        """There is something newer to say than what is kept about this."""
+        """Write no more what :meth:`keep` still tries to write about this: there is something newer to say."""
         self._newest[about] = next(self._numbers)
 
     async def insist(self, write: Write) -> None:

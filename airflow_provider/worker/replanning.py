@@ -4,14 +4,12 @@ has a checkpoint key stays at the index that it had, so that it goes on undistur
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider.kafka.records import JobError, PlanRecord
 from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
-
-Configs = Sequence[Mapping[str, Any]]
 
 
 def in_known_order(plan: PlanRecord, known: PlanRecord | None) -> PlanRecord:

@@ -36,7 +36,7 @@ class TaskRun:
     :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
-    :param said: while it waits: whether this worker has written that it does
+    :param wait_written: while it waits: whether this worker has written that it does
     """
 
     work: TaskWork
@@ -50,7 +50,7 @@ class TaskRun:
     started_at_ms: int | None = None
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
-    said: bool = False
+    wait_written: bool = False
 
     @property
     def task(self) -> TaskId:
@@ -83,7 +83,7 @@ class TaskRun:
             started_at_ms=None,
             not_before_ms=now_ms + delay_ms,
             retry_at_ms=wall_ms + delay_ms if delay_ms else None,
-            said=True,
+            wait_written=True,
         )
 
     def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
@@ -188,16 +188,16 @@ def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool
     return about_this and last is not None and last.state.final and not run.task.is_planner
 
 
-def says_otherwise(last: TaskStatus | None) -> bool:
-    """Whether a task that was taken over and waits must be said to wait. Mostly not: that it does is what is known of a
-    task that is assigned and of which its worker has said nothing. But whoever was said to run it does not any more.
+def is_said_to_run(last: TaskStatus | None) -> bool:
+    """Whether a worker must say that a task it has taken over waits. Mostly not: a task that is assigned, and of which
+    its worker has said nothing, is known to wait. But somebody is still said to run this one, and does not any more.
     """
     return last is not None and last.state is TaskState.RUNNING
 
 
-def says_that_it_was_let_go(last: TaskStatus | None, worker: WorkerId) -> bool:
-    """Whether a worker that waits with a task, and keeps it in a further round, should say so. A leader of a release
-    that goes by the last words about tasks alone would take its own, of an earlier time or of another run, for having
-    let go of the task since, and would have the group rebalance again and again.
+def says_that_it_was_released(last: TaskStatus | None, worker: WorkerId) -> bool:
+    """Whether by its own last word a worker has released a task that now waits there. If it keeps the task in a further
+    round it says so, for a leader of an older release goes by the last words about tasks alone. It would think that the
+    worker has released the task since, and have the group rebalance again and again.
     """
     return last is not None and last.worker == worker and last.state is not TaskState.PENDING

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -19,14 +18,14 @@ from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.events import Predecessor, PublishAssignment, Resumed, Started, StopReason
 from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
-from airflow_provider.membership.policy import Deferred, Policy
 from airflow_provider.membership.saved import resume
-from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import end_what_outlived, is_same_process, predecessor_of, this_process
+from airflow_provider.worker.settings import Until, WorkerSettings
 
 log = logging.getLogger(__name__)
 
@@ -37,71 +36,6 @@ _FAREWELL_S: Final = 2.0
 
 _STOPPED: Final = Absence(left=LeaveReason.STOPPED)
 _DRAINED: Final = Absence(left=LeaveReason.DRAINED)
-
-
-class Until(str, Enum):
-    """When a worker's work is done."""
-
-    DRAINED = "drained"
-    """When every job in the group is bounded and complete (and there is at least one)."""
-    FOREVER = "forever"
-    """Never by itself."""
-
-
-class Ending(str, Enum):
-    """How a worker's run in this process ended."""
-
-    DRAINED = "drained"
-    """The group has done its work; the worker has left."""
-    LEFT = "left"
-    """The worker was told to leave, and has."""
-    HANDED_OVER = "handed over"
-    """The membership goes on in another process, with ``saved``."""
-    FENCED = "fenced"
-    """Another process has taken the worker's name."""
-    FAILED = "failed"
-    """The coordinator refused the membership, the group's topics are gone, a task did not stop, or a fault of this
-    program: ``error`` says which.
-    """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a worker's run in this process ended.
-
-    :param epoch: the last one that it applied
-    :param error: for ``fenced`` and ``failed``
-    :param saved: for ``handed over``: what :class:`Worker` takes as ``saved`` in the other process
-    :param still_running: tasks that were told to stop and have not: they end with this process, so that no other
-        worker may begin in it
-    """
-
-    ending: Ending
-    epoch: Epoch
-    error: str | None = None
-    saved: Mapping[str, Any] | None = None
-    still_running: Tasks = NO_TASKS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """How a worker lives.
-
-    :param member: of its membership
-    :param policy: how an imbalance is resolved, while this one leads the group
-    :param slots: how many tasks it runs at once
-    :param until: when its work is done
-    :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
-    :param returns_ms: how long it would take at most until it is back if its process ended; 0: it would never be; None:
-        not known
-    """
-
-    member: MemberSettings
-    policy: Policy = Deferred()  # noqa: RUF009  # frozen
-    slots: int = 2
-    until: Until = Until.DRAINED
-    phase: WorkerPhase = WorkerPhase.STABLE
-    returns_ms: int | None = None
 
 
 MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]
@@ -226,8 +160,8 @@ class Worker:
     # ---- its life
 
     def _stopped(self, tasks: Tasks) -> None:
-        """What it was not told to stop it has let go of by itself. Nobody else knows, and the tasks may be wanted
-        again: so it says what it has left.
+        """What it was not told to stop it has released by itself. Nobody else knows that, and the tasks may be needed
+        again: so its record says what it has left.
         """
         unasked = tasks - self.member.state.stopping
         self.member.tasks_stopped(tasks)
@@ -236,7 +170,7 @@ class Worker:
             asyncio.get_running_loop().call_soon(self._publish_again)
 
     def _publish_again(self) -> None:
-        """Once for all that it has let go of in one turn of the loop: the record names all that it has left."""
+        """Once for all that it has released in one turn of the loop: the record names all that it has left."""
         self._publishes_soon = False
         self._publish(self._says)
 

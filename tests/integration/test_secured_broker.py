@@ -45,8 +45,10 @@ from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.worker.attached import attached_hands
+from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.worker import Ending, Until, Worker, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

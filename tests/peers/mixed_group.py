@@ -19,10 +19,12 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent, TaskStarted, TaskStopped
+from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.worker import Outcome, Until, Worker, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
 
 HEARTBEAT_MS: Final = 300
 SESSION_MS: Final = 10_000

@@ -20,7 +20,7 @@ from simulation.process import Process
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
-from airflow_provider.kafka.leading import covered, outspoken, released
+from airflow_provider.kafka.leading import covered, outspoken, released_since
 from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
@@ -385,7 +385,7 @@ class World:
         if record is None:
             return None
         wanted = self.configured_at(offset)
-        if wanted - covered(record, released(record, self.status.snapshot())):
+        if wanted - covered(record, released_since(record, self.status.snapshot())):
             return "new work"
         return outspoken(replace(self.status.snapshot(), group=record))
 

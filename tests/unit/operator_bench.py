@@ -20,8 +20,8 @@ from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.worker import Ending, Outcome
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka_default")
 

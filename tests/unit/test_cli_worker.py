@@ -15,8 +15,9 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.topics.log_errors import TopicRightsError
 from airflow_provider.membership.model import ConnectProtocol, Epoch
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.worker import Ending, Outcome, Until, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
 
 BROKER = ("--bootstrap-servers", "nowhere:9")
 

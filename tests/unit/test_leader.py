@@ -118,11 +118,11 @@ def test_a_member_that_claims_more_than_the_jobs_topic_has_stops_nobody(claim: i
     """No leader could ever read so far: the group would assign nothing any more."""
     verdict = lead(call(member("w1", ""), member("w2", "", offset=claim), jobs_end=ConfigOffset(9)))
     behind = lead(call(member("w1", ""), member("w2", "", offset=9), jobs_end=ConfigOffset(9)))
-    assert verdict.boasting == {"w2": claim}
+    assert verdict.unbelievable == {"w2": claim}
     assert {assignment.error for assignment in sent(verdict).values()} == {AssignmentError.NONE}
     assert {assignment.config_offset for assignment in sent(verdict).values()} == {7}
     assert record_of(verdict).assignment["w1"] | record_of(verdict).assignment["w2"] == tasks(ALL)
-    assert (behind.boasting, behind.record) == ({}, None)
+    assert (behind.unbelievable, behind.record) == ({}, None)
 
 
 def test_a_leader_ahead_of_the_others_sends_its_own_offset() -> None:

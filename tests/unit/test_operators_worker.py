@@ -25,7 +25,8 @@ from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerStory
-from airflow_provider.worker.worker import Ending, Outcome, Until
+from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.settings import Until
 
 
 @pytest.fixture

@@ -96,6 +96,7 @@ TASK = TaskStatus(
     finished_at_ms=2,
     retry_at_ms=3,
     error=TaskFailure(message="boom", traceback="..."),
+    claim=CheckpointClaim(key="orders", process="host/boot/1/1", number=1, lease_ms=60_000),
 )
 RECORDS = {GROUP_KEY: GROUP, worker_key(W2): WORKER, task_key(A0): TASK}
 
@@ -235,6 +236,16 @@ def test_an_epoch_that_nobody_can_have_counted_up_to_is_dropped(key: str, epoch:
     assert (after.group, after.workers, after.tasks) == (before.group, before.workers, before.tasks)
     assert after.unreadable == 1
     assert "epoch" in topic.unreadable[0].reason
+
+
+@pytest.mark.parametrize("lease_ms", [-1, 2**31, 2**63 - 1])
+def test_a_claim_of_a_checkpoint_for_longer_than_any_session_is_dropped(lease_ms: int) -> None:
+    """Whoever is to run the checkpoint next would wait for so long."""
+    topic = Topic()
+    assert TASK.claim is not None
+    topic.write(task_key(A0), replace(TASK, claim=replace(TASK.claim, lease_ms=lease_ms)))
+    assert (dict(topic.view.snapshot().tasks), topic.view.snapshot().unreadable) == ({}, 1)
+    assert "lease_ms" in topic.unreadable[0].reason
 
 
 def test_no_real_epoch_is_dropped_however_long_a_group_has_lived_and_whatever_it_was_told() -> None:

@@ -13,7 +13,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers import connections
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.worker.worker import Ending
+from airflow_provider.worker.ending import Ending
 
 ROTATED = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter3"}, conn_id="c")
 

@@ -38,7 +38,7 @@ from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.standby import WakingStandby
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.worker.worker import Ending
+from airflow_provider.worker.ending import Ending
 
 
 @asynccontextmanager

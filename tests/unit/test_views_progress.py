@@ -14,10 +14,10 @@ from airflow_provider.kafka.progress import (
     JobState,
     configured,
     converged,
+    effective_status,
     group_drained,
     job_progress,
     revocation_rank,
-    standing,
 )
 from airflow_provider.kafka.records import (
     JobDefinition,
@@ -291,7 +291,7 @@ def _status(states=None, *, owner=W1, epoch=5, workers=None, **told):
 )
 def test_a_task_that_somebody_has_waits_unless_its_worker_says_otherwise(status, state, worker):
     jobs = _jobs(plan=_plan())
-    last = standing(A0, jobs, status)
+    last = effective_status(A0, jobs, status)
     assert (last.state, last.worker) == (state, worker)
     assert job_progress("a", jobs, status).counts[state] >= 1
 
@@ -299,7 +299,7 @@ def test_a_task_that_somebody_has_waits_unless_its_worker_says_otherwise(status,
 def test_a_task_that_waits_tells_which_attempt_that_is_and_why_the_last_one_failed():
     why = TaskFailure(message="boom")
     told = {"attempt": 2, "failures": 1, "error": why, "started_at_ms": 7}
-    last = standing(A0, _jobs(plan=_plan()), _status({A0: TaskState.STOPPED}, owner=W2, **told))
+    last = effective_status(A0, _jobs(plan=_plan()), _status({A0: TaskState.STOPPED}, owner=W2, **told))
     assert (last.attempt, last.failures, last.error, last.started_at_ms, last.epoch) == (3, 1, why, None, 5)
 
 
@@ -314,9 +314,9 @@ def test_a_task_that_waits_tells_which_attempt_that_is_and_why_the_last_one_fail
     ids=["no round", "nobody was given it", "the job was submitted since", "its worker has left"],
 )
 def test_a_task_that_nobody_has_is_unassigned(jobs, status):
-    assert standing(A0, jobs, status) is None
+    assert effective_status(A0, jobs, status) is None
     assert job_progress("a", jobs, status).counts == {TaskState.UNASSIGNED: 2}
 
 
 def test_what_is_not_configured_stands_nowhere():
-    assert standing(A2, _jobs(plan=_plan()), _status({A2: TaskState.RUNNING})) is None
+    assert effective_status(A2, _jobs(plan=_plan()), _status({A2: TaskState.RUNNING})) is None

@@ -38,11 +38,13 @@ from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import OnEvent, TaskOrder
 from airflow_provider.worker import journal
 from airflow_provider.worker import process as process_module
+from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import this_process
-from airflow_provider.worker.worker import Ending, Outcome, Until, Worker, WorkerSettings
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
 
 ME = WorkerId("w1")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
@@ -362,10 +364,13 @@ async def test_a_fault_in_a_background_step_fails_the_worker_visibly(monkeypatch
         assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: a bug")
 
 
-async def test_a_fault_in_running_tasks_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_in_running_tasks_fails_the_worker_visibly() -> None:
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
     async with living() as life:
-        life.worker.hands.fault = RuntimeError("a bug")  # type: ignore[misc]
-        life.worker._changed.set()
+        assert isinstance(life.worker.hands, TaskExecutor)
+        life.worker.hands._steps.guarded(broken)
         outcome = await life.outcome()
         assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: a bug")
         assert life.runner.running == frozenset()
@@ -536,13 +541,19 @@ async def test_a_membership_that_a_release_without_offsets_has_saved_hears_what_
     assert (await life.outcome()).ending is Ending.LEFT
 
 
-async def test_a_standby_holds_the_membership_until_there_is_something_to_run() -> None:
+def with_standby() -> Life:
+    """With hands that run nothing, as in the triggerer."""
     life = Life(phase=WorkerPhase.DEFERRED)
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
         return Standby(lambda _task: True, stopped)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
+    return life
+
+
+async def test_a_standby_holds_the_membership_until_there_is_something_to_run() -> None:
+    life = with_standby()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
     assert not life.ended
@@ -555,12 +566,7 @@ async def test_a_standby_holds_the_membership_until_there_is_something_to_run() 
 
 async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_for() -> None:
     """Also while its coordinator can't be reached, for new credentials may be the reason to ask."""
-    life = Life(phase=WorkerPhase.DEFERRED)
-
-    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped)
-
-    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life = with_standby()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
     member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation

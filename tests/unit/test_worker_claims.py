@@ -40,7 +40,7 @@ from airflow_provider.membership.model import (
 )
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.spark.runner import TaskOrder
-from airflow_provider.worker import executor as executor_module
+from airflow_provider.worker import claim_watch
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.runs import RunState
 
@@ -50,7 +50,7 @@ JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, replan_interval_
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "_CLAIMS_LOOK_S", 0.01)
+    monkeypatch.setattr(claim_watch, "_LOOK_S", 0.01)
     monkeypatch.setattr(journal_module, "_RETRY_S", 0.01)
 
 

@@ -83,9 +83,9 @@ async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() ->
         await worker.runs(A0)
         worker.drop(A0)
         await worker.releases(A0, into=worker.stopped)
-        assert set(worker.executor._stops) == {A0}
+        assert set(worker.executor._records._stops) == {A0}
         await worker.logs.remove("a")
-        await eventually(lambda: not worker.executor._stops)
+        await eventually(lambda: not worker.executor._records._stops)
 
 
 async def test_a_job_that_was_removed_and_is_back_before_this_worker_looked_is_another_one() -> None:

@@ -26,7 +26,7 @@ from airflow_provider.triggers import standby
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.worker.worker import Ending, Outcome
+from airflow_provider.worker.ending import Ending, Outcome
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
 PLAN = WorkerPlan(

@@ -24,6 +24,8 @@ from airflow_provider.membership.model import (
 )
 from airflow_provider.membership.policy import LONGEST_DELAY_MS
 
+_LONGEST_SESSION_MS: Final = 2**31 - 1
+"""On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
 
@@ -35,7 +37,7 @@ class TaskState(str, Enum):
     """Configured, but no worker has it or has reported it for this run. Never written."""
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
-    not written: see :func:`~airflow_provider.kafka.progress.standing`.
+    not written: see :func:`~airflow_provider.kafka.progress.effective_status`.
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
@@ -112,7 +114,7 @@ class CheckpointClaim:
             key=want(data, "key", str),
             process=want(data, "process", str),
             number=want_number(data, "number"),
-            lease_ms=want_number(data, "lease_ms"),
+            lease_ms=want_number(data, "lease_ms", most=_LONGEST_SESSION_MS),
         )
 
 

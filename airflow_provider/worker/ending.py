@@ -1,0 +1,46 @@
+"""How a worker's run in a process ends, and what of it goes on in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
+
+
+class Ending(str, Enum):
+    """How a worker's run in this process ended."""
+
+    DRAINED = "drained"
+    """The group has done its work; the worker has left."""
+    LEFT = "left"
+    """The worker was told to leave, and has."""
+    HANDED_OVER = "handed over"
+    """The membership goes on in another process, with ``saved``."""
+    FENCED = "fenced"
+    """Another process has taken the worker's name."""
+    FAILED = "failed"
+    """The coordinator refused the membership, the group's topics are gone, a task did not stop, or a fault of this
+    program: ``error`` says which.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a worker's run in this process ended.
+
+    :param epoch: the last one that it applied
+    :param error: for ``fenced`` and ``failed``
+    :param saved: for ``handed over``: what :class:`~airflow_provider.worker.worker.Worker` takes as ``saved`` in the
+        other process
+    :param still_running: tasks that were told to stop and have not: they end with this process, so that no other
+        worker may begin in it
+    """
+
+    ending: Ending
+    epoch: Epoch
+    error: str | None = None
+    saved: Mapping[str, Any] | None = None
+    still_running: Tasks = NO_TASKS

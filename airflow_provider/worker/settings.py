@@ -1,0 +1,40 @@
+"""How a worker lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider.kafka.records import WorkerPhase
+from airflow_provider.membership.policy import Deferred, Policy
+from airflow_provider.membership.settings import MemberSettings
+
+
+class Until(str, Enum):
+    """When a worker's work is done."""
+
+    DRAINED = "drained"
+    """When every job in the group is bounded and complete (and there is at least one)."""
+    FOREVER = "forever"
+    """Never by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker lives.
+
+    :param member: of its membership
+    :param policy: how an imbalance is resolved, while this one leads the group
+    :param slots: how many tasks it runs at once
+    :param until: when its work is done
+    :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
+    :param returns_ms: how long it would take at most until it is back if its process ended; 0: it would never be; None:
+        not known
+    """
+
+    member: MemberSettings
+    policy: Policy = Deferred()  # noqa: RUF009  # frozen
+    slots: int = 2
+    until: Until = Until.DRAINED
+    phase: WorkerPhase = WorkerPhase.STABLE
+    returns_ms: int | None = None
