@@ -87,7 +87,17 @@ async def test_a_timer_that_was_cancelled_calls_nobody(host: Host) -> None:
     assert not called.at_ms.done()
 
 
-async def test_what_is_due_at_one_time_is_called_in_one_turn() -> None:
+@pytest.mark.parametrize("held_up_s", [0.0, 0.01])
+async def test_what_is_due_at_one_time_is_called_in_one_turn(monkeypatch: pytest.MonkeyPatch, held_up_s: float) -> None:
+    """Also if the process is held up between its first looks at the two clocks."""
+    read, delays = timers._now_s, [held_up_s]
+
+    def read_late() -> float:
+        if delays:
+            time.sleep(delays.pop())
+        return read()
+
+    monkeypatch.setattr(timers, "_now_s", read_late)
     turns = [0]
     due, seen = now_ms() + 30, []
 
