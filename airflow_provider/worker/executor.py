@@ -258,7 +258,7 @@ class TaskExecutor:
             self._on_stopped(run)  # told to stop before it began
             return
         if ended_elsewhere(run, self._logs.status.tasks):
-            self._let_go(task)
+            self._release(task)
             return
         try:
             location = checkpoint_location(self._checkpoint_root, self._group_id, task, run.work.config)
@@ -268,7 +268,7 @@ class TaskExecutor:
         except RunnerClosedError as closed:
             self._on_event(TaskStopped(order=order, reason=str(closed)))
 
-    def _let_go(self, task: TaskId) -> None:
+    def _release(self, task: TaskId) -> None:
         """Nothing of it runs here any more, and all has been said of it."""
         del self._runs[task]
         self._idle()
@@ -320,7 +320,7 @@ class TaskExecutor:
         self._records.stopped(self._runs[task])
         del self._closings[task]
         log.warning("task %s has ended, but its last record could not be written: it will run again", task)
-        self._let_go(task)
+        self._release(task)
 
     # ---- what the runner says
 

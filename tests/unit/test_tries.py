@@ -22,8 +22,8 @@ from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.triggers.standby import worker_settings
 from airflow_provider.triggers.task_instance import TaskPage
+from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.worker import Ending
 
 __all__ = ["group", "runs"]
 

@@ -13,7 +13,8 @@ from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskKin
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.worker import worker as worker_module
-from airflow_provider.worker.worker import Ending, Until
+from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.settings import Until
 
 
 def said(life: Life) -> WorkerStatus:
