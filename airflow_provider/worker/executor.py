@@ -114,7 +114,7 @@ class TaskExecutor:
         self._claims_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
-        self._draining = False
+        self._closing = False
         self.fault: BaseException | None = None
         self.stopped_running = 0
         self._idle()
@@ -193,10 +193,10 @@ class TaskExecutor:
         self._schedule()
 
     def drain(self) -> None:
-        self._draining = True
+        self._slots = 0  # planners need none
 
     async def close(self) -> None:
-        self.drain()
+        self._slots, self._closing = 0, True
         for timer in (self._timer, self._linger_timer, self._claims_timer):
             if timer is not None:
                 timer.cancel()
@@ -236,8 +236,8 @@ class TaskExecutor:
 
     def _schedule(self) -> None:
         now = now_ms()
-        blocked = NO_TASKS if self._draining else self._look_at_claims(now)
-        for task in () if self._draining else self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
+        blocked = self._look_at_claims(now) if self._slots else NO_TASKS
+        for task in () if self._closing else self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
             self._spawn(self._start(task))
         due = self._runs.next_due_ms(now_ms=now)
         if self._timer is not None:
