@@ -15,7 +15,7 @@ from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
 from airflow_provider.kafka.progress import converged, effective_status
-from airflow_provider.kafka.records import TaskStatus
+from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
@@ -26,8 +26,8 @@ from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
 
-_NOBODY: Final = "no worker has joined"
-"""What is said of a group that has topics (a job was submitted, say) and that no coordinator knows."""
+_NOBODY: Final = "no worker is in it"
+"""What is said of a group that has topics and that no coordinator knows: it has had no worker yet, or none for long."""
 
 _NOT_YET: Final = frozenset(
     {
@@ -194,6 +194,11 @@ def _task(told: TaskStatus) -> dict[str, Any]:
     }
 
 
+def _whose(state: str) -> str:
+    """A task that was tried again keeps the error of the try before, whatever has become of it since."""
+    return "" if state == TaskState.FAILED.value else ", an earlier one failed"
+
+
 def as_lines(about: dict[str, Any]) -> list[str]:
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
@@ -213,7 +218,7 @@ def as_lines(about: dict[str, Any]) -> list[str]:
         lines.append(f"  {member['worker']} ({member['state'] or 'no record'}): {names or 'nothing'}")
     lines += [
         f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}"
-        + (f": {told['error']}" if told["error"] else "")
+        + (f"{_whose(told['state'])}: {told['error']}" if told["error"] else "")
         for task, told in about["tasks"].items()
     ]
     if about["jobs"] and not about["tasks"]:

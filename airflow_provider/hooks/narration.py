@@ -33,8 +33,9 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
 def epoch_in_words(record: GroupRecord, me: WorkerId) -> Iterator[str]:
     """What a rebalance means: for the group, for each task that moves, and for the worker ``me``."""
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
+    workers = "worker" if len(record.members) == 1 else "workers"
     yield (
-        f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} workers:"
+        f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} {workers}:"
         f" {_shortened(sorted(record.members))}{f' ({_cut(record.reason)})' if record.reason else ''}"
     )
     for task, move in islice(one_by_one(record.moves), _MOST_MOVES):

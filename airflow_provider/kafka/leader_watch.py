@@ -21,7 +21,7 @@ _REST: Final = 10
 """A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
 
 _BETWEEN_HELPS_S: Final = 2.0
-"""The least time between two rebalances for the sake of a worker that has run dry."""
+"""The least time between two rebalances for the sake of a worker that has a slot free."""
 
 _TEND_S: Final = 60.0
 """How often a leader looks for what nobody needs any more in the topics."""
@@ -117,7 +117,7 @@ class LeaderWatch:
         if reason is not None:
             return reason
         spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
-        return "a worker has run dry while tasks wait elsewhere" if spare and self._may_help() else None
+        return "a worker has a slot free while tasks wait elsewhere" if spare and self._may_help() else None
 
     def _may_help(self) -> bool:
         """Not too often; what is too early now is looked at again when it is time."""

@@ -238,7 +238,9 @@ def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
 
 
 def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether a rebalance would put a worker to work that has nothing left, and would only take tasks that wait.
+    """Whether a rebalance would fill a free slot, and would only take tasks that wait.
+
+    The worker that has the fewest tasks is the first to be given some. What its slots are it says itself.
 
     Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
     yet, and a round right after one that revoked moves nothing.
@@ -248,12 +250,18 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
         return False
     unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
     left = {worker: record.owned_by(worker) & unfinished for worker in record.members}
-    if all(left.values()):
+    fewest = min(map(len, left.values()), default=0)
+    if not any(len(tasks) == fewest < _slots(status.workers.get(worker)) for worker, tasks in left.items()):
         return False
     taken = Pool(len(unfinished), left, {}).relieve(revocation_rank(status.tasks))
     return bool(taken) and all(
         _surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items()
     )
+
+
+def _slots(worker: WorkerStatus | None) -> int:
+    """One at least, if it has not said."""
+    return worker.slots if worker else 1
 
 
 def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:

@@ -130,7 +130,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
         raise ResultError(
             f"the result of task {order.task} cannot be written into its status record: {error};"
             " return None, or a small dict of numbers and strings"
-        ) from error
+        ) from None
 
 
 def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -> JobContext:

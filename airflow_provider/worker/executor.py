@@ -113,7 +113,7 @@ class TaskExecutor:
         self._timer: Timer | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
-        self._draining = False
+        self._closed = False
         self.stopped_running = 0
         self._idle()
 
@@ -195,10 +195,10 @@ class TaskExecutor:
         self._schedule()
 
     def drain(self) -> None:
-        self._draining = True
+        self._slots = 0  # planners need none
 
     async def close(self) -> None:
-        self.drain()
+        self._slots, self._closed = 0, True
         self._claims.close()
         for timer in (self._timer, self._linger_timer):
             if timer is not None:
@@ -237,7 +237,7 @@ class TaskExecutor:
 
     def _schedule(self) -> None:
         now = now_ms()
-        if not self._draining:
+        if not self._closed:
             for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=self._claims.blocked()):
                 self._steps.spawn(self._start(task))
         due = self._runs.next_due_ms(now_ms=now)

@@ -43,7 +43,7 @@ class Hands(Protocol):
         """The topics have something new: what is to run may have changed, or gone."""
 
     def drain(self) -> None:
-        """Start nothing any more; what runs goes on."""
+        """Start no task any more; what runs goes on. Planners start: others wait for them."""
 
     async def close(self) -> None:
         """Stop everything; returns within a bounded time, whatever still runs."""

@@ -78,7 +78,7 @@ MUTATIONS = (
         name="takes a lease for as long as a session, whatever its clock does",
         module=f"{MEMBERSHIP}.settings",
         edits=(("return ms - ms // _CLOCK_TOLERANCE", "return ms"),),
-        plan="troubled",
+        plan="wild",
         broken=(_STARTED, _FENCE),
     ),
     Mutation(
@@ -118,8 +118,8 @@ MUTATIONS = (
             ("elif not state.returning or (assignment.version == 0 and not state.is_leader):", "else:"),
             ("    else:\n        patience", "    if False:\n        patience"),
         ),
-        plan="calm",
-        broken=(_STARTED, _TWO_OWN, _TWO_RUN, _COMPLETE, _REST),
+        # In a whole group the leader hears from the worker's own record what it does not have, and gives it out again.
+        unit_test="tests/unit/test_member_static.py",
     ),
     Mutation(
         name="says nothing of what a predecessor may still run",
@@ -171,8 +171,8 @@ MUTATIONS = (
         module=f"{MEMBERSHIP}.staying",
         edits=(
             (
-                "    if state.stopping:\n        return\n    if state.leave_by is None:",
-                "    if state.leave_by is None:",
+                "    if state.stopping or turn.predecessor_may_run:\n",
+                "    if turn.predecessor_may_run:\n",
             ),
         ),
         plan="undelayed",

@@ -118,6 +118,15 @@ def test_in_words() -> None:
     ]
 
 
+def test_the_error_of_an_attempt_before_is_not_told_as_that_of_the_last_one() -> None:
+    error = "ConnectionError: reset"
+    tasks = {A0: told(A0, TaskState.FINISHED, error=error), A1: told(A1, TaskState.PENDING, error=error)}
+    again = replace(BUSY, tasks={task: replace(last, attempt=2) for task, last in tasks.items()})
+    lines = as_lines(describe(coordinator("w1", "w2"), JOBS, again))
+    assert "  task a:0: finished at w1, attempt 2, an earlier one failed: ConnectionError: reset" in lines
+    assert "  task a:1: pending at w1, attempt 2, an earlier one failed: ConnectionError: reset" in lines
+
+
 def test_a_task_that_waits_for_its_first_start_is_told_though_its_worker_says_nothing_of_it() -> None:
     silent = replace(BUSY, tasks={task: told for task, told in BUSY.tasks.items() if task != A1})
     assert describe(coordinator("w2", "w1"), JOBS, silent) == describe(coordinator("w2", "w1"), JOBS, BUSY)
@@ -142,7 +151,7 @@ def test_a_group_of_java_workers_has_members_and_no_records() -> None:
 def test_a_group_that_waits_for_its_first_worker_has_jobs() -> None:
     unknown = coordinator(state="Dead", error=KafkaErrorCode.GROUP_ID_NOT_FOUND)
     text = "\n".join(as_lines(describe(unknown, JOBS, StatusSnapshot())))
-    assert text.splitlines()[0] == "group g: no worker has joined"
+    assert text.splitlines()[0] == "group g: no worker is in it"
     assert text.splitlines()[-1] == "  jobs that wait for a worker: a"
 
 

@@ -176,6 +176,12 @@ def test_every_move_has_words(reason: MoveReason, target: str | None) -> None:
     assert "job:0" in lines[1]
 
 
+def test_one_worker_is_told_as_one() -> None:
+    record = group_snapshot(1, members={WorkerId("w1"): MemberId("w1")}, reason="").group
+    assert record is not None
+    assert next(epoch_in_words(record, WorkerId("w1"))).endswith("with 1 worker: w1")
+
+
 def test_very_many_workers_are_not_all_named_for_each_of_them_says_this() -> None:
     workers = [f"worker-{number:04}" for number in range(1_000)]
     members = {WorkerId(worker): MemberId(worker) for worker in workers}

@@ -90,7 +90,7 @@ async def test_only_a_leader_asks() -> None:
 async def test_a_new_leader_looks_without_being_told_that_anything_changed() -> None:
     watched = Watched(Group({"w1": "r p", "w2": ""}))
     watched.watch.lead(True)
-    await watched.asks("a worker has run dry while tasks wait elsewhere")
+    await watched.asks("a worker has a slot free while tasks wait elsewhere")
     watched.watch.close()
 
 
@@ -107,7 +107,7 @@ async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which
 async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again() -> None:
     watched = Watched(Group({"w1": "r p", "w2": ""}))
     watched.watch.lead(True)
-    await watched.asks("a worker has run dry while tasks wait elsewhere")
+    await watched.asks("a worker has a slot free while tasks wait elsewhere")
     watched.watch.look()
     await asyncio.sleep(0.2)
     assert len(watched.asked) == 1, "not again so soon"

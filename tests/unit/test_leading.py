@@ -45,7 +45,7 @@ A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 
 
-# ---- a worker that has run dry
+# ---- a worker that has run dry, or has a slot free
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,27 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
 
 
 @pytest.mark.parametrize(
+    ("workers", "slots", "helped", "why"),
+    [
+        ({"w1": "s s p", "w2": "s"}, 2, True, "streams never end: what waits behind them would wait for ever"),
+        ({"w1": "r r p", "w2": "r"}, 2, True, "w2 has a slot to spare"),
+        ({"w1": "r r p", "w2": "r r", "w3": "r"}, 2, True, "w3 has"),
+        ({"w1": "r p p", "w2": "r"}, 1, False, "no slot is free: it would wait there, too"),
+        ({"w1": "r r p", "w2": "r ."}, 2, False, "w2 is about to start the other one"),
+        ({"w1": "r r p", "w2": "r r"}, 4, False, "both have their share"),
+        ({"w1": "r r r", "w2": "r"}, 3, False, "nothing waits: a running task would be stopped"),
+    ],
+)
+def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
+    workers: dict[str, str], slots: int, helped: bool, why: str
+) -> None:
+    group = Group(workers)
+    names = [WorkerId(worker) for worker in workers]
+    said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in names}
+    assert spare_capacity(group.jobs, replace(group.status, workers=said)) is helped, why
+
+
+@pytest.mark.parametrize(
     "more",
     [
         {"revoked": {W1: frozenset({A1})}},
@@ -119,7 +140,7 @@ def test_the_round_that_is_asked_for_takes_what_waits(workers: dict[str, str]) -
     group = Group(workers)
     assert spare_capacity(group.jobs, group.status)
     pending = {task for task, told in group.status.tasks.items() if told.state is TaskState.PENDING}
-    record = record_after(group, reason="a worker has run dry")
+    record = record_after(group, reason="a worker has a slot free")
     revoked = frozenset().union(*record.revoked.values())
     assert revoked
     assert revoked <= pending

@@ -142,6 +142,7 @@ def test_a_result_too_big_for_a_record_fails_the_task():
     assert isinstance(last, TaskFailed)
     assert not last.retryable
     assert "the result of task job:0 cannot be written into its status record: $ has 100002 bytes" in last.error
+    assert last.error.count("100002 bytes") == 1, "said once"
 
 
 def test_a_number_that_no_record_can_have_fails_the_task_for_good():

@@ -446,6 +446,19 @@ async def test_drained_it_starts_nothing_more() -> None:
         assert len(worker.runner.orders) == 1
 
 
+async def test_drained_it_still_plans_for_a_new_job_would_wait_until_it_has_left() -> None:
+    async with bench(slots=1) as worker:
+        await worker.submit(tasks=2)
+        worker.take(A0, A1)
+        await worker.runs(A0)
+        worker.executor.drain()
+        await worker.logs.submit(JobDefinition(name="b", entry_point="m:f"))
+        worker.take(planner_of("b"))
+        await worker.runs(A0, planner_of("b"))
+        worker.runner.finish(planner_of("b"), [{}])
+        await worker.releases(planner_of("b"), into=worker.finished)
+
+
 async def test_closing_stops_what_runs_says_so_and_fails_nothing() -> None:
     async with bench(slots=1) as worker:
         await worker.submit(tasks=2)
