@@ -14,6 +14,7 @@ from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import wait_until
 from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.records import TaskState
+from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import TaskId, WorkerId
 
 DAGS = Path(__file__).parent / "worker_dags"
@@ -144,8 +145,33 @@ def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) 
         timeout_s=25,
     ).status.group
     assert record is not None
+    assert (record.delay_ms, record.waiting) == (0, frozenset()), "nobody waits for it"
     if not deferred:
-        assert record.delay_ms > 0, "its tasks wait: it may be back"
+        assert sum(not task.is_planner for task in record.owned_by(WorkerId("two_workers.w2"))) == 4
+
+
+def test_a_running_worker_that_is_cleared_has_its_own_tasks_again_in_the_round_of_its_return(group: Group) -> None:
+    group.start("endless_job")
+    run = group.start("two_workers")
+    group.wait_for_members("two_workers.w1", "two_workers.w2")
+    before = group.wait_for_running("endless", 4).status.group
+    assert before is not None
+    own = before.owned_by(WorkerId("two_workers.w1"))
+    group.api.clear(group.api.task_instance("two_workers", run, "w1"))
+    waits = group.wait_for(
+        lambda seen: seen.status.group is not None and set(seen.status.group.members) == {"two_workers.w2"},
+        "w1 has left",
+        timeout_s=25,
+    ).status
+    assert waits.group is not None
+    assert waits.workers[WorkerId("two_workers.w1")].left is LeaveReason.RESTARTING
+    assert own <= waits.group.waiting
+    back = group.wait_for(
+        lambda seen: seen.status.group is not None and len(seen.status.group.members) == 2, "w1 is back", timeout_s=60
+    ).status.group
+    assert back is not None
+    assert back.owned_by(WorkerId("two_workers.w1")) == own
+    assert (back.delay_ms, back.waiting) == (0, frozenset())
 
 
 def test_a_deferred_worker_that_is_cleared_goes_on_in_its_next_try(group: Group) -> None:
