@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             say(*_welcome(broker, args.data).split("\n"))
             while broker.pid is not None:
                 time.sleep(_LOOK_S)
-            complain(f"cospark broker: the broker has ended; see {broker.log_path}")
+            complain(f"cospark broker: the broker has ended:\n{broker.log_tail()}")
             return 1
     except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError, OSError) as problem:
         complain(f"cospark broker: {problem}")

@@ -134,6 +134,10 @@ class LocalBroker:
     def log_path(self) -> Path:
         return self._folder / "broker.log"
 
+    def log_tail(self) -> str:
+        """The end of its log, which goes with the folder."""
+        return _tail(self.log_path.read_text(errors="replace"))
+
     @property
     def pid(self) -> int | None:
         """The broker's process, or None while it is not running."""

@@ -29,6 +29,19 @@ def test_a_folder_that_cannot_be_made_is_named(
     assert str(file / "data") in told
 
 
+def test_of_a_broker_that_ends_by_itself_the_end_of_its_log_is_told_for_the_log_goes_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(broker: LocalBroker) -> None:
+        broker.log_path.write_text("INFO started\nFATAL no space left on device\n")
+
+    monkeypatch.setattr("airflow_provider.kafka.local.LocalBroker.start", start)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert main(["broker"]) == 1
+    told = capsys.readouterr().err
+    assert told == "cospark broker: the broker has ended:\nINFO started\nFATAL no space left on device\n"
+
+
 class Interrupted:
     """A broker that takes its time to end, until somebody has enough of that."""
 
