@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from test_worker import GONE, ME, Life, living
 from waiting import eventually
+from worker_life import GONE, ME, Life, living
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus

@@ -1,0 +1,288 @@
+"""A worker whose membership changes hands, whose name another process has, or whose host was suspended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from stand_ins import MemoryLogs
+from suspending import Host
+from waiting import eventually
+from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
+
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.records import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    TaskKind,
+    TaskState,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.membership.model import TaskId, planner_of
+from airflow_provider.spark.job import FencedError
+from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.worker import journal
+from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.hands import Released, Standby
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process import this_process
+
+# ---- hand-over
+
+
+async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_member() -> None:
+    life = Life()
+    life.linger_s = 0.05
+    life.begin()
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.HANDED_OVER
+    member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
+    assert life.coordinator.left == []
+
+    await life.submit(kind=TaskKind.STREAMING)
+    life.linger_s = 60
+    life.begin(outcome.saved)
+    await life.runs(A0, A1)
+    assert life.worker.member.state.member_id == member_id
+    assert life.worker.member.state.generation > generation
+    await life.cancel()
+
+
+@OTHER_CLOCKS
+async def test_a_wish_that_comes_while_the_membership_changes_hands_is_heard(ahead_ms: int) -> None:
+    life = Life()
+    life.linger_s = 0.05
+    life.begin()
+    outcome = await life.outcome()
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
+    life.linger_s = 60
+    life.begin(outcome.saved)
+    assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_wish_that_comes_after_the_topics_were_made_anew_is_heard() -> None:
+    """Offsets are counted from the beginning again, so that it comes before the worker began."""
+    life = Life()
+    life.linger_s = 0.05
+    await life.submit()
+    await life.logs.remove("a")
+    life.begin()
+    outcome = await life.outcome()
+    life.logs = MemoryLogs()
+    life.linger_s = 60
+    life.begin(outcome.saved)
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_membership_that_a_release_without_offsets_has_saved_hears_what_is_asked_from_now_on() -> None:
+    life = Life()
+    life.linger_s = 0.05
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    life.begin()
+    saved = dict((await life.outcome()).saved or {})
+    del saved["began_at"]
+    life.linger_s = 60
+    life.begin({**saved, "began_ms": 0})
+    await eventually(lambda: life.phase is WorkerPhase.STABLE)
+    assert not life.ended
+    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    assert (await life.outcome()).ending is Ending.LEFT
+
+
+def with_standby() -> Life:
+    """With hands that run nothing, as in the triggerer."""
+    life = Life(phase=WorkerPhase.DEFERRED)
+
+    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
+        return Standby(lambda _task: True, stopped)
+
+    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    return life
+
+
+async def test_a_standby_holds_the_membership_until_there_is_something_to_run() -> None:
+    life = with_standby()
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
+    assert not life.ended
+    await life.submit(tasks=1)
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.HANDED_OVER
+    assert outcome.saved is not None
+    assert outcome.saved["member"]["owned"] == [["a", 0]]
+
+
+async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_for() -> None:
+    """Also while its coordinator can't be reached, for new credentials may be the reason to ask."""
+    life = with_standby()
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
+    member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
+    life.coordinator.away = GONE
+    life.worker.hand_over()
+    outcome = await life.outcome()
+    assert (outcome.ending, life.coordinator.left) == (Ending.HANDED_OVER, [])
+    life.coordinator.away = None
+    began = now_ms()
+    life.begin(outcome.saved)
+    await eventually(lambda: life.worker.member.state.heard_at > began, "a heartbeat was answered")
+    assert (life.worker.member.state.member_id, life.worker.member.state.generation) == (member_id, generation)
+    await life.cancel()
+
+
+async def test_what_it_lets_go_of_by_itself_is_missing_in_what_it_says_it_has() -> None:
+    """A plan that shrinks takes a task away, and nobody else knows: if it grows again, somebody has to be given it."""
+    life = Life()
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        await eventually(lambda: life.logs.status.workers[ME].owned >= {A0, A1})
+        await life.plan(1)
+        await eventually(lambda: A1 not in life.runner.running)
+        await eventually(lambda: A1 not in life.logs.status.workers[ME].owned, "it says that it has a:1 no more")
+        await life.plan(2)
+        await life.runs(A0, A1)
+    finally:
+        await life.cancel()
+
+
+async def test_many_tasks_that_it_lets_go_of_one_by_one_are_missing_in_one_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The record names all that it has left: one for each of a thousand would be a thousand times a thousand names."""
+    life = Life(slots=2)
+    await life.submit(tasks=9, kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        await eventually(lambda: life.worker.member.state.owned == life.logs.status.workers[ME].owned)
+        said, publish = [], life.logs.publish_worker
+        monkeypatch.setattr(life.logs, "publish_worker", lambda status: said.append(status.owned) or publish(status))
+        waiting = [TaskId("a", index) for index in range(2, 9)]
+        for task in waiting:
+            life.worker._stopped(frozenset({task}))
+        await eventually(lambda: said)
+        assert said[0].isdisjoint(waiting)
+        assert len([owned for owned in said if owned == said[0]]) == 1
+    finally:
+        await life.cancel()
+
+
+async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_submitted_again() -> None:
+    life, planner = Life(), planner_of("a")
+    await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+    life.begin()
+    try:
+        await eventually(lambda: planner in life.runner.running)
+        life.runner.fail(planner)
+        await eventually(lambda: life.state(planner) is TaskState.FAILED)
+        await life.logs.remove("a")
+        await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        await eventually(lambda: planner in life.runner.running, "its planner runs")
+    finally:
+        await life.cancel()
+
+
+# ---- whose membership it is
+
+
+async def held_by_a_standby() -> tuple[Life, Any]:
+    """A worker that was held in a triggerer, with two tasks to run; and its membership."""
+    life = Life(phase=WorkerPhase.DEFERRED)
+    make_hands = life._make_hands
+
+    def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
+        return Standby(lambda _task: True, stopped)
+
+    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    saved = (await life.outcome()).saved
+    assert saved is not None
+    assert saved["member"]["owned"] == [["a", 0], ["a", 1]]
+    assert life.phase is WorkerPhase.DEFERRED
+    life._make_hands = make_hands  # type: ignore[method-assign]
+    life.settings = replace(life.settings, phase=WorkerPhase.STABLE)
+    return life, saved
+
+
+@pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "new"])
+async def test_no_task_starts_before_it_is_stored_which_process_has_the_membership(*, resumed: bool) -> None:
+    """Else whoever takes the name up sees that nothing of it can run: it was held in a triggerer."""
+    life, saved = await held_by_a_standby()
+    life.logs.takes_s = 0.1
+    life.begin(saved if resumed else None)
+    processes: list[str] = []
+    start = life.runner.start
+
+    async def noted(order: TaskOrder) -> None:
+        processes.append(life.logs.status.workers[ME].process)
+        await start(order)
+
+    life.runner.start = noted
+    await life.runs(A0, A1)
+    assert processes == [this_process()] * 2
+    await life.cancel()
+
+
+async def test_what_it_was_not_to_start_yet_it_gives_up_at_once() -> None:
+    life, saved = await held_by_a_standby()
+    life.linger_s = 0.01
+    with life.logs.out_of_order(LogError("the disk is full")):
+        life.begin(saved)
+        await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
+        await asyncio.sleep(0.05)
+        assert not life.ended, "it does not hand over what it has not begun"
+        life.worker.leave("enough")
+        assert (await life.outcome()).ending is Ending.LEFT
+    assert not life.runner.orders
+
+
+async def test_when_it_can_say_so_at_last_it_starts_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_RETRY_S", 0.01)
+    life, saved = await held_by_a_standby()
+    publish_worker = life.logs.publish_worker
+
+    async def fails(_status: WorkerStatus) -> None:
+        raise LogError("the disk is full")
+
+    monkeypatch.setattr(life.logs, "publish_worker", fails)
+    life.begin(saved)
+    await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
+    epoch = life.worker.member.state.epoch
+    life.coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
+    await eventually(lambda: life.worker.member.state.epoch > epoch, "a round has passed")
+    life.coordinator.heartbeats_say = KafkaErrorCode.NONE
+    assert not life.runner.orders
+    monkeypatch.setattr(life.logs, "publish_worker", publish_worker)
+    await life.runs(A0, A1)
+    assert life.runner.order_of(A0).epoch > epoch
+    await life.cancel()
+
+
+# ---- a host that was suspended
+
+
+async def test_a_host_that_was_suspended_for_longer_than_a_lease_finds_it_over_and_stops_its_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(monkeypatch)
+    async with living(member=LONG) as life:
+        granted = life.worker.lease.grant
+        life.worker.lease.check(granted)
+        life.coordinator.away = GONE
+        host.was_suspended(LONG["session_timeout_ms"])
+        with pytest.raises(FencedError):
+            life.worker.lease.check(granted)
+        await eventually(lambda: life.runner.running == frozenset(), "the tasks are stopped", within_s=5)
+        life.coordinator.away = None
+        await life.runs(A0, A1)

@@ -1,0 +1,146 @@
+"""One worker's life for tests: real membership, real executor; the coordinator and the topics stand in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskKind,
+    TaskState,
+    WorkerPhase,
+)
+from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.spark.runner import OnEvent
+from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.executor import TaskExecutor
+from airflow_provider.worker.hands import Released
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
+
+ME = WorkerId("w1")
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+MEMBER = MemberSettings(
+    group_id="g",
+    worker=ME,
+    session_timeout_ms=600,
+    heartbeat_interval_ms=30,
+    fast_heartbeat_ms=5,
+    lease_margin_ms=200,
+    retry_backoff_ms=10,
+    retry_backoff_max_ms=40,
+)
+SHORT = {"rebalance_timeout_ms": MEMBER.session_timeout_ms}
+LONG = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 60_000, "rebalance_timeout_ms": 120_000}
+GONE = TransportError("connection refused", fault=Fault.CONNECTION)
+OTHER_CLOCKS = pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
+"""By so much the clock of whoever asks differs from the worker's."""
+
+
+class Life:
+    """One worker's life: what it lives with, and how it ended."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.logs = MemoryLogs()
+        self.coordinator = LonelyCoordinator()
+        self.runner: Any = None
+        self.linger_s = 60.0
+        member = replace(MEMBER, **settings.pop("member", {}))
+        self.settings = WorkerSettings(**{"member": member, "until": Until.FOREVER, **settings})
+        self.worker: Worker
+        self._run: asyncio.Task[Outcome]
+
+    def begin(self, saved: Any = None) -> None:
+        self.worker = Worker(
+            self.settings,
+            transport=self.coordinator,  # type: ignore[arg-type]
+            logs=self.logs,
+            make_hands=self._make_hands,
+            saved=saved,
+        )
+        self._run = asyncio.ensure_future(self.worker.run())
+
+    def _make_hands(
+        self, stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
+    ) -> TaskExecutor:
+        def make_runner(on_event: OnEvent) -> HandRunner:
+            self.runner = HandRunner(on_event)
+            return self.runner  # type: ignore[no-any-return]
+
+        return TaskExecutor(
+            worker=ME,
+            group_id="g",
+            logs=self.logs,
+            make_runner=make_runner,
+            slots=2,
+            checkpoint_root="/checkpoints",
+            stopped=stopped,
+            finished=finished,
+            changed=changed,
+            linger_s=self.linger_s,
+            lease_ms=MEMBER.session_timeout_ms,
+        )
+
+    async def submit(self, *, tasks: int = 2, **definition: Any) -> None:
+        job = JobDefinition(name="a", entry_point="m:f", max_tasks=9, **definition)
+        await self.logs.submit(job)
+        await self.plan(tasks)
+
+    async def plan(self, tasks: int) -> None:
+        job = self.logs.jobs.jobs["a"]
+        await self.logs.publish_plan(PlanRecord.of(job, [{"i": i} for i in range(tasks)], planned_by=ME, at_ms=0))
+
+    async def runs(self, *tasks: TaskId) -> None:
+        await eventually(
+            lambda: self.runner.running == frozenset(tasks) and all(self.state(t) is TaskState.RUNNING for t in tasks),
+            f"{tasks} run",
+        )
+
+    async def outcome(self) -> Outcome:
+        return await asyncio.wait_for(asyncio.shield(self._run), 10)
+
+    async def cancel(self) -> None:
+        self._run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._run
+
+    def state(self, task: TaskId) -> TaskState | None:
+        told = self.logs.status.tasks.get(task)
+        return told.state if told else None
+
+    @property
+    def phase(self) -> WorkerPhase | None:
+        told = self.logs.status.workers.get(ME)
+        return told.state if told else None
+
+    @property
+    def ended(self) -> bool:
+        return self._run.done()
+
+
+@asynccontextmanager
+async def living(**settings: Any) -> AsyncIterator[Life]:
+    life = Life(**settings)
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        yield life
+    finally:
+        if life.runner is not None:
+            life.runner.stubborn.clear()
+        await life.cancel()
+    assert len(asyncio.all_tasks()) == 1, f"left behind: {asyncio.all_tasks()}"
