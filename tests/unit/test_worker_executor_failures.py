@@ -1,0 +1,158 @@
+"""What a worker does when a task of it fails: retries, their waits, and how the end of it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from executor_bench import A0, A1, AWAY, Bench, bench
+from waiting import eventually
+
+from airflow_provider.kafka.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.kafka.topics.log_errors import TooLargeError
+from airflow_provider.membership.model import Epoch, WorkerId
+
+# ---- failures
+
+
+async def test_a_failed_task_is_tried_again_after_the_delay_as_often_as_the_job_says() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=1, retry_delay_ms=50)
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.fail(A0, "first")
+        await worker.becomes(A0, TaskState.PENDING)
+        told = worker.told(A0)
+        assert (told.attempt, told.failures, told.error and told.error.message) == (2, 1, "first")
+        assert A0 not in worker.runner.running, "the delay runs"
+        await worker.runs(A0, A1)
+        assert worker.told(A0).attempt == 2
+        worker.runner.fail(A0, "second")
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.failures, told.error and told.error.message) == (TaskState.FAILED, 2, "second")
+        assert worker.runner.running == {A1}, "the other goes on"
+
+
+async def test_what_another_try_cannot_mend_is_not_tried_again() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=5)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.fail(A0, "no such module", retryable=False)
+        await worker.becomes(A0, TaskState.FAILED)
+
+
+async def test_a_failure_of_a_task_that_was_told_to_stop_is_no_failure() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=0)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        worker.drop(A0)
+        worker.runner.fail(A0, "cancelled")
+        await worker.releases(A0, into=worker.stopped)
+        await worker.becomes(A0, TaskState.STOPPED)
+        assert worker.told(A0).failures == 0
+
+
+async def test_a_task_that_ended_by_its_fence_has_stopped_and_not_failed() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=0)
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.let_go(A0)
+        await worker.releases(A0, into=worker.stopped)
+        await worker.becomes(A0, TaskState.STOPPED)
+
+
+async def test_a_checkpoint_key_that_cannot_be_a_folder_fails_the_task_with_its_reason() -> None:
+    async with bench() as worker:
+        job = await worker.submit(tasks=0)
+        await worker.plan(job, [{"checkpoint_key": ""}])
+        worker.take(A0)
+        await worker.becomes(A0, TaskState.FAILED)
+        error = worker.told(A0).error
+        assert error is not None
+        assert "checkpoint_key" in error.message
+
+
+@pytest.mark.parametrize(
+    ("before", "attempt", "failures"),
+    [
+        ({"state": TaskState.RUNNING, "attempt": 3, "started_at_ms": 1}, 4, 0),
+        ({"state": TaskState.STOPPED, "attempt": 3, "started_at_ms": 1, "failures": 2}, 4, 2),
+        ({"state": TaskState.PENDING, "attempt": 3, "failures": 2}, 3, 2),
+        ({"state": TaskState.RUNNING, "attempt": 3, "started_at_ms": 1, "run_key": "older"}, 1, 0),
+        ({"state": TaskState.RUNNING, "attempt": 3, "started_at_ms": 1, "fingerprint": "of other work"}, 1, 0),
+    ],
+)
+async def test_attempts_count_on_whoever_made_the_last_one(before: dict[str, Any], attempt: int, failures: int) -> None:
+    async with bench() as worker:
+        job = await worker.submit(run_key="r")
+        plan = worker.logs.jobs.plan_of(job.name)
+        assert plan is not None
+        last = {"run_key": "r", "fingerprint": plan.fingerprints[0], **before}
+        await worker.logs.publish_task(TaskStatus(task=A0, epoch=Epoch(1), worker=WorkerId("w0"), **last))
+        worker.take(A0, epoch=2)
+        await worker.runs(A0)
+        assert (worker.told(A0).attempt, worker.told(A0).failures) == (attempt, failures)
+        assert worker.runner.order_of(A0).attempt == attempt
+
+
+def _takes_no_more_than(worker: Bench, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """As a topic with a low ``max.message.bytes``."""
+    write = worker.logs._write
+
+    async def refuse_long_ones(topic: str, key: str, value: bytes | None) -> None:
+        if len(value or b"") > size:
+            raise TooLargeError(f"writing {key!r} failed: its size is beyond the topic's max.message.bytes")
+        await write(topic, key, value)
+
+    monkeypatch.setattr(worker.logs, "_write", refuse_long_ones)
+
+
+async def test_a_result_that_the_topic_does_not_take_fails_the_task_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To write it again and again would bring nothing, and the task would never be over."""
+    async with bench() as worker:
+        await worker.submit(retries=1)
+        worker.take(A0)
+        await worker.runs(A0)
+        _takes_no_more_than(worker, monkeypatch, 1_500)
+        worker.runner.finish(A0, "x" * 2_000)
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.result, told.failures) == (TaskState.FAILED, None, 1)
+        assert told.error is not None
+        assert "its result has no room in its record: writing 'task:a:0' failed: its size is" in told.error.message
+
+
+async def test_a_failure_that_the_topic_does_not_take_is_told_without_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        _takes_no_more_than(worker, monkeypatch, 1_500)
+        worker.runner.fail(A0, "bad row", traceback="x" * 4_000)
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.failures) == (TaskState.FAILED, 1)
+        assert told.error == TaskFailure(message="bad row")
+
+
+async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way() -> None:
+    """A broker that was away has the last words of before only after the group has given the task back."""
+    async with bench() as worker:
+        await worker.submit()
+        with worker.logs.out_of_order(AWAY):
+            worker.take(A0)
+            await eventually(lambda: A0 in worker.runner.running)
+            worker.drop(A0)
+            await worker.releases(A0, into=worker.stopped)
+        worker.take(A0, epoch=2)
+        await worker.runs(A0)
+        assert worker.told(A0).attempt == 2
