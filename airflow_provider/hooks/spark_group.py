@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskState
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
@@ -77,7 +78,7 @@ class SparkGroupHook(BaseHook):
         from airflow_provider.kafka import one_shot
 
         if not definition.submitted_at_ms:
-            definition = replace(definition, submitted_at_ms=int(time.time() * 1000))
+            definition = replace(definition, submitted_at_ms=wall_ms())
         return one_shot.submit_job(self.get_settings(), group, definition)
 
     def remove_job(self, group: str, job: str) -> bool:
@@ -128,7 +129,7 @@ class SparkGroupHook(BaseHook):
         async def stop(logs: GroupLogs) -> list[str]:
             present = logs.status.group.members if logs.status.group else ()
             asked = [workers] if isinstance(workers, str) else sorted(present if workers is None else workers)
-            now_ms = int(time.time() * 1000)
+            now_ms = wall_ms()
             for worker in asked:
                 wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms)
                 await logs.publish_control(wish)

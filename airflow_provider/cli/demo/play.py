@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.report import Kill
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import read_timeline
 from airflow_provider.kafka.progress import JobProgress, converged, job_progress
@@ -70,7 +71,7 @@ class Play:
             finally:
                 unsubscribe()
             results = [status.result for status in logs.status.tasks.values() if not status.task.is_planner]
-        ended_ms = int(time.time() * 1000)
+        ended_ms = wall_ms()
         states = {dag: await self._end_of(dag) for dag in self._runs}
         return Story(
             events=(await asyncio.to_thread(read_timeline, self._settings, GROUP)).events,
@@ -108,7 +109,7 @@ class Play:
         instance = await asyncio.to_thread(self._airflow.api.task_instance, _DAG, self._runs[_DAG], f"worker_{_VICTIM}")
         pid = await asyncio.to_thread(self._airflow.api.running_pid, instance)
         os.kill(pid, signal.SIGKILL)
-        self._kills.append(Kill(worker=f"worker-{_VICTIM}", at_ms=int(time.time() * 1000)))  # type: ignore[arg-type]
+        self._kills.append(Kill(worker=f"worker-{_VICTIM}", at_ms=wall_ms()))  # type: ignore[arg-type]
         self._say(f"worker-{_VICTIM}: its process {pid} was killed with SIGKILL")
 
     async def _end_of(self, dag: str) -> str:
