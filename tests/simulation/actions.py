@@ -322,7 +322,7 @@ class SetJob(Action):
     tasks: int
 
     def apply(self, world: World) -> bool:
-        others = {task for task in world.written if task.job != self.job}
+        others = {task for task in world.jobs.written if task.job != self.job}
         world.configure(others | {planner_of(self.job)} | {TaskId(self.job, index) for index in range(self.tasks)})
         return True
 
@@ -332,8 +332,8 @@ class RemoveJob(Action):
     job: str
 
     def apply(self, world: World) -> bool:
-        left = {task for task in world.written if task.job != self.job}
-        if left == world.written:
+        left = {task for task in world.jobs.written if task.job != self.job}
+        if left == world.jobs.written:
             return False
         world.configure(left)
         return True
@@ -344,7 +344,7 @@ class Replan(Action):
     job: str
 
     def apply(self, world: World) -> bool:
-        if not any(task.job == self.job for task in world.written):
+        if not any(task.job == self.job for task in world.jobs.written):
             return False
         world.plan_again(self.job)
         return True

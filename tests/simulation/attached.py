@@ -57,7 +57,7 @@ class Attached:
 
     def start(self, tasks: Tasks, epoch: Epoch) -> None:
         process, world = self._process, self._world
-        done = tasks - world.configured_at(process.config_offset)
+        done = tasks - world.jobs.configured_at(process.config_offset)
         for task in sorted(tasks - done):
             assert task not in self.since, f"{process.name} starts {task}, which it already runs"
             start = world.starts(process, task, epoch)
@@ -91,7 +91,7 @@ class Attached:
 
     def drop_what_is_not_configured(self) -> None:
         """Its worker reads the jobs topic, too."""
-        written = self._world.configured_at(self._process.config_offset) | self._world.finished
+        written = self._world.jobs.configured_at(self._process.config_offset) | self._world.jobs.finished
         self._end_later(frozenset(self.since) - written - self._told_to_end)
 
     def _end_later(self, tasks: Tasks) -> None:

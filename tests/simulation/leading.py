@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def lead_round(process: Process, command: PerformAssignment, last: GroupRecord | None) -> Verdict:
     """Compute the round with what the process knows of the topics, and let the world know what was computed."""
     world = process.world
-    configured, said = world.configured_at(process.config_offset), dict(world.status.workers)
+    configured, said = world.jobs.configured_at(process.config_offset), dict(world.status.workers)
     verdict = lead(
         Call(
             generation=command.generation,
@@ -34,7 +34,7 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
             now_ms=process.wall,
             reason=command.reason,
             spoken_epoch=world.status.spoken_epoch,
-            jobs_end=world.jobs_offset,
+            jobs_end=world.jobs.offset,
             named=frozenset(WorkerId(member.instance_id or "") for member in command.members if world.named),
             absent={} if last is None else absences(command.members, last, said),
         )
@@ -42,5 +42,7 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
     key = (command.generation, command.leader)
     world.computed.pop(key, None)  # another coordinator may not have heard of that generation, and forms it anew
     if verdict.record is not None:
-        world.computed[key] = Computed(verdict.record, configured, last, said)
+        since = process.config_offset if last is None else last.config_offset
+        throughout = world.jobs.configured_between(since, process.config_offset)
+        world.computed[key] = Computed(verdict.record, configured, throughout, last, said)
     return verdict

@@ -126,14 +126,14 @@ class Process:
     # ---- its life
 
     def start(self, predecessor: Predecessor) -> None:
-        self.config_offset = self.world.jobs_offset
+        self.config_offset = self.world.jobs.offset
         self.feed(Started(now_ms=self.now, config_offset=self.config_offset, predecessor=predecessor))
         self.read_status()
         self.say_of_itself(WorkerPhase.JOINING)
 
     def go_on(self, saved: dict[str, Any], predecessor: Predecessor) -> None:
         """Take over the membership that another process of this worker saved."""
-        self.config_offset = self.world.jobs_offset
+        self.config_offset = self.world.jobs.offset
         self.state = resume(saved, self.settings, now_ms=self.now, wall_ms=self.wall)
         self.world.owns(self, NO_TASKS, self.state.owned)
         self.feed(Resumed(now_ms=self.now, config_offset=self.config_offset, predecessor=predecessor))
@@ -261,7 +261,7 @@ class Process:
 
     def read_jobs_again(self) -> None:
         self.reads_jobs = True
-        self.read_jobs(self.world.jobs_offset)
+        self.read_jobs(self.world.jobs.offset)
 
     def read_status(self) -> None:
         record = self.world.record
@@ -319,7 +319,7 @@ class Process:
 
     def _assign(self, command: PerformAssignment) -> None:
         def compute() -> None:
-            self.read_jobs(self.world.jobs_offset)
+            self.read_jobs(self.world.jobs.offset)
             self.read_status()
             last = self._led if self.forgetful else newer(command.last_record, self.world.record)
             computed = lead_round(self, command, last)

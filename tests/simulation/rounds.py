@@ -48,12 +48,14 @@ class Computed:
     """What a leader computed.
 
     :param configured: what was to run, as far as the leader knew
+    :param throughout: what of it was to run all the time since the last round
     :param last: the newest group record that it knew
     :param said: what the workers had said of themselves by then
     """
 
     record: GroupRecord
     configured: Tasks
+    throughout: Tasks
     last: GroupRecord | None
     said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
 
@@ -69,6 +71,7 @@ class Round:
     delay_ms: int
     record: GroupRecord
     configured: Tasks
+    throughout: Tasks
     last: GroupRecord | None
     said: Mapping[WorkerId, WorkerStatus]
 
@@ -78,8 +81,11 @@ class Round:
 
     @property
     def asked_in_vain(self) -> bool:
-        """Whether its leader asked for it, for what nobody had, and there was nothing to give."""
-        return self.record.reason == "new work" and self.record.unchanged > 0
+        """Whether its leader asked for it, for what nobody had, and there was nothing to give. What was removed and
+        set again since the last round was stopped, and is given anew, to whoever had it.
+        """
+        anew = self.configured - self.throughout
+        return self.record.reason == "new work" and self.record.unchanged > 0 and not anew
 
     def follows(self, before: Round | None) -> bool:
         """Whether the leader knew the record of the round before: it gets lost with a leader that dies before it has
@@ -141,6 +147,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         delay_ms=max(assignment.delay_ms for assignment in told.values()),
         record=computed.record,
         configured=computed.configured,
+        throughout=computed.throughout,
         last=computed.last,
         said=computed.said,
     )

@@ -15,6 +15,7 @@ from simulation import invariants
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.group import GroupState
+from simulation.jobs import JobsTopic
 from simulation.network import Network
 from simulation.process import Process
 from simulation.rounds import Computed, Round, Start, read_round
@@ -24,7 +25,6 @@ from airflow_provider.kafka.leading import covered, outspoken, released_since
 from airflow_provider.membership.assignors.model import Absence
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import (
-    NO_TASKS,
     ConfigOffset,
     Epoch,
     GenerationId,
@@ -101,8 +101,7 @@ class World:
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
-        self.finished: Tasks = NO_TASKS
-        self._configured: list[Tasks] = [NO_TASKS]
+        self.jobs = JobsTopic()
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}
@@ -307,42 +306,26 @@ class World:
 
     # ---- the topics
 
-    @property
-    def jobs_offset(self) -> ConfigOffset:
-        return ConfigOffset(len(self._configured) - 1)
-
-    @property
-    def written(self) -> Tasks:
-        """What the jobs topic has, whether it still is to run or not."""
-        return self._configured[-1]
-
-    @property
-    def configured(self) -> Tasks:
-        return self._configured[-1] - self.finished
-
-    def configured_at(self, offset: ConfigOffset) -> Tasks:
-        return self._configured[offset] - self.finished
-
     def configure(self, tasks: Iterable[TaskId]) -> None:
         """A record in the jobs topic, after which these are configured."""
-        self._configured.append(frozenset(tasks))
-        self.note(f"jobs     ---- offset {self.jobs_offset}: {len(self._configured[-1])} tasks are configured")
+        self.jobs.append(frozenset(tasks))
+        self.note(f"jobs     ---- offset {self.jobs.offset}: {len(self.jobs.written)} tasks are configured")
         for process in self.everybody:
             if process.alive:
                 latency = self.network.latency(process.rng)
-                self.clock.after(latency, lambda process=process: process.read_jobs(self.jobs_offset))
+                self.clock.after(latency, lambda process=process: process.read_jobs(self.jobs.offset))
 
     def finish(self, task: TaskId) -> None:
         """A task comes to its own end wherever it runs."""
-        self.finished |= {task}
+        self.jobs.finish(task)
         for process in self.everybody:
             if task in process.running and process.alive and not process.asleep:
                 process.tasks.finish(task)
 
     def plan_again(self, job: str) -> None:
         """The job's tasks get other configs: what had come to its end is to run again."""
-        self.finished = frozenset(task for task in self.finished if task.job != job)
-        self.configure(self._configured[-1])
+        self.jobs.forget_ends(job)
+        self.configure(self.jobs.written)
 
     @property
     def record(self) -> GroupRecord | None:
@@ -384,7 +367,7 @@ class World:
         record = state.record
         if record is None:
             return None
-        wanted = self.configured_at(offset)
+        wanted = self.jobs.configured_at(offset)
         if wanted - covered(record, released_since(record, self.status.snapshot())):
             return "new work"
         return outspoken(replace(self.status.snapshot(), group=record))
@@ -488,7 +471,7 @@ class World:
     def settled(self) -> bool:
         """Every configured task runs once; the group is stable, nothing stops and no delay runs."""
         if self.coordinator.state is not GroupState.STABLE:
-            return not self.members and not self.coordinator.members and not self.configured
+            return not self.members and not self.coordinator.members and not self.jobs.configured
         members = self.members
         if len(members) != len(self.coordinator.members):
             return False
@@ -496,4 +479,4 @@ class World:
         if any(state.phase is not Phase.STABLE or state.stopping or state.rejoin_at for state in states):
             return False
         running = [task for member in members for task in member.running]
-        return len(running) == len(set(running)) and set(running) == self.configured
+        return len(running) == len(set(running)) and set(running) == self.jobs.configured
