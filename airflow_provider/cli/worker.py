@@ -27,7 +27,7 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.ending import Ending, Outcome
-from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
@@ -73,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spark-master", default="local[2]", metavar="URL", help="default: %(default)s")
     parser.add_argument(
         "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be given several times"
+    )
+    parser.add_argument(
+        "--max-spark-deaths",
+        type=int,
+        default=DEFAULT_MAX_SPARK_DEATHS,
+        metavar="N",
+        help="a task under which Spark has ended so often fails, and is not tried again (default: %(default)s)",
     )
     parser.add_argument(
         "--returns-ms",
@@ -170,12 +177,15 @@ def _equipment(args: argparse.Namespace) -> Equipment:
     """:raises ValueError: naming the option that is wrong"""
     if not args.checkpoint_root:
         raise ValueError("--checkpoint-root is empty: the checkpoints would be in folders of the root directory")
+    if args.max_spark_deaths < 1:
+        raise ValueError(f"--max-spark-deaths {args.max_spark_deaths}: must be at least 1")
     return Equipment(
         runner=args.runner,
         allowed=tuple(args.allow),
         checkpoint_root=args.checkpoint_root,
         spark_master=args.spark_master,
         spark_conf=_spark_conf(args.spark_conf),
+        max_spark_deaths=args.max_spark_deaths,
     )
 
 

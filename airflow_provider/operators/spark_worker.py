@@ -36,7 +36,7 @@ from airflow_provider.triggers.claims import is_of
 from airflow_provider.triggers.task_instance import OVER, TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -79,6 +79,7 @@ class SparkWorkerOperator(BaseOperator):
     :param spark_conf: Spark's settings
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. The
         default is a temporary folder of the machine that runs the task: enough for batch only
+    :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
     :param linger: how long to keep the process when there is nothing to run
     :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
         trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
@@ -130,6 +131,7 @@ class SparkWorkerOperator(BaseOperator):
         spark_master: str = "local[2]",
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
+        max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
         linger: TimeSpan = timedelta(seconds=5),
         session_timeout: TimeSpan = timedelta(seconds=60),
         heartbeat_interval: TimeSpan = timedelta(seconds=3),
@@ -152,6 +154,7 @@ class SparkWorkerOperator(BaseOperator):
         self.spark_master = spark_master
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
+        self.max_spark_deaths = max_spark_deaths
         self.linger = linger
         self.session_timeout = session_timeout
         self.heartbeat_interval = heartbeat_interval
@@ -187,6 +190,7 @@ class SparkWorkerOperator(BaseOperator):
         if self.until not in UNTIL:
             raise ValueError(f"until: {self.until!r} must be one of {', '.join(UNTIL)}")
         milliseconds("linger", self.linger)
+        whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._member(group="group", worker="worker", url="")
         self._policy()
 
@@ -243,6 +247,7 @@ class SparkWorkerOperator(BaseOperator):
             checkpoint_root=text("checkpoint_root", self.checkpoint_root or default_checkpoint_root()),
             spark_master=text("spark_master", self.spark_master),
             spark_conf=text_mapping("spark_conf", self.spark_conf),
+            max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
             linger_s=milliseconds("linger", self.linger) / 1000,
         )
 

@@ -50,7 +50,14 @@ class SparkStartError(Exception):
 
 
 class SparkGoneError(Exception):
-    """This worker's Spark application ended under its tasks."""
+    """This worker's Spark application ended under its tasks.
+
+    :param spark: its number in this process
+    """
+
+    def __init__(self, message: str, *, spark: int) -> None:
+        super().__init__(message)
+        self.spark = spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,49 +74,74 @@ class LocalSparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSpark:
+    """A Spark application of this process, which may have ended since.
+
+    :param number: from 1; each start has another
+    :param root: its first session, from which tasks derive theirs
+    :param jvm: None if somebody else has started it
+    """
+
+    number: int
+    root: SparkSession
+    jvm: Popen[bytes] | None
+
+    @property
+    def alive(self) -> bool:
+        return is_alive(self.root, self.jvm)
+
+    def gone(self) -> SparkGoneError:
+        """How it has ended."""
+        code = None if self.jvm is None else self.jvm.poll()
+        if code is None:
+            why = "its context was stopped: by its master, by a task, or by a fatal error; see the log above"
+        else:
+            why = f"its JVM's exit code is {code} (-9: killed; out of memory?)"
+        return SparkGoneError(f"this worker's Spark has ended: {why}", spark=self.number)
+
+
 class SparkApplication:
     """Starts, shares and stops the process's Spark application. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users: set[object] = set()
-        self._root: SparkSession | None = None
-        self._jvm: Popen[bytes] | None = None
+        self._number = 0
+        self._running: RunningSpark | None = None
         self._folder: ScratchFolder | None = None
         self._found_running = False
 
-    def session_for(self, user: object, settings: LocalSparkSettings) -> SparkSession:
-        """The application's first session, from which tasks derive theirs; starts Spark if need be.
+    def running_for(self, user: object, settings: LocalSparkSettings) -> RunningSpark:
+        """The application; starts it if need be.
 
         ``settings`` count for the one who starts it.
 
         :raises SparkStartError: if Spark does not start
         """
         with self._lock:
-            if self._root is not None and not is_alive(self._root, self._jvm):
+            if self._running is not None and not self._running.alive:
                 self._discard()
-            if self._root is None:
-                self._root = self._start(settings)
-                self._jvm = jvm_process()
-                jvm_started(self._jvm)
+            if self._running is None:
+                self._running = self._start(settings)
             self._users.add(user)
-            return self._root
+            return self._running
 
     def release(self, user: object) -> None:
         """``user`` needs Spark no more; stops it if nobody else does and it was started here."""
         with self._lock:
             self._users.discard(user)
-            if self._root is None or self._users:
+            if self._running is None or self._users:
                 return
-            if not is_alive(self._root, self._jvm):
+            if not self._running.alive:
                 self._discard()
                 return
-            root, self._root = self._root, None
+            running, self._running = self._running, None
             if not self._found_running:
-                root.stop()
+                running.root.stop()
             self._clean_up()
 
-    def _start(self, settings: LocalSparkSettings) -> SparkSession:
+    def _start(self, settings: LocalSparkSettings) -> RunningSpark:
         _require_java()
         from py4j.protocol import Py4JError
         from pyspark import SparkContext
@@ -131,11 +163,14 @@ class SparkApplication:
             ) from error
         install_thread_sessions()
         log.info("Spark %s runs with master %s", root.version, settings.master)
-        return root
+        self._number += 1
+        running = RunningSpark(number=self._number, root=root, jvm=jvm_process())
+        jvm_started(running.jvm)
+        return running
 
     def _discard(self) -> None:
         log.warning("The Spark application of this process has ended under its tasks; the next task starts another")
-        self._root = None
+        self._running = None
         forget_application()
         self._clean_up()
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import Mask, ResultError, describe, is_retryable, nothing_secret, traceback_tail
 from airflow_provider.spark.fencing import AttemptGuard
@@ -13,8 +14,11 @@ from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskCo
 from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.runner import (
+    LastEvent,
     OnEvent,
     QueryStarted,
+    SparkAbsent,
+    SparkLost,
     TaskFailed,
     TaskFinished,
     TaskOrder,
@@ -66,7 +70,7 @@ def run_attempt(
     allowed: Iterable[str],
     emit: OnEvent,
     mask: Mask = nothing_secret,
-) -> TaskFinished | TaskFailed | TaskStopped:
+) -> LastEvent:
     """Run ``order`` to its end; never raises. What is told of an error goes through ``mask``.
 
     An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
@@ -88,9 +92,13 @@ def run_attempt(
     return TaskFinished(order=order, result=result)
 
 
-def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> TaskFailed:
+def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> LastEvent:
     try:
         plain = session.explain(error)
+        if isinstance(plain, SparkGoneError):
+            return spark_lost(order, plain, mask)
+        if isinstance(plain, SparkStartError):
+            return SparkAbsent(order=order, error=describe(plain, mask))
         return TaskFailed(
             order=order,
             error=describe(plain, mask),
@@ -100,6 +108,11 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
     except Exception as wrong:  # noqa: BLE001  whatever cannot be told of it, the attempt has ended
         short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
         return TaskFailed(order=order, error=short, traceback="", retryable=is_retryable(error))
+
+
+def spark_lost(order: TaskOrder, gone: SparkGoneError, mask: Mask) -> SparkLost:
+    """That an attempt has ended because its Spark has."""
+    return SparkLost(order=order, spark=gone.spark, error=describe(gone, mask), traceback=traceback_tail(gone, mask))
 
 
 def _lease_over(guard: AttemptGuard) -> str | None:

@@ -9,14 +9,12 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterable
-from subprocess import Popen, TimeoutExpired
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkGoneError
+from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.pyspark_internals import (
     bind_session,
-    is_alive,
-    jvm_process,
     refuse_stop,
     take_off_listener_bus,
     unbind_session,
@@ -66,11 +64,13 @@ class LocalSession:
         self._session: SparkSession | None = None
         self._awaited: StreamingQuery | None = None
         """Which may be of a session that the task has made for itself."""
-        self._jvm: Popen[bytes] | None = None
+        self.spark: RunningSpark | None = None
+        """The application that the session is of; None before it has started."""
 
     def open(self) -> SparkSession:
         if self._session is None:
-            session = APPLICATION.session_for(self._user, self._settings).newSession()
+            self.spark = APPLICATION.running_for(self._user, self._settings)
+            session = self.spark.root.newSession()
             context = session.sparkContext
             context.addJobTag(self._tag)
             context.setInterruptOnCancel(True)
@@ -81,7 +81,6 @@ class LocalSession:
                 _share_import_path(context)
             refuse_stop(session)
             bind_session(session)
-            self._jvm = jvm_process()
             self._session = session
         return self._session
 
@@ -99,26 +98,20 @@ class LocalSession:
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
     def explain(self, error: BaseException) -> BaseException:
-        if self._session is None:
+        if self.spark is None:
             return error
-        if self._jvm is not None and _is_lost_connection(error):
+        if self.spark.jvm is not None and _is_lost_connection(error):
             with contextlib.suppress(TimeoutExpired):
-                self._jvm.wait(JVM_END_S)
-        if is_alive(self._session, self._jvm):
+                self.spark.jvm.wait(JVM_END_S)
+        if self.spark.alive:
             return error
-        gone = SparkGoneError(f"this worker's Spark has ended: {self._end_of_spark()}")
+        gone = self.spark.gone()
         gone.__cause__ = error
         return gone
 
-    def _end_of_spark(self) -> str:
-        code = None if self._jvm is None else self._jvm.poll()
-        if code is None:
-            return "a task has stopped its SparkContext, or a fatal error has; see the log above"
-        return f"its JVM's exit code is {code} (-9: killed; out of memory?)"
-
     def cancel(self) -> None:
         session = self._session
-        if session is None or not is_alive(session, self._jvm):
+        if session is None or self.spark is None or not self.spark.alive:
             return
         self._cancel_jobs(session)
         awaited = [] if self._awaited is None else [self._awaited]
@@ -133,7 +126,7 @@ class LocalSession:
 
     def _leave_no_listener(self) -> None:
         session = self._session
-        if session is not None and is_alive(session, self._jvm):
+        if session is not None and self.spark is not None and self.spark.alive:
             take_off_listener_bus(session, self._awaited)
 
     def close(self) -> None:

@@ -3,8 +3,8 @@
 A worker hands out orders and hears events. Slots, retries and records are the worker's; sessions, threads and queries
 are the runner's. Planners go the same way as tasks: their result is the plan.
 
-For every order that was started there is exactly one last event (:class:`TaskFinished`, :class:`TaskFailed` or
-:class:`TaskStopped`), however late. Until then the task is in :attr:`Runner.running`, and a second copy is refused.
+For every order that was started there is exactly one last event (one of :data:`LAST_EVENTS`), however late. Until then
+the task is in :attr:`Runner.running`, and a second copy is refused.
 """
 
 from __future__ import annotations
@@ -88,8 +88,28 @@ class TaskStopped:
     reason: str
 
 
-RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskFinished | TaskFailed | TaskStopped
-LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLost:
+    """The Spark that the task ran on has ended, and the task with it. It has not failed; it may be why Spark ended."""
+
+    order: TaskOrder
+    spark: int
+    """Which Spark of this process that was, from 1: what it ran has ended together."""
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAbsent:
+    """Spark could not be started, so the task has not begun. Another one would not begin here, either."""
+
+    order: TaskOrder
+    error: str
+
+
+LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent
+LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent)
+RunnerEvent: TypeAlias = TaskStarted | QueryStarted | LastEvent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""

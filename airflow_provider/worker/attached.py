@@ -51,6 +51,7 @@ def attached_hands(
             linger_s=equipment.linger_s,
             lease_ms=member.session_timeout_ms,
             mask=mask,
+            max_spark_deaths=equipment.max_spark_deaths,
         )
 
     return make_hands

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 NEVER_S: Final = 10.0**9
+DEFAULT_MAX_SPARK_DEATHS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class Equipment:
     :param runner: ``local`` (Spark in this process) or ``noop``
     :param allowed: import prefixes of entry points
     :param checkpoint_root: folder or URI of all streaming checkpoints
+    :param max_spark_deaths: a task under which Spark has ended so often fails
     :param linger_s: how long there must be nothing to run until the membership had better go on without this process
     """
 
@@ -24,4 +26,5 @@ class Equipment:
     checkpoint_root: str
     spark_master: str
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS
     linger_s: float = NEVER_S

@@ -31,12 +31,15 @@ from airflow_provider.spark.runner import (
     Runner,
     RunnerClosedError,
     RunnerEvent,
+    SparkAbsent,
+    SparkLost,
     TaskFailed,
     TaskFinished,
     TaskStarted,
     TaskStopped,
 )
 from airflow_provider.worker.claim_watch import ClaimWatch
+from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.replanning import in_known_order
 from airflow_provider.worker.run_table import RunTable
@@ -49,6 +52,7 @@ from airflow_provider.worker.runs import (
     needs_running,
     says_that_it_was_released,
 )
+from airflow_provider.worker.spark_restarts import SparkRestarts
 from airflow_provider.worker.steps import Steps
 from airflow_provider.worker.task_records import TaskRecords
 
@@ -72,6 +76,7 @@ class TaskExecutor:
     :param changed: told whenever something else may depend on what runs here
     :param lease_ms: how long this process may go on when another has taken its worker's name
     :param mask: takes secrets out of what is told of errors
+    :param max_spark_deaths: a task under which Spark has ended so often fails
     :param linger_s: how long there must be nothing to do until the membership had better go on without this process
     """
 
@@ -90,6 +95,7 @@ class TaskExecutor:
         linger_s: float,
         lease_ms: int,
         mask: Mask = nothing_secret,
+        max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
     ) -> None:
         self._worker = worker
         self._group_id = group_id
@@ -105,6 +111,7 @@ class TaskExecutor:
         self._mask = mask
         self._records = TaskRecords(worker, logs)
         self._runs = RunTable()
+        self._restarts = SparkRestarts(max_spark_deaths)
         self._claims = ClaimWatch(
             self._runs, logs, lease_ms=lease_ms, look_again=lambda: self._steps.guarded(self._press_claims)
         )
@@ -227,6 +234,7 @@ class TaskExecutor:
         last = self._records.last_word(task)
         run = first_run(work, epoch, last, now_ms=now_ms(), wall_ms=wall_ms())
         run = self._runs[task] = replace(run, claim=self._claims.claim_of(work))
+        self._restarts.admit(run)
         if run.claim is not None or is_said_to_run(last):
             self._say_that_it_waits(run)
         return True
@@ -236,11 +244,14 @@ class TaskExecutor:
         self._records.pending(run)
 
     def _schedule(self) -> None:
-        now = now_ms()
-        if not self._closed:
-            for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=self._claims.blocked()):
+        now, wall = now_ms(), wall_ms()
+        if not self._closed and not self._restarts.holds(now):
+            blocked = self._claims.blocked()
+            blocked |= self._restarts.blocked(self._runs, others=blocked, now_ms=now, wall_ms=wall)
+            for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
                 self._steps.spawn(self._start(task))
-        due = self._runs.next_due_ms(now_ms=now)
+        dues = (self._runs.next_due_ms(now_ms=now), self._restarts.due_ms(self._runs, now_ms=now, wall_ms=wall))
+        due = min((due for due in dues if due is not None), default=None)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if due is None else call_at(due, lambda: self._steps.guarded(self._schedule))
@@ -339,7 +350,9 @@ class TaskExecutor:
                 self._close(run, self._finish(run, event.result))
             case TaskFailed() if run.state is RunState.STARTED:
                 self._on_failed(run, event)
-            case TaskFinished() | TaskFailed() | TaskStopped():
+            case SparkLost() if run.state is RunState.STARTED:
+                self._on_spark_lost(event)
+            case TaskFinished() | TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent():
                 self._on_stopped(run)
         self._changed()
 
@@ -359,6 +372,13 @@ class TaskExecutor:
             self._wait_for_next(failed, policy.retry_delay_ms)
         else:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
+
+    def _on_spark_lost(self, event: SparkLost) -> None:
+        run = self._restarts.lost(self._runs, event, now_ms=now_ms(), wall_ms=wall_ms())
+        if self._restarts.condemns(run):
+            self._close(run, self._end(run, TaskState.FAILED, None))
+        else:
+            self._wait_for_next(run, 0)
 
     def _failure(self, message: str, traceback: str = "") -> TaskFailure:
         return TaskFailure.of(self._mask(message), self._mask(traceback))

@@ -45,6 +45,7 @@ class TaskRun:
     kind: TaskKind = TaskKind.BATCH
     attempt: int = 1
     failures: int = 0
+    spark_deaths: int = 0
     not_before_ms: int = 0
     retry_at_ms: int | None = None
     started_at_ms: int | None = None
@@ -121,6 +122,7 @@ class TaskRun:
             fingerprint=self.work.fingerprint,
             attempt=self.attempt,
             failures=self.failures,
+            spark_deaths=self.spark_deaths,
             started_at_ms=self.started_at_ms,
             retry_at_ms=self.retry_at_ms,
             error=self.error,
@@ -155,6 +157,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         kind=run.kind,
         attempt=last.attempt + 1 if began else last.attempt,
         failures=last.failures,
+        spark_deaths=last.spark_deaths,
         not_before_ms=now_ms + waits_ms if waits_ms else 0,
         retry_at_ms=wall_ms + waits_ms if waits_ms else None,
         error=last.error,

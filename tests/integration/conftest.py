@@ -57,7 +57,7 @@ def nothing_left_open() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def spark_application() -> Iterator[None]:
     """One Spark for a module: the runners of its tests share it."""
-    APPLICATION.session_for("the test module", SETTINGS)
+    APPLICATION.running_for("the test module", SETTINGS)
     yield
     APPLICATION.release("the test module")
 

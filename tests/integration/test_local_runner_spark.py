@@ -21,7 +21,7 @@ from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, counting, holding, order
 from airflow_provider.membership.model import Epoch, TaskId
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
+from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskOrder
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
 
@@ -117,9 +117,8 @@ async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(r
     stopping = order("stop_the_context")
     await runner.start(stopping)
     last = await events.last(stopping.task)
-    assert isinstance(last, TaskFailed)
-    assert last.retryable
-    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: a task has stopped its SparkContext")
+    assert isinstance(last, SparkLost)
+    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its context was stopped")
     task = counting(5)
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
@@ -168,17 +167,19 @@ async def test_no_attempt_leaves_a_listener_behind(runner, events, tmp_path):
 # --- the process
 
 
-async def test_a_lost_jvm_fails_its_tasks_and_the_next_task_gets_a_new_one(runner, events, tmp_path):
-    lost = holding(tmp_path, 0)
-    await runner.start(lost)
-    await until(Path(lost.config["started"]).exists)
+async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another(runner, events, tmp_path):
+    tasks = [holding(tmp_path, 0), holding(tmp_path, 1)]
+    for lost in tasks:
+        await runner.start(lost)
+        await until(Path(lost.config["started"]).exists)
     for child in psutil.Process().children():
         if child.name() == "java" and "pyspark-shell" in child.cmdline():
             child.kill()
-    last = await events.last(lost.task)
-    assert isinstance(last, TaskFailed)
-    assert last.retryable
-    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM's exit code is -9")
+    told = [await events.last(lost.task) for lost in tasks]
+    for last in told:
+        assert isinstance(last, SparkLost)
+        assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM's exit code is -9")
+    assert told[0].spark == told[1].spark
     again = counting(5)
     await runner.start(again)
     assert isinstance(await events.last(again.task), TaskFinished)
@@ -188,7 +189,7 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
     script = textwrap.dedent("""
         import os, sys, time
         from airflow_provider.spark.application import APPLICATION, LocalSparkSettings
-        spark = APPLICATION.session_for("script", LocalSparkSettings(master="local[1]"))
+        spark = APPLICATION.running_for("script", LocalSparkSettings(master="local[1]")).root
         from pyspark.sql.functions import udf
         spark.range(1).select(udf(lambda x: x)("id")).collect()
         forked = os.fork()

@@ -27,9 +27,11 @@ from airflow_provider.kafka.wire.messages import (
 )
 from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.runner import (
+    LastEvent,
     OnEvent,
     QueryStarted,
     RunnerClosedError,
+    SparkLost,
     StillRunningError,
     TaskFailed,
     TaskFinished,
@@ -147,11 +149,16 @@ class HandRunner:
         order = self._running.pop(task)
         self._end(TaskFailed(order=order, error=error, traceback=traceback, retryable=retryable))
 
+    def lose(self, *tasks: TaskId, spark: int = 1) -> None:
+        """Spark ends under these, which end one after the other."""
+        for task in tasks:
+            self._end(SparkLost(order=self._running.pop(task), spark=spark, error="exit code -9"))
+
     def let_go(self, task: TaskId) -> None:
         """It stops at last."""
         self._end(TaskStopped(order=self._running.pop(task), reason="at last"))
 
-    def _end(self, event: TaskFinished | TaskFailed | TaskStopped) -> None:
+    def _end(self, event: LastEvent) -> None:
         self._on_event(event)
 
 

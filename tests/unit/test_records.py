@@ -162,6 +162,11 @@ def test_how_long_a_return_takes_is_no_negative_number_and_no_longer_than_any_de
     assert WorkerStatus.from_json({**data, "returns_ms": 2**40}).returns_ms == 2**31 - 1
 
 
+def test_a_task_that_an_older_release_has_written_has_seen_no_spark_end():
+    old = {name: value for name, value in STATUS.to_json().items() if name != "spark_deaths"}
+    assert TaskStatus.from_json(old).spark_deaths == 0
+
+
 def test_a_memory_that_an_older_release_has_written_awaits_nobody():
     data = replace(GROUP, memory=replace(GROUP.memory, awaited={W1: 5})).to_json()
     assert GroupRecord.from_json(data).memory.awaited == {W1: 5}

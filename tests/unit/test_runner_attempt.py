@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider.membership.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
@@ -10,6 +11,8 @@ from airflow_provider.spark.job import FencedError, spark_job
 from airflow_provider.spark.runner import (
     QueryStarted,
     RunnerEvent,
+    SparkAbsent,
+    SparkLost,
     TaskFailed,
     TaskFinished,
     TaskOrder,
@@ -186,6 +189,25 @@ def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same():
     assert isinstance(last, TaskFailed)
     assert last.retryable
     assert last.error == "ValueError; to tell more of it failed with ConnectionRefusedError"
+
+
+def test_a_task_whose_spark_has_ended_has_not_failed():
+    class Gone(FakeSession):
+        def explain(self, error):
+            return SparkGoneError("this worker's Spark has ended", spark=4)
+
+    last = Attempt(order("fail"), session=Gone()).last
+    assert isinstance(last, SparkLost)
+    assert (last.spark, last.error) == (4, "SparkGoneError: this worker's Spark has ended")
+
+
+def test_a_task_for_which_spark_does_not_start_has_not_failed():
+    class Absent(FakeSession):
+        def open(self):
+            raise SparkStartError("there is no Java")
+
+    attempt = Attempt(order("fail"), session=Absent())
+    assert attempt.last == SparkAbsent(order=attempt.order, error="SparkStartError: there is no Java")
 
 
 def test_a_job_that_exits_has_failed():

@@ -33,5 +33,5 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
-        SparkApplication().session_for("me", LocalSparkSettings(master="local[1]"))
+        SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
     assert list(tmp_path.iterdir()) == []

@@ -128,6 +128,7 @@ class TaskStatus:
     :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. In an
         epoch nothing that is said of an attempt replaces its end
     :param failures: how many of the attempts failed, which is what the job's retries are counted against
+    :param spark_deaths: how often Spark has ended under an attempt, which the job's retries are not counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
     :param finished_at_ms: the same, when the attempt ended in whatever way
     :param retry_at_ms: wall clock before which the next attempt shall not start, whoever makes it
@@ -146,6 +147,7 @@ class TaskStatus:
     fingerprint: str = ""
     attempt: int = 1
     failures: int = 0
+    spark_deaths: int = 0
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
     retry_at_ms: int | None = None
@@ -195,6 +197,7 @@ class TaskStatus:
             "fingerprint": self.fingerprint,
             "attempt": self.attempt,
             "failures": self.failures,
+            "spark_deaths": self.spark_deaths,
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
             "retry_at_ms": self.retry_at_ms,
@@ -224,6 +227,7 @@ class TaskStatus:
             fingerprint=want(data, "fingerprint", str),
             attempt=want_number(data, "attempt"),
             failures=want_number_or_none(data, "failures") or 0,
+            spark_deaths=want_number_or_none(data, "spark_deaths") or 0,
             started_at_ms=want_number_or_none(data, "started_at_ms"),
             finished_at_ms=want_number_or_none(data, "finished_at_ms"),
             retry_at_ms=want_number_or_none(data, "retry_at_ms"),

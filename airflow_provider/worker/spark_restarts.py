@@ -1,0 +1,118 @@
+"""When a worker starts tasks again after its Spark has ended, and which of them are to blame. Pure: told the time.
+
+Nobody sees which task has ended a JVM that several shared. So at first each that ran then is counted, and all start
+again. A task that another death would fail has a trial: those run one after the other, each until it has ended or has
+run for a minute. If Spark ends during a trial, only the one on trial is counted. So a task that ends Spark soon after
+its start can't take the innocent with it: they have had their trial. One that ends it later can't be told from those
+that ran beside it, and they fail together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from airflow_provider.kafka.records import TaskFailure, TaskKind
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.spark.runner import SparkLost
+from airflow_provider.worker.runs import RunState, TaskRun
+
+TRIAL_MS: Final = 60_000
+_FIRST_WAIT_MS: Final = 1_000
+_LONGEST_WAIT_MS: Final = 60_000
+_CALM_MS: Final = 600_000
+"""After so long without a death the next one is waited for as the first one was."""
+_FORGIVEN_MS: Final = 3_600_000
+"""A stream runs for weeks, and its host may run out of memory each month: what was so long ago counts no more."""
+_LOOK_AGAIN_MS: Final = 1_000
+
+
+class SparkRestarts:
+    """The deaths of one worker's Spark.
+
+    :param max_deaths: a task under which Spark has ended so often fails
+    """
+
+    def __init__(self, max_deaths: int) -> None:
+        self._max_deaths = max_deaths
+        self._last_chance: set[TaskId] = set()
+        self._on_trial_at: dict[int, Tasks] = {}
+        self._in_a_row = 0
+        self._last_ms: int | None = None
+        self._hold_until_ms = 0
+
+    def admit(self, run: TaskRun) -> None:
+        """A task is here that Spark may have ended under, here or elsewhere."""
+        if 0 < run.spark_deaths >= self._max_deaths - 1:
+            self._last_chance.add(run.task)
+
+    def lost(self, runs: Mapping[TaskId, TaskRun], event: SparkLost, *, now_ms: int, wall_ms: int) -> TaskRun:
+        """The task as it is after its Spark has ended."""
+        if event.spark not in self._on_trial_at:
+            self._on_trial_at[event.spark] = self._on_trial(runs, wall_ms)
+            self._wait(now_ms)
+        run = runs[event.order.task]
+        on_trial = self._on_trial_at[event.spark]
+        if run.started_at_ms is None or (on_trial and run.task not in on_trial):
+            return replace(run, error=TaskFailure.of(event.error, event.traceback))
+        forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
+        deaths = 1 if forgiven else run.spark_deaths + 1
+        run = replace(run, spark_deaths=deaths, error=self._told(deaths, event))
+        self.admit(run)
+        return run
+
+    def condemns(self, run: TaskRun) -> bool:
+        """Whether Spark has ended too often under this task."""
+        return run.spark_deaths >= self._max_deaths
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether nothing may start, because Spark has ended just now."""
+        return now_ms < self._hold_until_ms
+
+    def blocked(self, runs: Mapping[TaskId, TaskRun], *, others: Tasks = NO_TASKS, now_ms: int, wall_ms: int) -> Tasks:
+        """The tasks that have to wait for a trial.
+
+        :param others: which can't start for other reasons
+        """
+        waiting = self._in(runs, RunState.WAITING)
+        if not waiting or self._on_trial(runs, wall_ms):
+            return frozenset(run.task for run in waiting)
+        ready = [run for run in waiting if run.task not in others and run.not_before_ms <= now_ms]
+        first = min(ready, key=lambda run: (run.spark_deaths, run.task), default=None)
+        return frozenset(run.task for run in waiting if run is not first)
+
+    def due_ms(self, runs: Mapping[TaskId, TaskRun], *, now_ms: int, wall_ms: int) -> int | None:
+        """When :meth:`holds` and :meth:`blocked` may say something else (monotonic milliseconds)."""
+        if self.holds(now_ms):
+            return self._hold_until_ms
+        if not self._on_trial(runs, wall_ms) or not self._in(runs, RunState.WAITING):
+            return None
+        return now_ms + _LOOK_AGAIN_MS
+
+    def _wait(self, now_ms: int) -> None:
+        calm = self._last_ms is not None and now_ms - self._last_ms >= _CALM_MS
+        self._in_a_row = 1 if calm else self._in_a_row + 1
+        self._last_ms = now_ms
+        longer = min(self._in_a_row - 1, 10)
+        self._hold_until_ms = now_ms + min(_FIRST_WAIT_MS << longer, _LONGEST_WAIT_MS)
+
+    def _in(self, runs: Mapping[TaskId, TaskRun], state: RunState) -> list[TaskRun]:
+        self._last_chance = {task for task in self._last_chance if task in runs}
+        return [runs[task] for task in self._last_chance if runs[task].state is state]
+
+    def _on_trial(self, runs: Mapping[TaskId, TaskRun], wall_ms: int) -> Tasks:
+        started = self._in(runs, RunState.STARTED)
+        return frozenset(
+            run.task for run in started if run.started_at_ms is None or abs(wall_ms - run.started_at_ms) < TRIAL_MS
+        )
+
+    def _told(self, deaths: int, event: SparkLost) -> TaskFailure:
+        times = f"{deaths} times" if deaths > 1 else "once"
+        message = f"Spark has ended {times} while this task ran"
+        if deaths >= self._max_deaths:
+            message += (
+                ", so it is taken for the reason, and not tried again; give it less to do at once, or Spark more memory"
+                f" (max_spark_deaths={self._max_deaths})"
+            )
+        return TaskFailure.of(f"{message}. The last time: {event.error}", event.traceback)
