@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
 from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.narration import names_in_words
 from airflow_provider.hooks.parameters import (
     TimeSpan,
     choice,
@@ -27,6 +28,7 @@ from airflow_provider.hooks.parameters import (
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import WorkerPhase
+from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.policy import Policy, PolicyName
 from airflow_provider.membership.settings import MemberSettings
@@ -80,6 +82,9 @@ class SparkWorkerOperator(BaseOperator):
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. The
         default is a temporary folder of the machine that runs the task: enough for batch only
     :param linger: how long to keep the process when there is nothing to run
+    :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
+        mistyped, say), or none with anything left to run. Without retries; by default the worker waits without end.
+        Having no task while other workers run theirs does not count
     :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
         trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
         ``triggerer_health_check_threshold`` and a few seconds)
@@ -131,6 +136,7 @@ class SparkWorkerOperator(BaseOperator):
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
         linger: TimeSpan = timedelta(seconds=5),
+        idle_timeout: TimeSpan | None = None,
         session_timeout: TimeSpan = timedelta(seconds=60),
         heartbeat_interval: TimeSpan = timedelta(seconds=3),
         rebalance_timeout: TimeSpan = timedelta(seconds=60),
@@ -153,6 +159,7 @@ class SparkWorkerOperator(BaseOperator):
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
         self.linger = linger
+        self.idle_timeout = idle_timeout
         self.session_timeout = session_timeout
         self.heartbeat_interval = heartbeat_interval
         self.rebalance_timeout = rebalance_timeout
@@ -187,8 +194,12 @@ class SparkWorkerOperator(BaseOperator):
         if self.until not in UNTIL:
             raise ValueError(f"until: {self.until!r} must be one of {', '.join(UNTIL)}")
         milliseconds("linger", self.linger)
+        self._idle_timeout_ms()
         self._member(group="group", worker="worker", url="")
         self._policy()
+
+    def _idle_timeout_ms(self) -> int | None:
+        return None if self.idle_timeout is None else milliseconds("idle_timeout", self.idle_timeout, least_ms=1)
 
     def _policy(self) -> Policy:
         return resolution_policy(
@@ -234,6 +245,7 @@ class SparkWorkerOperator(BaseOperator):
             slots=whole_number("slots", self.slots, least=1),
             until=self.until,
             policy=self._policy(),
+            idle_timeout_ms=self._idle_timeout_ms(),
         )
 
     def _equipment(self) -> Equipment:
@@ -358,7 +370,17 @@ class SparkWorkerOperator(BaseOperator):
                 f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}."
                 f" {_SAME_NAME}"
             )
+        if ending == "idle":
+            raise AirflowFailException(f"worker {plan.member.worker}: {error}. {self._groups_in_words()}")
         raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
+
+    def _groups_in_words(self) -> str:
+        """For whoever has mistyped one of them."""
+        try:
+            groups = SparkGroupHook(self.kafka_conn_id).groups()
+        except LogError as failed:
+            return f"Which groups there are can't be said: {failed}"
+        return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"
 
 
 def default_checkpoint_root() -> str:
