@@ -17,7 +17,7 @@ from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress
+from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress, why_idle
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.shared import reach
@@ -86,7 +86,13 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
     """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
-    return Group(_headline(group, status, wall_ms), _workers(jobs, status), _jobs(jobs, status), *_moves(status))
+    return Group(
+        _headline(group, status, wall_ms),
+        *_idle(group, jobs, status),
+        _workers(jobs, status),
+        _jobs(jobs, status),
+        *_moves(status),
+    )
 
 
 def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
@@ -101,6 +107,11 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
     return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
+
+
+def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
+    reason = why_idle(jobs, status.tasks)
+    return [] if reason is None else [_text(f"{group} {reason}", style="yellow")]
 
 
 def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:

@@ -35,7 +35,8 @@ from airflow_provider.worker.worker import Worker
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it at once."
-        " Exit status: 0 it left or the group was drained; 1 it lost its membership or failed; 2 not possible."
+        " Exit status: 0 it left or the group was drained; 1 it lost its membership, failed, or waited in vain for"
+        " something to run; 2 not possible."
     )
     parser.add_argument("group", help="the group to join")
     parser.add_argument(
@@ -55,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[until.value for until in Until],
         default=Until.FOREVER.value,
         help="when to leave: when every job is bounded and complete, or never by itself (default)",
+    )
+    parser.add_argument(
+        "--idle-timeout",
+        type=float,
+        metavar="S",
+        help="leave, with exit status 1, when nobody in the group has had anything to run for so many seconds: it has"
+        " no jobs, or none with anything left to run (default: wait without end)",
     )
     parser.add_argument(
         "--allow",
@@ -150,6 +158,8 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
     if not 0 <= args.returns_ms <= LONGEST_DELAY_MS:
         raise ValueError(f"--returns-ms {args.returns_ms}: must be from 0 to {LONGEST_DELAY_MS}")
+    if args.idle_timeout is not None and not 0.001 <= args.idle_timeout < 10**9:
+        raise ValueError(f"--idle-timeout {args.idle_timeout:g}: must be at least 0.001 s")
     policy, protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
     try:
         check_protocol(policy, protocol)
@@ -170,6 +180,7 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
         slots=args.slots,
         until=Until(args.until),
         returns_ms=args.returns_ms,
+        idle_timeout_ms=None if args.idle_timeout is None else round(args.idle_timeout * 1000),
     )
 
 

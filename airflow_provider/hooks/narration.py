@@ -36,7 +36,7 @@ def epoch_in_words(record: GroupRecord, me: WorkerId) -> Iterator[str]:
     workers = "worker" if len(record.members) == 1 else "workers"
     yield (
         f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} {workers}:"
-        f" {_shortened(sorted(record.members))}{f' ({_cut(record.reason)})' if record.reason else ''}"
+        f" {names_in_words(sorted(record.members))}{f' ({_cut(record.reason)})' if record.reason else ''}"
     )
     for task, move in islice(one_by_one(record.moves), _MOST_MOVES):
         yield f"  {move_in_words(task, move)}"
@@ -61,11 +61,11 @@ def move_in_words(task: TaskId, move: Move) -> str:
 
 def tasks_in_words(tasks: Iterable[TaskId]) -> str:
     """Tasks by name, shortened where there are very many."""
-    return _shortened([str(task) for task in sorted(tasks)]) or "no task"
+    return names_in_words([str(task) for task in sorted(tasks)]) or "no task"
 
 
-def _shortened(names: Sequence[str]) -> str:
-    """A group may have thousands of workers and tasks, and each of its workers says this in its own log."""
+def names_in_words(names: Sequence[str]) -> str:
+    """Shortened: a group may have thousands of workers and tasks, and each of its workers says this in its own log."""
     shown = ", ".join(names[:_MOST_NAMES])
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
 

@@ -190,6 +190,18 @@ def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
 
 def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
     """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left."""
+    left = _something_left(jobs, statuses)
+    return not left and bool(jobs.jobs) and all(definition.bounded for definition in jobs.jobs.values())
+
+
+def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
+    """Why nobody in the group has anything to run, as what is said of it; None if somebody has, or is to have."""
+    if not jobs.jobs:
+        return "has no jobs yet"
+    return None if _something_left(jobs, statuses) else "has nothing left to run"
+
+
+def _something_left(jobs: JobsSnapshot, statuses: Statuses) -> bool:
 
     def look() -> TaskId | None:
         """What was left when this was last asked, if it still is; else the last task that is, likely the last to end:
@@ -200,9 +212,7 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
             return before
         return next(iter(deque(_unfinished(jobs, statuses), maxlen=1)), None)
 
-    if jobs.unfinished.get(statuses, look) is not None:
-        return False
-    return bool(jobs.jobs) and all(definition.bounded for definition in jobs.jobs.values())
+    return jobs.unfinished.get(statuses, look) is not None
 
 
 def _is_unfinished(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
+_SAY_AGAIN_S: Final = 600.0
 
 
 @dataclass(slots=True)
@@ -113,12 +114,14 @@ async def watched_logs(
 ) -> AsyncIterator[GroupLogs]:
     """As :func:`shared_logs`, for whoever waits for something: also for the topics, which others make.
 
+    As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
+
     :param timeout_s: how long to wait for them, in seconds; without end if None
     :raises LogTimeoutError: if nobody has made them in time
     :raises LogError: see :meth:`GroupLogs.start`
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    pause_s = _FIRST_PAUSE_S
+    pause_s, say_at = _FIRST_PAUSE_S, -math.inf
     async with _logs_of(settings, group_id) as logs:
         while True:
             try:
@@ -128,7 +131,8 @@ async def watched_logs(
             except NoTopicError as missing:
                 if time.monotonic() >= until:
                     raise LogTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
-                if pause_s == _FIRST_PAUSE_S:
+                if time.monotonic() >= say_at:
+                    say_at = time.monotonic() + _SAY_AGAIN_S
                     log.info("Waiting for somebody to begin: %s", missing)
             await asyncio.sleep(min(pause_s, until - time.monotonic()))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

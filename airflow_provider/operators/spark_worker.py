@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
 from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.narration import names_in_words
 from airflow_provider.hooks.parameters import (
     TimeSpan,
     choice,
@@ -27,6 +28,7 @@ from airflow_provider.hooks.parameters import (
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import WorkerPhase
+from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.membership.model import ConnectProtocol, WorkerId
 from airflow_provider.membership.policy import Policy, PolicyName
 from airflow_provider.membership.settings import MemberSettings
@@ -81,6 +83,9 @@ class SparkWorkerOperator(BaseOperator):
         default is a temporary folder of the machine that runs the task: enough for batch only
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
     :param linger: how long to keep the process when there is nothing to run
+    :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
+        mistyped, say), or none with anything left to run. Without retries; by default the worker waits without end.
+        Having no task while other workers run theirs does not count
     :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
         trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
         ``triggerer_health_check_threshold`` and a few seconds)
@@ -133,6 +138,7 @@ class SparkWorkerOperator(BaseOperator):
         checkpoint_root: str | None = None,
         max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
         linger: TimeSpan = timedelta(seconds=5),
+        idle_timeout: TimeSpan | None = None,
         session_timeout: TimeSpan = timedelta(seconds=60),
         heartbeat_interval: TimeSpan = timedelta(seconds=3),
         rebalance_timeout: TimeSpan = timedelta(seconds=60),
@@ -156,6 +162,7 @@ class SparkWorkerOperator(BaseOperator):
         self.checkpoint_root = checkpoint_root
         self.max_spark_deaths = max_spark_deaths
         self.linger = linger
+        self.idle_timeout = idle_timeout
         self.session_timeout = session_timeout
         self.heartbeat_interval = heartbeat_interval
         self.rebalance_timeout = rebalance_timeout
@@ -191,8 +198,12 @@ class SparkWorkerOperator(BaseOperator):
             raise ValueError(f"until: {self.until!r} must be one of {', '.join(UNTIL)}")
         milliseconds("linger", self.linger)
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
+        self._idle_timeout_ms()
         self._member(group="group", worker="worker", url="")
         self._policy()
+
+    def _idle_timeout_ms(self) -> int | None:
+        return None if self.idle_timeout is None else milliseconds("idle_timeout", self.idle_timeout, least_ms=1)
 
     def _policy(self) -> Policy:
         return resolution_policy(
@@ -238,6 +249,7 @@ class SparkWorkerOperator(BaseOperator):
             slots=whole_number("slots", self.slots, least=1),
             until=self.until,
             policy=self._policy(),
+            idle_timeout_ms=self._idle_timeout_ms(),
         )
 
     def _equipment(self) -> Equipment:
@@ -363,7 +375,17 @@ class SparkWorkerOperator(BaseOperator):
                 f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}."
                 f" {_SAME_NAME}"
             )
+        if ending == "idle":
+            raise AirflowFailException(f"worker {plan.member.worker}: {error}. {self._groups_in_words()}")
         raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
+
+    def _groups_in_words(self) -> str:
+        """For whoever has mistyped one of them."""
+        try:
+            groups = SparkGroupHook(self.kafka_conn_id).groups()
+        except LogError as failed:
+            return f"Which groups there are can't be said: {failed}"
+        return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"
 
 
 def default_checkpoint_root() -> str:

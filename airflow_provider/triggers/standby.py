@@ -91,4 +91,5 @@ def worker_settings(plan: WorkerPlan, phase: WorkerPhase, returns_ms: int | None
         until=Until(plan.until),
         phase=phase,
         returns_ms=returns_ms,
+        idle_timeout_ms=plan.idle_timeout_ms,
     )

@@ -24,12 +24,14 @@ class WorkerPlan:
 
     :param until: ``drained`` or ``forever``
     :param policy: how an imbalance is resolved, while this one leads the group
+    :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
     """
 
     member: MemberSettings
     slots: int
     until: str
     policy: Policy
+    idle_timeout_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         member = self.member
@@ -47,6 +49,7 @@ class WorkerPlan:
             "policy": policy_to_json(self.policy),
             "slots": self.slots,
             "until": self.until,
+            "idle_timeout_ms": self.idle_timeout_ms,
         }
 
     @classmethod
@@ -71,6 +74,7 @@ class WorkerPlan:
             slots=data["slots"],
             until=data["until"],
             policy=_policy_of(data),
+            idle_timeout_ms=data.get("idle_timeout_ms"),
         )
 
 

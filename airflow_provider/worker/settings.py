@@ -30,6 +30,7 @@ class WorkerSettings:
     :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
     :param returns_ms: how long it would take at most until it is back if its process ended; 0: it would never be; None:
         not known
+    :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
     """
 
     member: MemberSettings
@@ -38,3 +39,4 @@ class WorkerSettings:
     until: Until = Until.DRAINED
     phase: WorkerPhase = WorkerPhase.STABLE
     returns_ms: int | None = None
+    idle_timeout_ms: int | None = None

@@ -11,7 +11,7 @@ from typing import Any, Final
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.group import GroupMember
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import group_drained
+from airflow_provider.kafka.progress import group_drained, why_idle
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
@@ -22,6 +22,7 @@ from airflow_provider.membership.saved import resume
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.hands import Hands, Released
+from airflow_provider.worker.idling import Idling
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import end_what_outlived, is_same_process, predecessor_of, this_process
@@ -78,6 +79,8 @@ class Worker:
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
+        self._idling = Idling(settings, self._changed.set)
+        self._idle_error: str | None = None
         self._began_at: int = logs.jobs.offset
         if saved is None:
             state = MemberState(settings=settings.member)
@@ -105,6 +108,7 @@ class Worker:
                 self._stop_timer.cancel()
             if self._announcing is not None:
                 self._announcing.cancel()
+            self._idling.close()
             try:
                 await self.hands.close()
             finally:
@@ -179,6 +183,9 @@ class Worker:
         last = self._logs.status.workers.get(self.settings.member.worker)
         predecessor = predecessor_of(last)
         if self._saved is not None:
+            since = self._saved.get("idle_since_ms")
+            if since is not None:
+                self._idling.go_on(int(since), self._why_idle(), self._logs.status.tasks.values())
             if last is not None and is_same_process(last.process, self._saved.get("process", "")):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
             self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
@@ -231,9 +238,15 @@ class Worker:
             self.leave("an operator of the group asked for it", absence)
         elif self.settings.until is Until.DRAINED and group_drained(self._logs.jobs, self._logs.status.tasks):
             self.leave("the group is drained", _DRAINED, ending=Ending.DRAINED)
+        elif error := self._idling.overdue(self._why_idle()):
+            self._idle_error = error
+            self.leave(error, ending=Ending.IDLE)
         elif self._handing_over or self._may_hand_over():
             return Ending.HANDED_OVER
         return None
+
+    def _why_idle(self) -> str | None:
+        return None if self.hands.running else why_idle(self._logs.jobs, self._logs.status.tasks)
 
     def _ending_of(self, phase: Phase) -> Ending:
         if phase is Phase.LEFT:
@@ -271,9 +284,10 @@ class Worker:
                 "member": await self.member.hand_over(),
                 "began_at": self._began_at,
                 "process": this_process(),
+                "idle_since_ms": self._idling.since_wall_ms,
             }
             return Outcome(ending=ending, epoch=epoch, saved=saved)
-        if ending in (Ending.LEFT, Ending.DRAINED):
+        if ending in (Ending.LEFT, Ending.DRAINED, Ending.IDLE):
             self._publish(WorkerPhase.LEFT)
             wish = self._wish()
             if wish is not None:
@@ -285,7 +299,7 @@ class Worker:
 
     def _error(self) -> str | None:
         if self._over is not None:
-            return self._over[1]
+            return self._over[1] or self._idle_error
         if not self._overdue:
             return None
         stuck = ", ".join(map(str, sorted(self.hands.running)))

@@ -45,9 +45,10 @@ class FakeGroup:
         self.retried: list[str] = []
         self.jobs = JobsSnapshot()
         self.status = StatusSnapshot()
+        self.names: list[str] = []
         self.known = False
         monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
-        for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for"):
+        for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for", "groups"):
             double = getattr(self, name)
             monkeypatch.setattr(SparkGroupHook, name, lambda _hook, *args, _double=double, **kw: _double(*args, **kw))
 
@@ -64,6 +65,9 @@ class FakeGroup:
     def retry_failed(self, _group: str, name: str) -> list[str]:
         self.retried.append(name)
         return [f"{name}:1"]
+
+    def groups(self) -> list[str]:
+        return self.names
 
     def look(self, _group: str, read: Callable[..., Any]) -> Any:
         return read(self.jobs, self.status)

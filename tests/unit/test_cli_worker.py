@@ -53,7 +53,8 @@ def outcome(ending: Ending, error: str | None = None) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("ending", "status"), [(Ending.LEFT, 0), (Ending.DRAINED, 0), (Ending.FENCED, 1), (Ending.FAILED, 1)]
+    ("ending", "status"),
+    [(Ending.LEFT, 0), (Ending.DRAINED, 0), (Ending.FENCED, 1), (Ending.FAILED, 1), (Ending.IDLE, 1)],
 )
 def test_the_exit_status_says_whether_it_left_of_its_own_will(
     ends: Any, capsys: pytest.CaptureFixture[str], ending: Ending, status: int
@@ -96,6 +97,8 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--session-timeout-ms", "70000"), "rebalance_timeout_ms=60000 must be at least session_timeout_ms=70000"),
         (("--instance-id", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
         (("--spark-conf", "=x"), "must be KEY=VALUE"),
+        (("--idle-timeout", "0"), "--idle-timeout 0: must be at least"),
+        (("--idle-timeout", "nan"), "--idle-timeout nan: must be at least"),
         (("--kafka-config", "/no/such/file"), "/no/such/file"),
     ],
 )
@@ -119,7 +122,16 @@ def test_without_a_supervisor_it_does_not_come_back(ends: Any, options: tuple[st
 def test_options_reach_the_worker(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
     options = ("--instance-id", "w1", "--slots", "5", "--until", "drained", "--connect-protocol", "eager")
-    timing = ("--session-timeout-ms", "9000", "--heartbeat-interval-ms", "500", "--max-delay-ms", "0")
+    timing = (
+        "--session-timeout-ms",
+        "9000",
+        "--heartbeat-interval-ms",
+        "500",
+        "--max-delay-ms",
+        "0",
+        "--idle-timeout",
+        "1.5",
+    )
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
     assert main(["worker", "g", *BROKER, *options, *timing, *conf]) == 0
     settings = began.settings
@@ -127,6 +139,7 @@ def test_options_reach_the_worker(ends: Any) -> None:
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
     assert settings.member.protocol is ConnectProtocol.EAGER
     assert (settings.member.session_timeout_ms, settings.member.heartbeat_interval_ms) == (9_000, 500)
+    assert settings.idle_timeout_ms == 1_500
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
     assert began.equipment.allowed == ("x", "y.z")
 

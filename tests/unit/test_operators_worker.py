@@ -304,6 +304,19 @@ class TestWorkerOperator:
         operator.execute(context())
         assert runs.made[0].equipment.checkpoint_root == "/of/this/machine/cospark-checkpoints"
 
+    def test_having_waited_in_vain_it_fails_without_retries_and_names_the_groups_there_are(
+        self, runs: type[FakeRun], group: FakeGroup
+    ) -> None:
+        operator, error = worker_operator(idle_timeout=600), "group g has no jobs yet: waited 600 s"
+        group.names = ["etl", "ingest"]
+        runs.endings.append(outcome(Ending.IDLE, error=error))
+        with pytest.raises(AirflowFailException, match=rf"{error}.*'kafka_default' sees: etl, ingest"):
+            operator.execute(context())
+        assert runs.made[0].plan.idle_timeout_ms == 600_000
+        event = {"ending": "idle", "error": error, "story": WorkerStory(began_ms=1).to_json()}
+        with pytest.raises(AirflowFailException, match=error):
+            operator.resume(context(), {**event, "summary": {"last_epoch": 3}})
+
     def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.LEFT))
         assert worker_operator().execute(context())["ended"] == "left"
@@ -321,6 +334,7 @@ class TestWorkerOperator:
             ({"spark_conf": {"a": None}}, "spark_conf"),
             ({"spark_master": ""}, "spark_master"),
             ({"linger": -1}, "linger"),
+            ({"idle_timeout": 0}, "idle_timeout"),
             ({"session_timeout": 0}, "session_timeout"),
             ({"session_timeout": 3, "heartbeat_interval": 3}, "session_timeout"),
             ({"heartbeat_interval": 0}, "heartbeat_interval"),

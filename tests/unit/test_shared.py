@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 from waiting import eventually
 
+from airflow_provider.kafka import shared
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.shared import _Pool
+from airflow_provider.kafka.topics.log_errors import NoTopicError
 
 
 class Things:
@@ -93,3 +97,36 @@ async def test_an_error_of_its_user_closes_it() -> None:
         async with things.pool.use("key", things.make):
             raise ValueError("mine")
     assert things.closed == [1]
+
+
+class NotMadeYet:
+    """Topics of a group that somebody makes when they have been asked for often enough."""
+
+    def __init__(self, after: int) -> None:
+        self.asked, self.after = 0, after
+
+    async def start_for(self, _needs: object) -> None:
+        self.asked += 1
+        if self.asked <= self.after:
+            raise NoTopicError("typo.jobs")
+
+    async def catch_up(self) -> None: ...
+
+
+@pytest.mark.parametrize(("every_s", "said"), [(600.0, 1), (0.0, 4)])
+async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, every_s: float, said: int
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(shared, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(shared, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(shared, "_SAY_AGAIN_S", every_s)
+
+    @contextlib.asynccontextmanager
+    async def logs_of(*_: object) -> AsyncIterator[NotMadeYet]:
+        yield NotMadeYet(after=4)
+
+    monkeypatch.setattr(shared, "_logs_of", logs_of)
+    settings = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
+    async with shared.watched_logs(settings, "typo"):
+        assert caplog.text.count("Waiting for somebody to begin: the topic 'typo.jobs' does not exist") == said

@@ -174,6 +174,13 @@ class TestWorkerTrigger:
         assert WorkerStory.from_json(payload["story"]) == STORY
         assert "hunter2" not in json.dumps(payload)
 
+    async def test_having_waited_in_vain_it_has_the_operator_fail_the_task(self, triggerer: Triggerer) -> None:
+        running = await triggerer.start(worker_trigger())
+        assert triggerer.worker
+        triggerer.worker.end(Ending.IDLE, error="group g has no jobs yet")
+        (event,) = await asyncio.wait_for(running, 10)
+        assert (event.payload["ending"], event.payload["error"]) == ("idle", "group g has no jobs yet")
+
     @pytest.mark.parametrize("push", [True, False])
     async def test_drained_it_ends_the_task_by_itself(self, push: bool, triggerer: Triggerer) -> None:
         running = await triggerer.start(worker_trigger(push_summary=push))
@@ -389,8 +396,9 @@ class TestValues:
             assert WorkerPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
     def test_a_plan_that_an_older_release_stored_has_a_delay_and_no_policy(self) -> None:
-        stored = {key: value for key, value in PLAN.to_json().items() if key != "policy"}
+        stored = {key: value for key, value in PLAN.to_json().items() if key not in ("policy", "idle_timeout_ms")}
         assert WorkerPlan.from_json(stored).policy == Deferred(max_delay_ms=1_000)
+        assert WorkerPlan.from_json(stored).idle_timeout_ms is None
         assert WorkerStory.from_json(json.loads(json.dumps(STORY.to_json()))) == STORY
 
     def test_a_story_grows(self) -> None:

@@ -36,6 +36,7 @@ PLAN = WorkerPlan(
     slots=2,
     until="drained",
     policy=Incremental(max_moves=7, max_delay_ms=1_000),
+    idle_timeout_ms=600_000,
 )
 STORY = WorkerStory(began_ms=7, deferrals=1, first_epoch=2, last_epoch=4)
 SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 4, "saved_at_ms": 4_000}}
