@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensorOperator, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
 
+from airflow_provider.hooks.leaving import leave_present_report, leave_report
 from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -59,15 +67,16 @@ class SparkGroupSensor(BaseSensorOperator):
         """
         raise NotImplementedError
 
-    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
+    def poke(self, context: Context) -> PokeReturnValue:
         answer = self._look()
         if answer is None:
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=_report_of(answer.to_json()))
+        return PokeReturnValue(is_done=True, xcom_value=self._report_of(answer.to_json(), context))
 
     def execute(self, context: Context) -> Any:
         if not self.deferrable:
-            return super().execute(context)
+            with self._leaving_a_report(context):
+                return super().execute(context)
         try:
             answer = self._look()
         except BrokerAwayError as away:
@@ -84,10 +93,14 @@ class SparkGroupSensor(BaseSensorOperator):
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        with self._leaving_a_report(context):
+            return super().resume_execution(next_method, next_kwargs, context)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """What the trigger has seen."""
         self.group_link = event["link"]
-        return _report_of(event)
+        return self._report_of(event, context)
 
     def _look(self) -> Answer | None:
         """What the topics say now; None: not what is waited for."""
@@ -105,9 +118,19 @@ class SparkGroupSensor(BaseSensorOperator):
             self.log.info("Group %s: waiting for %s", group, so_far)
         return answer
 
+    def _report_of(self, answer: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
+        if answer["problem"]:
+            leave_report(self, context, answer["report"])
+            raise AirflowFailException(answer["problem"])
+        return dict(answer["report"])
 
-def _report_of(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
-    if answer["problem"]:
-        raise AirflowFailException(answer["problem"])
-    return dict(answer["report"])
+    @contextmanager
+    def _leaving_a_report(self, context: Context) -> Iterator[None]:
+        """Also when the sensor's time is over."""
+        try:
+            yield
+        except AirflowSensorTimeout:
+            hook, group, condition = SparkGroupHook(self.kafka_conn_id), group_name(self.group), self.condition()
+            leave_present_report(self, context, lambda: hook.look(group, condition.report))
+            raise

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.progress import JobState
+from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
@@ -50,6 +51,11 @@ class EpochCondition:
         if report is None or (self.converged and not report.converged):
             return None
         return Answer(report=report.to_json())
+
+    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """How it is now, for whoever has waited long enough; None if there is nothing to report."""
+        report = GroupReport.of(status)
+        return None if report is None else report.to_json()
 
     def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:  # noqa: ARG002
         """What is waited for and where that is, for a log."""
@@ -105,9 +111,16 @@ class JobCondition:
                 f"job {self.job!r} was submitted anew while it was waited for:"
                 f" by {definition.submitted_by or 'somebody'}, run {definition.run_key!r}"
             )
-        if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
+        if self._is_of_another_run(definition):
             return None
         return self._judge(report, bounded=definition.bounded)
+
+    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
+        """How it is now, for whoever has waited long enough; None if there is nothing to report."""
+        definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
+        if definition is None or report is None or self._is_of_another_run(definition):
+            return None
+        return report.to_json()
 
     def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
         """What is waited for and where that is, for a log."""
@@ -115,10 +128,13 @@ class JobCondition:
         definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
         if definition is None or report is None:
             return f"{wanted}: the group has no such job"
-        if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
+        if self._is_of_another_run(definition):
             return f"{wanted}: the group has that job of run {definition.run_key!r}"
         counts = ", ".join(f"{number} {state.value}" for state, number in report.progress.counts.items())
         return f"{wanted}: it is {report.progress.state.value} ({counts or 'no tasks yet'})"
+
+    def _is_of_another_run(self, definition: JobDefinition) -> bool:
+        return self.run_key is not None and definition.bounded and definition.run_key != self.run_key
 
     def _judge(self, report: JobReport, *, bounded: bool) -> Answer | None:
         progress = report.progress
