@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
@@ -19,6 +21,7 @@ from airflow_provider.hooks.leaving import leave_present_report, leave_report
 from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.hooks.standing import Pace, SoFar
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider.triggers.conditions import Answer, Condition
+
+_NOBODY: Final = "nobody has submitted a job, and no worker has started"
 
 
 class SparkGroupSensor(BaseSensorOperator):
@@ -55,6 +60,7 @@ class SparkGroupSensor(BaseSensorOperator):
         self.kafka_conn_id = kafka_conn_id
         self.deferrable = deferrable
         self.group_link = ""
+        self._pace = Pace()
         if not is_template(group):
             group_name(group)
         if not is_template(kafka_conn_id):
@@ -111,12 +117,17 @@ class SparkGroupSensor(BaseSensorOperator):
             lambda jobs, status: (condition.answer(jobs, status), condition.so_far(jobs, status), group_link(status)),
         )
         if looked is None:
-            self.log.info("Group %s has no topics yet: nobody has submitted a job, and no worker has started", group)
+            self._tell(SoFar(text=f"Group {group} has no topics yet: {_NOBODY}"))
             return None
         answer, so_far, self.group_link = looked
         if answer is None:
-            self.log.info("Group %s: waiting for %s", group, so_far)
+            self._tell(replace(so_far, text=f"Group {group}: waiting for {so_far.text}"))
         return answer
+
+    def _tell(self, so_far: SoFar) -> None:
+        """A sensor that pokes looks more often than its log can bear."""
+        if self._pace.is_due(so_far, time.monotonic()):
+            self.log.info("%s", so_far.in_words(wall_ms()))
 
     def _report_of(self, answer: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """:raises AirflowFailException: if what is waited for will not come: no retry could help"""

@@ -6,7 +6,8 @@ import asyncio
 import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -16,7 +17,13 @@ from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.conditions import Answer, condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
 from airflow_provider.triggers.resuming import pause_left_s
+from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.worker_values import VERSION, check_version
+
+if TYPE_CHECKING:
+    from airflow_provider.hooks.standing import SoFar
+    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +93,10 @@ class GroupTrigger(BaseTrigger):
                 told = True
                 await asyncio.sleep(_AGAIN_S)
 
+    def _so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
+        so_far = self.condition.so_far(jobs, status)
+        return replace(so_far, text=f"Group {self.group}: waiting for {so_far.text}")
+
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
         from airflow_provider.kafka.shared import watched_logs
 
@@ -98,5 +109,6 @@ class GroupTrigger(BaseTrigger):
                     answers.append(answer)
                 return answer is not None
 
-            await logs.wait_for(holds)
+            async with telling_so_far(logs, self.condition, self._so_far):
+                await logs.wait_for(holds)
             return {**answers[0].to_json(), "link": group_link(logs.status), "carried": self.carried}

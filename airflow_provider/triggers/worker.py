@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
+from airflow_provider.hooks.standing import group_so_far
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import Epoch
@@ -22,6 +23,7 @@ from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
+from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
 
 if TYPE_CHECKING:
@@ -198,7 +200,8 @@ class WorkerTrigger(BaseTrigger):
                 return await self._run_worker(transport, logs, saved, changed)
 
             told = Epoch(self._story.last_epoch or 0)
-            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+            telling = telling_so_far(logs, None, functools.partial(group_so_far, plan.member.group_id))
+            async with telling, narrated(logs, plan.member.worker, already_told=told) as narrator:
                 outcome = await run(self._held or await self._claimed(logs))
                 while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(logs):
                     outcome = await run(self._taken_over())
