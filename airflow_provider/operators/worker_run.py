@@ -128,7 +128,8 @@ class WorkerRun:
             make_hands = attached_hands(self._equipment, settings, logs, masked)
             worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=self._saved)
             told = Epoch(self._story.last_epoch or 0)
-            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+            applied = worker.applied if self._saved is None else None
+            async with narrated(logs, plan.member.worker, already_told=told, applied=applied) as narrator:
                 self._worker = worker
                 self._thread.call_soon(self._leave)  # it may have been told so before
                 outcome = await worker.run()
