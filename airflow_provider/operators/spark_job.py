@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
 from airflow_provider.hooks.leaving import leave_present_report, leave_report
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
 from airflow_provider.hooks.parameters import (
     TimeSpan,
     choice,
@@ -29,6 +29,9 @@ from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 _PARAMETERS = {
     "name": "job",
@@ -200,7 +203,7 @@ class SparkJobOperator(BaseOperator):
             fingerprint=submission.definition.fingerprint,
         )
         try:
-            answer = self._wait(hook, group, condition, changed=submission.changed)
+            answer = self._wait(context, hook, group, condition, changed=submission.changed)
         except LogTimeoutError as late:
             self._leave_present_report(context)
             raise AirflowException(
@@ -208,12 +211,19 @@ class SparkJobOperator(BaseOperator):
             ) from late
         return self._complete(context, answer.to_json(), changed=submission.changed)
 
-    def _wait(self, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool) -> Answer:
+    def _wait(
+        self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
+    ) -> Answer:
         """:raises LogTimeoutError: if its time is over"""
+
+        def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
+            show_link(self, context, group_link(status))
+            return condition.answer(jobs, status)
+
         timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
         if not self.deferrable:
-            return hook.wait_for(group, condition.answer, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
-        answer = hook.look(group, condition.answer)
+            return hook.wait_for(group, look, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
+        answer = hook.look(group, look)
         if answer is None:
             self.defer(
                 trigger=GroupTrigger(
@@ -222,6 +232,7 @@ class SparkJobOperator(BaseOperator):
                     condition=condition.to_json(),
                     deferred_at_ms=wall_ms(),
                     carried={"changed": changed},
+                    link=self.group_link,
                 ),
                 method_name="execute_complete",
                 timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),

@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider.hooks.leaving import leave_present_report, leave_report
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.hooks.standing import Pace, SoFar
@@ -74,7 +74,7 @@ class SparkGroupSensor(BaseSensorOperator):
         raise NotImplementedError
 
     def poke(self, context: Context) -> PokeReturnValue:
-        answer = self._look()
+        answer = self._look(context)
         if answer is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self._report_of(answer.to_json(), context))
@@ -84,7 +84,7 @@ class SparkGroupSensor(BaseSensorOperator):
             with self._leaving_a_report(context):
                 return super().execute(context)
         try:
-            answer = self._look()
+            answer = self._look(context)
         except BrokerAwayError as away:
             self.log.warning("Waiting for a broker too: %s", away)
             answer = None
@@ -96,6 +96,7 @@ class SparkGroupSensor(BaseSensorOperator):
             group=group_name(self.group),
             condition=self.condition().to_json(),
             deferred_at_ms=wall_ms(),
+            link=self.group_link,
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
@@ -108,7 +109,7 @@ class SparkGroupSensor(BaseSensorOperator):
         self.group_link = event["link"]
         return self._report_of(event, context)
 
-    def _look(self) -> Answer | None:
+    def _look(self, context: Context) -> Answer | None:
         """What the topics say now; None: not what is waited for."""
         condition = self.condition()
         group = group_name(self.group)
@@ -119,7 +120,9 @@ class SparkGroupSensor(BaseSensorOperator):
         if looked is None:
             self._tell(SoFar(text=f"Group {group} has no topics yet: {_NOBODY}"))
             return None
-        answer, so_far, self.group_link = looked
+        answer, so_far, link = looked
+        if link or answer is None:  # in the end to the last leader, where all have left
+            show_link(self, context, link)
         if answer is None:
             self._tell(replace(so_far, text=f"Group {group}: waiting for {so_far.text}"))
         return answer
