@@ -222,5 +222,5 @@ async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equip
         make_hands = attached_hands(equipment, settings, logs)
         worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands)
         leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))
-        async with narrated(logs, settings.member.worker, already_told=Epoch(0)):
+        async with narrated(logs, settings.member.worker, already_told=Epoch(0), applied=worker.applied):
             return await worker.run()

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink
 
+from airflow_provider.kafka.records import WorkerPhase
+
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
+    from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
+
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 
 class SparkGroupLink(BaseOperatorLink):
     """To the task instance that leads the group: its log tells of every rebalance and why tasks moved.
 
-    The operator keeps the address in ``group_link``; Airflow stores it by XCom when the task's process ends.
+    The operator keeps the address in ``group_link``; Airflow stores it by XCom when the task's process ends. While the
+    task runs or is deferred, it is stored there whenever another one leads.
     """
 
     name: ClassVar[str] = "Spark group"
@@ -22,9 +27,16 @@ class SparkGroupLink(BaseOperatorLink):
         return str(getattr(operator, "group_link", "") or "")
 
 
-def group_link(status: Any) -> str:
-    """The page of the group's leader, as the status topic has it; empty if there is none."""
-    if status.group is None:
+def group_link(status: StatusSnapshot) -> str:
+    """The page of the group's leader, as the status topic has it; empty if there is none, or it has left."""
+    leader = None if status.group is None else status.workers.get(status.group.leader)
+    if leader is None or leader.state is WorkerPhase.LEFT:
         return ""
-    leader = status.workers.get(status.group.leader)
-    return leader.url if leader is not None and leader.url.startswith(("http://", "https://")) else ""
+    return leader.url if leader.url.startswith(("http://", "https://")) else ""
+
+
+def show_link(operator: Any, context: Context, link: str) -> None:
+    """Have the running task's link lead there; nowhere if it is empty."""
+    if link != operator.group_link:
+        operator.group_link = link
+        context["ti"].xcom_push(key=SparkGroupLink().xcom_key, value=link)

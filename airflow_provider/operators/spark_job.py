@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.leaving import leave_present_report, leave_report
+from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
 from airflow_provider.hooks.parameters import (
     TimeSpan,
     choice,
@@ -29,12 +30,18 @@ from airflow_provider.triggers.group import GroupTrigger
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
+
 _PARAMETERS = {
     "name": "job",
     "retries": "task_retries",
     "retry_delay_ms": "task_retry_delay",
     "replan_interval_ms": "replan_interval",
 }
+
+_RESUMED_TO_FAIL: Final = "__fail__"
+"""What Airflow names as the method when a deferred task's time is over, or its trigger has failed."""
 
 
 class SparkJobOperator(BaseOperator):
@@ -195,21 +202,28 @@ class SparkJobOperator(BaseOperator):
             goal=JobGoal.FINISHED if self._bounded else JobGoal.RUNNING,
             fingerprint=submission.definition.fingerprint,
         )
-        answer = self._wait(hook, group, condition, changed=submission.changed)
-        return self._complete(answer.to_json(), changed=submission.changed)
+        try:
+            answer = self._wait(context, hook, group, condition, changed=submission.changed)
+        except LogTimeoutError as late:
+            self._leave_present_report(context)
+            raise AirflowException(
+                f"timeout: job {condition.job!r} is not {condition.goal.value} within {self.timeout}"
+            ) from late
+        return self._complete(context, answer.to_json(), changed=submission.changed)
 
-    def _wait(self, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool) -> Answer:
+    def _wait(
+        self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
+    ) -> Answer:
+        """:raises LogTimeoutError: if its time is over"""
+
+        def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
+            show_link(self, context, group_link(status))
+            return condition.answer(jobs, status)
+
         timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
         if not self.deferrable:
-            try:
-                return hook.wait_for(
-                    group, condition.answer, timeout_s=None if timeout_ms is None else timeout_ms / 1000
-                )
-            except LogTimeoutError as late:
-                raise AirflowException(
-                    f"timeout: job {condition.job!r} is not {condition.goal.value} within {self.timeout}"
-                ) from late
-        answer = hook.look(group, condition.answer)
+            return hook.wait_for(group, look, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
+        answer = hook.look(group, look)
         if answer is None:
             self.defer(
                 trigger=GroupTrigger(
@@ -218,21 +232,39 @@ class SparkJobOperator(BaseOperator):
                     condition=condition.to_json(),
                     deferred_at_ms=wall_ms(),
                     carried={"changed": changed},
+                    link=self.group_link,
                 ),
                 method_name="execute_complete",
                 timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
             )
         return answer
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        if next_method == _RESUMED_TO_FAIL:
+            self._leave_present_report(context)
+        return super().resume_execution(next_method, next_kwargs, context)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """What the trigger has seen."""
         self.group_link = event["link"]
-        return self._complete(event, changed=event["carried"]["changed"])
+        return self._complete(context, event, changed=event["carried"]["changed"])
 
-    def _complete(self, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
+    def _complete(self, context: Context, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
+        report = {**answer["report"], "changed": changed}
         if answer["problem"]:
+            leave_report(self, context, report)
             raise AirflowException(answer["problem"])
-        return {**answer["report"], "changed": changed}
+        return report
+
+    def _leave_present_report(self, context: Context) -> None:
+        """Its time is over."""
+        hook, group, job = SparkGroupHook(self.kafka_conn_id), group_name(self.group), job_name(self.job)
+
+        def look() -> dict[str, Any] | None:
+            report = hook.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
+            return None if report is None else report.to_json()
+
+        leave_present_report(self, context, look)
 
     def _summary(self, hook: SparkGroupHook, group: str, job: str, *, changed: bool) -> dict[str, Any]:
         report = hook.look(group, lambda jobs, status: (JobReport.of(job, jobs, status), group_link(status)))

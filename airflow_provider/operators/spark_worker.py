@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
 from airflow_provider.hooks.narration import names_in_words
 from airflow_provider.hooks.parameters import (
     TimeSpan,
@@ -35,6 +37,7 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.triggers.claims import is_of
+from airflow_provider.triggers.linking import FollowedLink
 from airflow_provider.triggers.task_instance import OVER, TaskPage
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
@@ -267,9 +270,9 @@ class SparkWorkerOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = self._plan(context)
-        self._look_around(context["ti"], plan)
+        self._look_around(context, plan)
         self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
-        return self._work(plan, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
+        return self._work(context, plan, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
         """Go on after the trigger's event: with the same membership if there is work, else to the end."""
@@ -277,12 +280,13 @@ class SparkWorkerOperator(BaseOperator):
             return None
         plan, story = self._plan(context), WorkerStory.from_json(event["story"])
         tries = tries_of(self, context["ti"])
+        self.group_link = event.get("link", "")
         if event["ending"] == "handed over":
             self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
-            return self._work(plan, story, tries, saved=event["saved"])
+            return self._work(context, plan, story, tries, saved=event["saved"])
         if event["ending"] == "fenced" and self._is_held_by_me(plan):
             self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
-            return self._work(plan, story, tries, saved=None)
+            return self._work(context, plan, story, tries, saved=None)
         return self._end(plan, event["ending"], event["error"], event["summary"])
 
     def on_kill(self) -> None:
@@ -292,16 +296,17 @@ class SparkWorkerOperator(BaseOperator):
             self._run.leave(_KILLED)
 
     def _work(
-        self, plan: WorkerPlan, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
+        self, context: Context, plan: WorkerPlan, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
-        self._run = self._make_run(plan, self._equipment(), kafka, story, saved, tries)
+        link = FollowedLink(self.group_link, functools.partial(asyncio.to_thread, show_link, self, context))
+        self._run = self._make_run(plan, self._equipment(), kafka, story, saved, tries, link)
         if self._killed:  # before there was anybody to tell
             if saved is None:
                 raise AirflowException(f"worker {plan.member.worker}: {_KILLED} before it joined the group")
             self._run.leave(_KILLED)
         result: RunResult = self._run.run()
-        self.group_link = group_link(result.status)
+        self.group_link = group_link(result.status) or self.group_link  # to the last leader, where all have left
         outcome = result.outcome
         if outcome.ending.value == "fenced" and saved is not None and self._is_held_by_me(plan):
             if outcome.still_running:
@@ -311,7 +316,7 @@ class SparkWorkerOperator(BaseOperator):
                     " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
                 )
             self.log.info("Worker %s was held in two places; it joins anew", plan.member.worker)
-            return self._work(plan, result.story, tries, saved=None)
+            return self._work(context, plan, result.story, tries, saved=None)
         if outcome.ending.value == "handed over":
             self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", plan.member.worker)
             self.defer(
@@ -323,6 +328,7 @@ class SparkWorkerOperator(BaseOperator):
                     deferred_at_ms=wall_ms(),
                     push_summary=bool(self.do_xcom_push),
                     ends_task=not self.outlets,
+                    link=self.group_link,
                 ),
                 method_name="resume",
             )
@@ -331,7 +337,7 @@ class SparkWorkerOperator(BaseOperator):
 
     _make_run = WorkerRun
 
-    def _look_around(self, ti: Any, plan: WorkerPlan) -> None:
+    def _look_around(self, context: Context, plan: WorkerPlan) -> None:
         """Before it joins: give people the link to the group, and make sure that nobody else has this worker's name.
 
         :raises AirflowFailException: if another task instance has it, and still runs
@@ -339,9 +345,7 @@ class SparkWorkerOperator(BaseOperator):
         status = self._status(plan)
         if status is None:
             return
-        self.group_link = group_link(status)
-        if self.group_link:
-            ti.xcom_push(key=SparkGroupLink().xcom_key, value=self.group_link)
+        show_link(self, context, group_link(status))
         me = plan.member.worker
         if status.group is None or me not in status.group.members or me not in status.workers:
             return

@@ -14,6 +14,7 @@ from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.masking import masked
 from airflow_provider.operators.tries import RUNNING, Tries
+from airflow_provider.triggers.linking import FollowedLink, following_leader
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
@@ -51,6 +52,7 @@ class WorkerRun:
 
     :param saved: the membership, as the triggerer left it; None to join anew
     :param tries: what becomes of the worker when this process ends
+    :param link: the task's link to its group
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class WorkerRun:
         story: WorkerStory,
         saved: Mapping[str, Any] | None,
         tries: Tries,
+        link: FollowedLink,
     ) -> None:
+        self._link = link
         self._tries = tries
         self._plan = plan
         self._equipment = equipment
@@ -128,7 +132,9 @@ class WorkerRun:
             make_hands = attached_hands(self._equipment, settings, logs, masked)
             worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=self._saved)
             told = Epoch(self._story.last_epoch or 0)
-            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+            applied = worker.applied if self._saved is None else None
+            narrating = narrated(logs, plan.member.worker, already_told=told, applied=applied)
+            async with following_leader(logs, self._link), narrating as narrator:
                 self._worker = worker
                 self._thread.call_soon(self._leave)  # it may have been told so before
                 outcome = await worker.run()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensorOperator, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.hooks.leaving import leave_present_report, leave_report
+from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
 from airflow_provider.hooks.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.hooks.standing import Pace, SoFar
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
@@ -19,6 +30,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider.triggers.conditions import Answer, Condition
+
+_NOBODY: Final = "nobody has submitted a job, and no worker has started"
 
 
 class SparkGroupSensor(BaseSensorOperator):
@@ -47,6 +60,7 @@ class SparkGroupSensor(BaseSensorOperator):
         self.kafka_conn_id = kafka_conn_id
         self.deferrable = deferrable
         self.group_link = ""
+        self._pace = Pace()
         if not is_template(group):
             group_name(group)
         if not is_template(kafka_conn_id):
@@ -59,17 +73,18 @@ class SparkGroupSensor(BaseSensorOperator):
         """
         raise NotImplementedError
 
-    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
-        answer = self._look()
+    def poke(self, context: Context) -> PokeReturnValue:
+        answer = self._look(context)
         if answer is None:
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=_report_of(answer.to_json()))
+        return PokeReturnValue(is_done=True, xcom_value=self._report_of(answer.to_json(), context))
 
     def execute(self, context: Context) -> Any:
         if not self.deferrable:
-            return super().execute(context)
+            with self._leaving_a_report(context):
+                return super().execute(context)
         try:
-            answer = self._look()
+            answer = self._look(context)
         except BrokerAwayError as away:
             self.log.warning("Waiting for a broker too: %s", away)
             answer = None
@@ -81,15 +96,20 @@ class SparkGroupSensor(BaseSensorOperator):
             group=group_name(self.group),
             condition=self.condition().to_json(),
             deferred_at_ms=wall_ms(),
+            link=self.group_link,
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        with self._leaving_a_report(context):
+            return super().resume_execution(next_method, next_kwargs, context)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """What the trigger has seen."""
         self.group_link = event["link"]
-        return _report_of(event)
+        return self._report_of(event, context)
 
-    def _look(self) -> Answer | None:
+    def _look(self, context: Context) -> Answer | None:
         """What the topics say now; None: not what is waited for."""
         condition = self.condition()
         group = group_name(self.group)
@@ -98,16 +118,33 @@ class SparkGroupSensor(BaseSensorOperator):
             lambda jobs, status: (condition.answer(jobs, status), condition.so_far(jobs, status), group_link(status)),
         )
         if looked is None:
-            self.log.info("Group %s has no topics yet: nobody has submitted a job, and no worker has started", group)
+            self._tell(SoFar(text=f"Group {group} has no topics yet: {_NOBODY}"))
             return None
-        answer, so_far, self.group_link = looked
+        answer, so_far, link = looked
+        if link or answer is None:  # in the end to the last leader, where all have left
+            show_link(self, context, link)
         if answer is None:
-            self.log.info("Group %s: waiting for %s", group, so_far)
+            self._tell(replace(so_far, text=f"Group {group}: waiting for {so_far.text}"))
         return answer
 
+    def _tell(self, so_far: SoFar) -> None:
+        """A sensor that pokes looks more often than its log can bear."""
+        if self._pace.is_due(so_far, time.monotonic()):
+            self.log.info("%s", so_far.in_words(wall_ms()))
 
-def _report_of(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
-    if answer["problem"]:
-        raise AirflowFailException(answer["problem"])
-    return dict(answer["report"])
+    def _report_of(self, answer: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
+        if answer["problem"]:
+            leave_report(self, context, answer["report"])
+            raise AirflowFailException(answer["problem"])
+        return dict(answer["report"])
+
+    @contextmanager
+    def _leaving_a_report(self, context: Context) -> Iterator[None]:
+        """Also when the sensor's time is over."""
+        try:
+            yield
+        except AirflowSensorTimeout:
+            hook, group, condition = SparkGroupHook(self.kafka_conn_id), group_name(self.group), self.condition()
+            leave_present_report(self, context, lambda: hook.look(group, condition.report))
+            raise

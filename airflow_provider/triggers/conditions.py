@@ -11,7 +11,9 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
+from airflow_provider.hooks.standing import SoFar, Standing
 from airflow_provider.kafka.progress import JobState
+from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
@@ -51,13 +53,19 @@ class EpochCondition:
             return None
         return Answer(report=report.to_json())
 
-    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:  # noqa: ARG002
+    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """How it is now, for whoever has waited long enough; None if there is nothing to report."""
+        report = GroupReport.of(status)
+        return None if report is None else report.to_json()
+
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:  # noqa: ARG002
         """What is waited for and where that is, for a log."""
         wanted = f"epoch {self.at_least} or a later one{', converged' if self.converged else ''}"
         report = GroupReport.of(status)
         if report is None:
-            return f"{wanted}: the group has had no rebalance yet"
-        return f"{wanted}: the group is at epoch {report.record.epoch}{'' if report.converged else ', not converged'}"
+            return SoFar(text=f"{wanted}: the group has had no rebalance yet")
+        converged = "" if report.converged else ", not converged"
+        return SoFar(text=f"{wanted}: the group is at epoch {report.record.epoch}{converged}")
 
     def to_json(self) -> dict[str, Any]:
         return {"of": "epoch", "at_least": self.at_least, "converged": self.converged}
@@ -105,20 +113,29 @@ class JobCondition:
                 f"job {self.job!r} was submitted anew while it was waited for:"
                 f" by {definition.submitted_by or 'somebody'}, run {definition.run_key!r}"
             )
-        if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
+        if self._is_of_another_run(definition):
             return None
         return self._judge(report, bounded=definition.bounded)
 
-    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
+    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
+        """How it is now, for whoever has waited long enough; None if there is nothing to report."""
+        definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
+        if definition is None or report is None or self._is_of_another_run(definition):
+            return None
+        return report.to_json()
+
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
         """What is waited for and where that is, for a log."""
         wanted = f"job {self.job!r}{f' of run {self.run_key!r}' if self.run_key else ''} to be {self.goal.value}"
-        definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
-        if definition is None or report is None:
-            return f"{wanted}: the group has no such job"
-        if self.run_key is not None and definition.bounded and definition.run_key != self.run_key:
-            return f"{wanted}: the group has that job of run {definition.run_key!r}"
-        counts = ", ".join(f"{number} {state.value}" for state, number in report.progress.counts.items())
-        return f"{wanted}: it is {report.progress.state.value} ({counts or 'no tasks yet'})"
+        definition = jobs.jobs.get(self.job)
+        if definition is None:
+            return SoFar(text=f"{wanted}: the group has no such job")
+        if self._is_of_another_run(definition):
+            return SoFar(text=f"{wanted}: the group has that job of run {definition.run_key!r}")
+        return SoFar(text=wanted, standing=Standing.of_job(self.job, jobs, status))
+
+    def _is_of_another_run(self, definition: JobDefinition) -> bool:
+        return self.run_key is not None and definition.bounded and definition.run_key != self.run_key
 
     def _judge(self, report: JobReport, *, bounded: bool) -> Answer | None:
         progress = report.progress

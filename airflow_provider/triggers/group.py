@@ -6,17 +6,26 @@ import asyncio
 import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider.hooks.links import group_link
+from airflow_provider.hooks.links import SparkGroupLink, group_link
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.triggers.conditions import Answer, condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
+from airflow_provider.triggers.linking import FollowedLink, following_leader
 from airflow_provider.triggers.resuming import pause_left_s
+from airflow_provider.triggers.task_instance import push_xcom
+from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.worker_values import VERSION, check_version
+
+if TYPE_CHECKING:
+    from airflow_provider.hooks.standing import SoFar
+    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+    from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +42,7 @@ class GroupTrigger(BaseTrigger):
     :param condition: see :mod:`airflow_provider.triggers.conditions`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param carried: given back in the event
+    :param link: where the task's link to its group leads; it follows the leader
     """
 
     def __init__(
@@ -43,6 +53,7 @@ class GroupTrigger(BaseTrigger):
         condition: Mapping[str, Any],
         deferred_at_ms: int = 0,
         carried: Mapping[str, Any] | None = None,
+        link: str = "",
         v: int = VERSION,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -52,6 +63,7 @@ class GroupTrigger(BaseTrigger):
         self.condition = condition_from_json(condition)
         self.deferred_at_ms = deferred_at_ms
         self.carried = dict(carried or {})
+        self._link = FollowedLink(link, self._push_link)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -63,6 +75,7 @@ class GroupTrigger(BaseTrigger):
                 "condition": self.condition.to_json(),
                 "deferred_at_ms": self.deferred_at_ms,
                 "carried": self.carried,
+                "link": self._link.shown,
             },
         )
 
@@ -86,6 +99,10 @@ class GroupTrigger(BaseTrigger):
                 told = True
                 await asyncio.sleep(_AGAIN_S)
 
+    def _so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
+        so_far = self.condition.so_far(jobs, status)
+        return replace(so_far, text=f"Group {self.group}: waiting for {so_far.text}")
+
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
         from airflow_provider.kafka.shared import watched_logs
 
@@ -98,5 +115,15 @@ class GroupTrigger(BaseTrigger):
                     answers.append(answer)
                 return answer is not None
 
-            await logs.wait_for(holds)
-            return {**answers[0].to_json(), "link": group_link(logs.status), "carried": self.carried}
+            telling, following = (
+                telling_so_far(logs, self.condition, self._so_far),
+                following_leader(logs, self._link),
+            )
+            async with telling, following:
+                await logs.wait_for(holds)
+            link = group_link(logs.status) or self._link.shown  # to the last leader, where all have left
+            return {**answers[0].to_json(), "link": link, "carried": self.carried}
+
+    async def _push_link(self, link: str) -> None:
+        if self.task_instance is not None:
+            await push_xcom(self.task_instance, SparkGroupLink().xcom_key, link)

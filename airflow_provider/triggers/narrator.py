@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.topics.status_view import StatusSnapshot, steps_since
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.membership.record import GroupRecord
 
 if TYPE_CHECKING:
     from airflow_provider.kafka.logs import GroupLogs
@@ -24,15 +25,19 @@ _TOLD: Final = (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED)
 
 
 @asynccontextmanager
-async def narrated(logs: GroupLogs, worker: WorkerId, *, already_told: Epoch) -> AsyncIterator[Narrator]:
+async def narrated(
+    logs: GroupLogs, worker: WorkerId, *, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+) -> AsyncIterator[Narrator]:
     """Narrate as long as the block runs.
 
     In a task of its own: what is logged from there goes where the caller's own log goes, which isn't so in the
     callbacks of a reader that many share.
 
     :param already_told: the last epoch that this worker's log knows
+    :param applied: the last epoch that the worker has applied, for one that joins anew: what the topic says until then
+        is about another run of its task. Without it the membership is one that goes on
     """
-    narrator = Narrator(logs, worker, already_told)
+    narrator = Narrator(logs, worker, already_told, applied)
     telling = asyncio.ensure_future(narrator.run())
     try:
         yield narrator
@@ -49,10 +54,13 @@ class Narrator:
     :ivar first_epoch: the first one that was told here
     """
 
-    def __init__(self, logs: GroupLogs, worker: WorkerId, already_told: Epoch) -> None:
+    def __init__(
+        self, logs: GroupLogs, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None
+    ) -> None:
         self._logs = logs
         self._worker = worker
         self._epoch = already_told
+        self._applied = applied
         self.first_epoch: Epoch | None = None
         self._seen: StatusSnapshot = logs.status
 
@@ -63,7 +71,9 @@ class Narrator:
 
     async def run(self) -> None:
         changed = asyncio.Event()
-        unsubscribe = self._logs.subscribe(changed.set, About.ROUNDS | About.TASKS)
+        # That it has applied an epoch without a round, its own record says.
+        about = About.ROUNDS | About.TASKS | (About.NOTHING if self._applied is None else About.WORKERS)
+        unsubscribe = self._logs.subscribe(changed.set, about)
         try:
             while True:
                 self.tell()
@@ -75,7 +85,7 @@ class Narrator:
     def tell(self) -> None:
         """Log what is new."""
         status = self._logs.status
-        if status.group is not None and status.group.epoch > self._epoch and self._worker in status.group.members:
+        if status.group is not None and self._is_news(status.group):
             self._epoch = status.group.epoch
             self.first_epoch = self.first_epoch or self._epoch
             for line in epoch_in_words(status.group, self._worker):
@@ -84,6 +94,11 @@ class Narrator:
         self._seen = status
         for step in steps:
             self._tell_task(step.last, step.before)
+
+    def _is_news(self, record: GroupRecord) -> bool:
+        if self._applied is not None and self.first_epoch is None and record.epoch != self._applied():
+            return False
+        return record.epoch > self._epoch and self._worker in record.members
 
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:

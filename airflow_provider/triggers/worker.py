@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
+from airflow_provider.hooks.links import SparkGroupLink
+from airflow_provider.hooks.standing import group_so_far
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import Epoch
 from airflow_provider.membership.saved import taken_over
 from airflow_provider.triggers.claims import Claim, claim_of, is_of
 from airflow_provider.triggers.connections import Connection, connection_of
+from airflow_provider.triggers.linking import FollowedLink, following_leader
 from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.resuming import pause_left_s
 from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
+from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
 
 if TYPE_CHECKING:
@@ -80,6 +84,7 @@ class WorkerTrigger(BaseTrigger):
     :param push_summary: whether a summary is to be left as the task's ``return_value``
     :param ends_task: whether it may end the task by itself. Airflow then tells nobody that the task's outlets were
         updated, so a task that has outlets ends on a worker
+    :param link: where the task's link to its group leads; it follows the leader
     """
 
     def __init__(
@@ -92,6 +97,7 @@ class WorkerTrigger(BaseTrigger):
         deferred_at_ms: int = 0,
         push_summary: bool = True,
         ends_task: bool = True,
+        link: str = "",
         v: int = VERSION,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -103,6 +109,7 @@ class WorkerTrigger(BaseTrigger):
         self.deferred_at_ms = deferred_at_ms
         self.push_summary = push_summary
         self.ends_task = ends_task
+        self._link = FollowedLink(link, self._push_link)
         self._story = self.story
         self._held: Mapping[str, Any] | None = None
         self._worker: Worker | None = None
@@ -123,6 +130,7 @@ class WorkerTrigger(BaseTrigger):
                 "deferred_at_ms": self.deferred_at_ms,
                 "push_summary": self.push_summary,
                 "ends_task": self.ends_task,
+                "link": self._link.shown,
             },
         )
 
@@ -198,7 +206,9 @@ class WorkerTrigger(BaseTrigger):
                 return await self._run_worker(transport, logs, saved, changed)
 
             told = Epoch(self._story.last_epoch or 0)
-            async with narrated(logs, plan.member.worker, already_told=told) as narrator:
+            telling = telling_so_far(logs, None, functools.partial(group_so_far, plan.member.group_id))
+            narrating = narrated(logs, plan.member.worker, already_told=told)
+            async with telling, following_leader(logs, self._link), narrating as narrator:
                 outcome = await run(self._held or await self._claimed(logs))
                 while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(logs):
                     outcome = await run(self._taken_over())
@@ -207,6 +217,10 @@ class WorkerTrigger(BaseTrigger):
                 self._held = outcome.saved
                 return None
             return await self._event_of(outcome, self._story.summary(plan, outcome.ending.value, logs.status))
+
+    async def _push_link(self, link: str) -> None:
+        if self.task_instance is not None:
+            await push_xcom(self.task_instance, SparkGroupLink().xcom_key, link)
 
     async def _run_worker(
         self,
@@ -279,6 +293,7 @@ class WorkerTrigger(BaseTrigger):
                 "saved": outcome.saved,
                 "story": self._story.to_json(),
                 "summary": dict(summary),
+                "link": self._link.shown,
             }
         )
 

@@ -134,6 +134,10 @@ class Worker:
         self._handing_over = True
         self._changed.set()
 
+    def applied(self) -> Epoch:
+        """The last epoch whose assignment it has applied; 0 before the first."""
+        return self.member.state.epoch
+
     # ---- the membership's listener
 
     def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:

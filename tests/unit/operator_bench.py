@@ -19,6 +19,7 @@ from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import RunResult
+from airflow_provider.triggers.linking import FollowedLink
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
@@ -34,6 +35,12 @@ def job_operator(**parameters: Any) -> SparkJobOperator:
 
 def worker_operator(**parameters: Any) -> SparkWorkerOperator:
     return SparkWorkerOperator(**{"task_id": "w", "group": "g", "allowed_entry_points": ["jobs"], **parameters})
+
+
+async def _nowhere(_link: str) -> None: ...
+
+
+NO_LINK = FollowedLink("", _nowhere)
 
 
 class FakeGroup:
@@ -93,7 +100,9 @@ class FakeRun:
         story: WorkerStory,
         saved: Any,
         tries: Tries,
+        link: FollowedLink,
     ):
+        self.link = link
         self.plan, self.equipment, self.kafka, self.story, self.saved = plan, equipment, kafka, story, saved
         self.tries = tries
         self.left: list[str] = []

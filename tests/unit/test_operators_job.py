@@ -53,8 +53,12 @@ class TestJobOperator:
     def test_waiting_for_a_job_that_fails_fails_with_the_errors_of_its_tasks(self, group: FakeGroup) -> None:
         group.jobs = jobs_snapshot(job(), tasks=2)
         group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FAILED)
+        airflow = context()
         with pytest.raises(AirflowException, match="job:1: no luck with 1"):
-            job_operator(wait_for_completion=True, run_key="r1").execute(context())
+            job_operator(wait_for_completion=True, run_key="r1").execute(airflow)
+        report = airflow["ti"].pushed["return_value"]
+        assert report["results"] == {"0": {"rows": 0}}, "for what comes after it by a trigger rule"
+        assert report["changed"] is True
 
     @pytest.mark.parametrize(("kind", "goal"), [("batch", JobGoal.FINISHED), ("streaming", JobGoal.RUNNING)])
     def test_deferred_it_waits_for_its_own_submission(self, group: FakeGroup, kind: str, goal: JobGoal) -> None:
@@ -69,8 +73,10 @@ class TestJobOperator:
         assert deferred.value.timeout == timedelta(seconds=5)
         event = {"report": {"state": "finished"}, "problem": None, "link": URL, "carried": trigger.carried}
         assert operator.execute_complete(context(), event) == {"state": "finished", "changed": True}
+        airflow = context()
         with pytest.raises(AirflowException, match="no luck"):
-            operator.execute_complete(context(), {**event, "problem": "no luck"})
+            operator.execute_complete(airflow, {**event, "problem": "no luck"})
+        assert airflow["ti"].pushed["return_value"] == {"state": "finished", "changed": True}
 
     def test_a_job_that_is_over_already_needs_no_triggerer(self, group: FakeGroup) -> None:
         group.jobs = jobs_snapshot(job(), tasks=1)
@@ -83,8 +89,20 @@ class TestJobOperator:
             raise LogTimeoutError("waiting for a change")
 
         monkeypatch.setattr(SparkGroupHook, "wait_for", late)
+        group.jobs = jobs_snapshot(job(), tasks=2)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.RUNNING)
+        airflow = context()
         with pytest.raises(AirflowException, match="timeout: job 'job' is not finished within 5"):
-            job_operator(wait_for_completion=True, timeout=5).execute(context())
+            job_operator(wait_for_completion=True, timeout=5).execute(airflow)
+        assert airflow["ti"].pushed["return_value"]["results"] == {"0": {"rows": 0}}
+
+    def test_so_is_one_that_takes_too_long_while_it_is_deferred(self, group: FakeGroup) -> None:
+        group.jobs = jobs_snapshot(job(), tasks=2)
+        group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.RUNNING)
+        airflow = context()
+        with pytest.raises(Exception, match="Trigger timeout"):
+            job_operator().resume_execution("__fail__", {"error": "Trigger timeout"}, airflow)
+        assert airflow["ti"].pushed["return_value"]["results"] == {"0": {"rows": 0}}
 
     def test_run_again_it_has_failed_tasks_tried_again(self, group: FakeGroup) -> None:
         group.known = True

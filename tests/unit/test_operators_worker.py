@@ -238,6 +238,7 @@ class TestWorkerOperator:
         around = context()
         worker_operator().execute(around)
         assert around["ti"].pushed == {"_link_SparkGroupLink": URL}
+        assert runs.made[0].link.shown == URL, "and follows the leader from there"
 
     def test_killed_it_leaves_and_does_not_pretend_to_have_succeeded(self, runs: type[FakeRun]) -> None:
         operator = worker_operator()

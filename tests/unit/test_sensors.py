@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -57,7 +57,7 @@ def test_its_log_tells_what_a_sensor_waits_for(topics: list[Any], capsys: pytest
     for line in (
         "Group g has no topics yet: nobody has submitted a job, and no worker has started",
         "Group g: waiting for job 'job' of run 'r1' to be finished: the group has that job of run 'other'",
-        "Group g: waiting for job 'job' to be finished: it is running (1 running, 1 finished)",
+        "Group g: waiting for job 'job' to be finished: 1 of 2 finished, 1 running (longest: job:1), 0 failed",
         "Group g: waiting for job 'another' of run 'r1' to be finished: the group has no such job",
         "Group g: waiting for epoch 2 or a later one: the group has had no rebalance yet",
         "Group g: waiting for epoch 2 or a later one, converged: the group is at epoch 2, not converged",
@@ -127,6 +127,50 @@ def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> Non
     with pytest.raises(AirflowFailException, match="job:0: no luck with 0"):
         jobs().poke(context())
     assert jobs(state="failed").poke(context()).is_done
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_before_a_failed_job_fails_its_sensor_the_report_is_left_for_whoever_comes_after(
+    topics: list[Any], deferrable: bool
+) -> None:
+    """By a trigger rule: it can see which tasks have succeeded, and with what."""
+    known = jobs_snapshot(job(), tasks=2)
+    failed = status_snapshot(known, "job", TaskState.FAILED, TaskState.FINISHED)
+    topics[:] = known, status_snapshot(known, "job", TaskState.RUNNING) if deferrable else failed
+    sensor, airflow = jobs(deferrable=deferrable), context()
+    if deferrable:
+        with pytest.raises(TaskDeferred) as deferred:
+            sensor.execute(airflow)
+        answer = deferred.value.trigger.condition.answer(known, failed)
+        event = {**answer.to_json(), "link": URL, "carried": {}}
+        with pytest.raises(AirflowFailException):
+            sensor.resume_execution("execute_complete", {"event": event}, airflow)
+    else:
+        with pytest.raises(AirflowFailException):
+            sensor.execute(airflow)
+    report = airflow["ti"].pushed["return_value"]
+    assert (report["state"], report["results"]) == ("failed", {"1": {"rows": 1}})
+    assert report["errors"]["job:0"]["message"] == "no luck with 0"
+
+
+def test_a_sensor_that_is_to_push_nothing_leaves_no_report(topics: list[Any]) -> None:
+    known = jobs_snapshot(job(), tasks=1)
+    topics[:] = known, status_snapshot(known, "job", TaskState.FAILED)
+    airflow = context()
+    with pytest.raises(AirflowFailException):
+        jobs(do_xcom_push=False).execute(airflow)
+    assert "return_value" not in airflow["ti"].pushed
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_sensor_whose_time_is_over_leaves_the_report_too(topics: list[Any], deferrable: bool) -> None:
+    known = jobs_snapshot(job(), tasks=2)
+    topics[:] = known, status_snapshot(known, "job", TaskState.FINISHED, TaskState.RUNNING)
+    sensor, airflow = jobs(deferrable=deferrable, timeout=0, poke_interval=0.001), context()
+    resume, resumed = sensor.resume_execution, ("__fail__", {"error": "Trigger timeout"}, airflow)
+    with pytest.raises(AirflowSensorTimeout):
+        resume(*resumed) if deferrable else sensor.execute(airflow)
+    assert airflow["ti"].pushed["return_value"]["results"] == {"0": {"rows": 0}}
 
 
 def test_a_finished_job_passes_its_results_on(topics: list[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow_values import URL, context
-from operator_bench import SETTINGS, FakeRun, outcome, worker_operator
+from operator_bench import NO_LINK, SETTINGS, FakeRun, outcome, worker_operator
 from test_operators_worker import group, runs
 from trigger_bench import PLAN, STORY
 from waiting import eventually
@@ -128,7 +128,7 @@ class Recorder:
 def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
     plan = replace(PLAN, member=replace(PLAN.member, url=url))
     tries = Tries(again=again, wait_ms=5_000)
-    run = WorkerRun(plan, EQUIPMENT, SETTINGS, STORY, None, tries)
+    run = WorkerRun(plan, EQUIPMENT, SETTINGS, STORY, None, tries, NO_LINK)
     worker = Recorder()
     run._worker = worker  # type: ignore[assignment]
     return run, worker

@@ -439,3 +439,44 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
     assert any(line.startswith("Task job:0 failed: no luck with 0\n...") for line in lines), "with its traceback"
     assert (narrator.first_epoch, narrator.epoch) == (3, 5)
     assert not logs.listeners
+
+
+async def test_a_worker_that_joins_anew_does_not_take_the_run_before_for_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its name is the same in each run of the DAG, and the last round of the run before still lies in the topic."""
+    caplog.set_level("INFO")
+    logs: Any = FakeLogs()
+    logs.now(status=StatusSnapshot(group=group_record(4)))
+    applied = [Epoch(0)]
+    async with narrated(logs, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
+        await asyncio.sleep(0)
+        assert caplog.text == ""
+        logs.now(status=StatusSnapshot(group=group_record(5)))
+        await asyncio.sleep(0)
+        assert caplog.text == "", "the group has gone on without it"
+        applied[0] = Epoch(6)
+        logs.now()
+        await asyncio.sleep(0)
+        assert caplog.text == "", "it was told of the round before the topic was"
+        logs.now(status=StatusSnapshot(group=group_record(6)))
+        await asyncio.sleep(0)
+    assert caplog.messages[0].startswith("Epoch 6 ")
+    assert (narrator.first_epoch, narrator.epoch) == (6, 6)
+
+
+async def test_a_worker_that_is_back_in_time_tells_the_epoch_that_it_goes_on_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """There was no round: its coordinator gave it the last one again."""
+    caplog.set_level("INFO")
+    logs: Any = FakeLogs()
+    logs.now(status=group_snapshot(4))
+    applied = [Epoch(0)]
+    async with narrated(logs, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
+        await asyncio.sleep(0)
+        applied[0] = Epoch(4)
+        logs.now()  # its own record says that it has applied it
+        await asyncio.sleep(0)
+        assert "  This worker has job:1" in caplog.messages
+    assert narrator.first_epoch == 4

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import mask_secret
 from executor_bench import A0, bench
-from operator_bench import SETTINGS
+from operator_bench import NO_LINK, SETTINGS
 from stand_ins import LonelyCoordinator, MemoryLogs
 
 from airflow_provider.kafka import shared
@@ -108,7 +108,7 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
         member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until="drained", policy=Deferred()
     )
     tries = Tries(again=False, wait_ms=None)
-    WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries).run()
+    WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries, NO_LINK).run()
     error = logs.status.tasks[A0].error
     assert error is not None
     assert "***" in error.message

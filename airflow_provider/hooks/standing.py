@@ -1,0 +1,138 @@
+"""How far the tasks of jobs are, in a line for the log of whoever waits. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.kafka.progress import effective_status, why_idle
+from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.model import TaskId, planner_of
+
+SAY_EVERY_S: Final = 30.0
+"""No log of one who waits has more than a line in so long."""
+
+SAY_AGAIN_S: Final = 600.0
+"""Nor less than one in so long, though nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far the present runs of some jobs are. Two that are equal say the same, but for the time that has passed.
+
+    :param planning: how many of the jobs have no plan yet
+    :param tasks: how many the plans have
+    :param longest: which of those that run has run longest
+    :param since_ms: since when (wall clock, milliseconds since 1970)
+    """
+
+    planning: int
+    tasks: int
+    finished: int
+    running: int
+    failed: int
+    longest: TaskId | None = None
+    since_ms: int | None = None
+
+    @classmethod
+    def of_job(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Standing:
+        """That of one job, which is in the group."""
+        plan = jobs.plan_of(job)
+        if plan is None:
+            planner = effective_status(planner_of(job), jobs, status)
+            failed = planner is not None and planner.state is TaskState.FAILED
+            return cls(planning=int(not failed), tasks=0, finished=0, running=0, failed=int(failed))
+        counts = dict.fromkeys(TaskState, 0)
+        longest: TaskStatus | None = None
+        for index in range(len(plan.configs)):
+            last = effective_status(TaskId(job, index), jobs, status)
+            if last is not None:
+                counts[last.state] += 1
+                if last.state is TaskState.RUNNING and (longest is None or _ms(last) < _ms(longest)):
+                    longest = last
+        return cls(
+            planning=0,
+            tasks=len(plan.configs),
+            finished=counts[TaskState.FINISHED],
+            running=counts[TaskState.RUNNING],
+            failed=counts[TaskState.FAILED],
+            longest=None if longest is None else longest.task,
+            since_ms=None if longest is None else longest.started_at_ms,
+        )
+
+    @classmethod
+    def of_group(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> Standing:
+        """That of all jobs in the group that are not over."""
+        every = [cls.of_job(job, jobs, status) for job in jobs.jobs]
+        going = [one for one in every if one.planning or one.finished + one.failed < one.tasks]
+        with_longest = [one for one in going if one.longest is not None]
+        first = min(with_longest, key=lambda one: _or_never(one.since_ms), default=None)
+        return cls(
+            planning=sum(one.planning for one in going),
+            tasks=sum(one.tasks for one in going),
+            finished=sum(one.finished for one in going),
+            running=sum(one.running for one in going),
+            failed=sum(one.failed for one in going),
+            longest=None if first is None else first.longest,
+            since_ms=None if first is None else first.since_ms,
+        )
+
+    def in_words(self, wall_ms: int) -> str:
+        """As in "31 of 40 finished, 6 running (longest: etl:7, 212 s), 0 failed"."""
+        if self.planning and not self.tasks:
+            return "being planned"
+        longest = "" if self.longest is None else f" (longest: {self.longest}{_for(self.since_ms, wall_ms)})"
+        more = f", {self.planning} more being planned" if self.planning else ""
+        return f"{self.finished} of {self.tasks} finished, {self.running} running{longest}, {self.failed} failed{more}"
+
+
+def _ms(status: TaskStatus) -> float:
+    return _or_never(status.started_at_ms)
+
+
+def _or_never(ms: int | None) -> float:
+    return float("inf") if ms is None else ms
+
+
+def _for(since_ms: int | None, wall_ms: int) -> str:
+    return "" if since_ms is None else f", {max(0, wall_ms - since_ms) // 1000} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoFar:
+    """What is waited for and where that is. Two that are equal say the same, but for the time that has passed."""
+
+    text: str
+    standing: Standing | None = None
+
+    def in_words(self, wall_ms: int) -> str:
+        return self.text if self.standing is None else f"{self.text}: {self.standing.in_words(wall_ms)}"
+
+
+def group_so_far(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar | None:
+    """How far a group is; None if it has nothing to run, which its workers say by themselves."""
+    if why_idle(jobs, status.tasks) is not None:
+        return None
+    return SoFar(text=f"Group {group}", standing=Standing.of_group(jobs, status))
+
+
+class Pace:
+    """When the log of one who waits says how things are: when they have changed, but not too often."""
+
+    def __init__(self) -> None:
+        self._said: object = None
+        self._said_at_s: float | None = None
+
+    def is_due(self, what: object, now_s: float) -> bool:
+        """Whether to say this now; whoever is told so says it.
+
+        :param now_s: by a clock that never goes back
+        """
+        if self._said_at_s is not None:
+            wait_s = SAY_AGAIN_S if what == self._said else SAY_EVERY_S
+            if now_s - self._said_at_s < wait_s:
+                return False
+        self._said, self._said_at_s = what, now_s
+        return True
