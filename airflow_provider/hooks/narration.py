@@ -54,6 +54,8 @@ def move_in_words(task: TaskId, move: Move) -> str:
     if move.target is None:
         return f"{task} stops on {move.source}: {_STOPS.get(move.reason, move.reason.value)}"
     why = _STARTS.get(move.reason, move.reason.value)
+    if move.reason is MoveReason.NEW and move.source is not None:
+        why = "its job was planned anew"
     if move.source is None or move.source == move.target:
         return f"{task} starts on {move.target}: {why}"
     return f"{task} moves from {move.source} to {move.target}: {why}"
