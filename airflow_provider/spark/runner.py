@@ -29,6 +29,7 @@ class TaskOrder:
     :param run_key: names the run of a bounded job
     :param checkpoint_location: see :func:`airflow_provider.spark.checkpoints.checkpoint_location`
     :param max_tasks: for a planner: the plan may have at most so many tasks
+    :param bounded: whether the task is to end by itself: a query that does not is refused then
     """
 
     task: TaskId
@@ -39,6 +40,7 @@ class TaskOrder:
     run_key: str | None = None
     checkpoint_location: str = ""
     max_tasks: int = 1
+    bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
