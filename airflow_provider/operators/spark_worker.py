@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
@@ -77,8 +75,8 @@ class SparkWorkerOperator(BaseOperator):
         to try out groups
     :param spark_master: Spark's master URL
     :param spark_conf: Spark's settings
-    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. The
-        default is a temporary folder of the machine that runs the task: enough for batch only
+    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
+        it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
     :param linger: how long to keep the process when there is nothing to run
     :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
@@ -244,7 +242,7 @@ class SparkWorkerOperator(BaseOperator):
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
-            checkpoint_root=text("checkpoint_root", self.checkpoint_root or default_checkpoint_root()),
+            checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
             spark_master=text("spark_master", self.spark_master),
             spark_conf=text_mapping("spark_conf", self.spark_conf),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
@@ -364,11 +362,6 @@ class SparkWorkerOperator(BaseOperator):
                 f" {_SAME_NAME}"
             )
         raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
-
-
-def default_checkpoint_root() -> str:
-    """Of the machine that runs the task: the one that parses the DAG may have its temporary files elsewhere."""
-    return str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
 
 
 def default_worker_name(ti: Any) -> str:

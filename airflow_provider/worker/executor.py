@@ -23,7 +23,7 @@ from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
+from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     OnEvent,
@@ -70,7 +70,7 @@ class TaskExecutor:
 
     :param make_runner: makes the runner, given whom it shall tell of its events
     :param slots: how many tasks run at once
-    :param checkpoint_root: folder or URI of all streaming checkpoints
+    :param checkpoint_root: folder or URI of all streaming checkpoints; None: it has none, and runs no stream
     :param stopped: told of tasks that were stopped
     :param finished: told of tasks that came to their end
     :param changed: told whenever something else may depend on what runs here
@@ -88,7 +88,7 @@ class TaskExecutor:
         logs: GroupLogs,
         make_runner: Callable[[OnEvent], Runner],
         slots: int,
-        checkpoint_root: str,
+        checkpoint_root: str | None,
         stopped: Released,
         finished: Released,
         changed: Callable[[], None],
@@ -272,7 +272,8 @@ class TaskExecutor:
             self._release(task)
             return
         try:
-            location = checkpoint_location(self._checkpoint_root, self._group_id, task, run.work.config)
+            root = checkpoint_root(self._checkpoint_root, task, bounded=order.bounded)
+            location = checkpoint_location(root, self._group_id, task, run.work.config)
             await self._runner.start(replace(order, checkpoint_location=location))
         except CheckpointError as wrong:
             self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))

@@ -108,7 +108,7 @@ class TaskRun:
             attempt=self.attempt,
             run_key=definition.run_key or None,
             max_tasks=definition.max_tasks,
-            bounded=definition.kind is TaskKind.BATCH,
+            bounded=self.task.is_planner or definition.kind is TaskKind.BATCH,
         )
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
