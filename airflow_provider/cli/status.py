@@ -14,6 +14,7 @@ from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.terminal import complain, printable
+from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
@@ -86,7 +87,10 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
     """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
-    return Group(_headline(group, status, wall_ms), _workers(jobs, status), _jobs(jobs, status), *_moves(status))
+    shortage = slot_shortage(jobs, status)
+    warnings = [] if shortage is None else [_text(f"  {shortage.in_words()}", style="yellow")]
+    headline = _headline(group, status, wall_ms)
+    return Group(headline, *warnings, _workers(jobs, status), _jobs(jobs, status), *_moves(status))
 
 
 def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:

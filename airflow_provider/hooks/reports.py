@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
 from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
@@ -74,14 +75,16 @@ class GroupReport:
     """The last completed rebalance of a group, and what has come of it.
 
     :param converged: each member has applied it, and no further round is to follow
+    :param shortage: of slots for tasks that never end, if there is one
     """
 
     record: GroupRecord
     workers: tuple[WorkerStatus, ...]
     converged: bool
+    shortage: SlotShortage | None = None
 
     @classmethod
-    def of(cls, status: StatusSnapshot) -> GroupReport | None:
+    def of(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> GroupReport | None:
         """The report on a group; None before its first rebalance."""
         record = status.group
         if record is None:
@@ -90,6 +93,7 @@ class GroupReport:
             record=record,
             workers=tuple(status.workers[worker] for worker in sorted(record.members) if worker in status.workers),
             converged=converged(record, status.workers),
+            shortage=slot_shortage(jobs, status),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -115,6 +119,7 @@ class GroupReport:
             "reason": record.reason,
             "at_ms": record.at_ms,
             "converged": self.converged,
+            "short_of_slots": None if self.shortage is None else self.shortage.to_json(),
             "workers": {
                 worker.worker: {
                     "state": worker.state.value,

@@ -42,19 +42,19 @@ class EpochCondition:
     at_least: int
     converged: bool = False
 
-    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:  # noqa: ARG002
+    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
         """None: go on waiting."""
         if status.group is None or status.group.epoch < self.at_least:
             return None
-        report = GroupReport.of(status)
+        report = GroupReport.of(jobs, status)
         if report is None or (self.converged and not report.converged):
             return None
         return Answer(report=report.to_json())
 
-    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:  # noqa: ARG002
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
         """What is waited for and where that is, for a log."""
         wanted = f"epoch {self.at_least} or a later one{', converged' if self.converged else ''}"
-        report = GroupReport.of(status)
+        report = GroupReport.of(jobs, status)
         if report is None:
             return f"{wanted}: the group has had no rebalance yet"
         return f"{wanted}: the group is at epoch {report.record.epoch}{'' if report.converged else ', not converged'}"

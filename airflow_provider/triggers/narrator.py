@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.narration import epoch_in_words
+from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
 from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.topics.status_view import StatusSnapshot, steps_since
 from airflow_provider.kafka.topics.topic_view import About
@@ -55,6 +56,7 @@ class Narrator:
         self._epoch = already_told
         self.first_epoch: Epoch | None = None
         self._seen: StatusSnapshot = logs.status
+        self._shortage: SlotShortage | None = None
 
     @property
     def epoch(self) -> Epoch:
@@ -80,10 +82,18 @@ class Narrator:
             self.first_epoch = self.first_epoch or self._epoch
             for line in epoch_in_words(status.group, self._worker):
                 log.info("%s", line)
+            self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
         self._seen = status
         for step in steps:
             self._tell_task(step.last, step.before)
+
+    def _warn_of_slots(self, status: StatusSnapshot) -> None:
+        """In one log of the group, when it changes."""
+        before, self._shortage = self._shortage, slot_shortage(self._logs.jobs, status)
+        led = status.group is not None and status.group.leader == self._worker
+        if led and self._shortage is not None and self._shortage != before:
+            log.warning("%s", self._shortage.in_words())
 
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:
