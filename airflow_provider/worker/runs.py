@@ -21,6 +21,8 @@ class RunState(str, Enum):
     """Handed to the runner; its last event is still to come."""
     STOPPING = "stopping"
     """Told to stop, and to be given up then."""
+    TIMED_OUT = "timed out"
+    """Told to stop, because it took longer than its job allows. That has been counted as a failure."""
     RESTARTING = "restarting"
     """Told to stop, because what it shall run has changed."""
     CLOSING = "closing"
