@@ -186,7 +186,7 @@ def _lines(progress: JobProgress) -> list[str]:
     run = f" (run {progress.run_key})" if progress.run_key else ""
     return [
         f"{progress.job}{run}: {progress.state.value}" + (f": {counts}" if counts else ""),
-        *(f"  {task}: {error.message}" for task, error in sorted(progress.errors.items())),
+        *(f"  {line}" for line in progress.errors_in_words),
     ]
 
 
@@ -199,4 +199,5 @@ def _as_json(progress: JobProgress) -> dict[str, Any]:
         "planned": progress.planned,
         "counts": {state.value: count for state, count in progress.counts.items()},
         "errors": {str(task): error.message for task, error in progress.errors.items()},
+        "names": {str(task): name for task, name in progress.names.items()},
     }

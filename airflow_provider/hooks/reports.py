@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
@@ -22,12 +22,14 @@ class JobReport:
 
     :param progress: in numbers, with the errors
     :param results: what finished tasks returned, by index
+    :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
     """
 
     progress: JobProgress
     results: Mapping[int, Any]
     submitted_by: str = ""
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
@@ -36,12 +38,15 @@ class JobReport:
         if progress is None:
             return None
         results: dict[int, Any] = {}
+        names: dict[int, str] = {}
         for index in range(progress.planned or 0):
             task = TaskId(job, index)
+            if name := jobs.name_of(task):
+                names[index] = name
             work, last = jobs.work_of(task), status.tasks.get(task)
             if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
                 results[index] = last.result
-        return cls(progress=progress, results=results, submitted_by=jobs.jobs[job].submitted_by)
+        return cls(progress=progress, results=results, submitted_by=jobs.jobs[job].submitted_by, names=names)
 
     @property
     def failed(self) -> bool:
@@ -49,8 +54,7 @@ class JobReport:
 
     def failures_in_words(self) -> str:
         """Why it failed: a line for each task."""
-        lines = (f"{task}: {error.message}" for task, error in sorted(self.progress.errors.items()))
-        return "\n".join(lines) or "no task has left an error"
+        return "\n".join(self.progress.errors_in_words) or "no task has left an error"
 
     def to_json(self) -> dict[str, Any]:
         progress = self.progress
@@ -63,6 +67,7 @@ class JobReport:
             "counts": {state.value: number for state, number in progress.counts.items()},
             "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
             "results": {str(index): result for index, result in self.results.items()},
+            "names": {str(index): name for index, name in self.names.items()},
         }
 
 

@@ -157,7 +157,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
         return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:
         raise ResultError(
-            f"the result of task {order.task} cannot be written into its status record: {error};"
+            f"the result of task {order.label} cannot be written into its status record: {error};"
             " return None, or a small dict of numbers and strings"
         ) from None
 

@@ -80,7 +80,7 @@ class Narrator:
         if status.group is not None and status.group.epoch > self._epoch and self._worker in status.group.members:
             self._epoch = status.group.epoch
             self.first_epoch = self.first_epoch or self._epoch
-            for line in epoch_in_words(status.group, self._worker):
+            for line in epoch_in_words(status.group, self._worker, self._logs.jobs.label):
                 log.info("%s", line)
             self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
@@ -98,10 +98,11 @@ class Narrator:
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:
             before = replace(last, state=TaskState.UNASSIGNED, failures=0)
+        task = self._logs.jobs.label(last.task)
         moved_on = before.state is not last.state
         if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
-            log.error("Task %s failed: %s%s\n%s", last.task, last.error.message, again, last.error.traceback)
+            log.error("Task %s failed: %s%s\n%s", task, last.error.message, again, last.error.traceback)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
-            log.info("Task %s is %s (epoch %s%s)", last.task, last.state.value, last.epoch, attempt)
+            log.info("Task %s is %s (epoch %s%s)", task, last.state.value, last.epoch, attempt)

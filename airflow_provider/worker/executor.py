@@ -334,9 +334,11 @@ class TaskExecutor:
         if self._closings.get(task) is not closing:
             return
         closing.cancel()
-        self._records.stopped(self._runs[task])
+        run = self._runs[task]
+        self._records.stopped(run)
         del self._closings[task]
-        log.warning("task %s has ended, but its last record could not be written: it will run again", task)
+        label = run.order().label
+        log.warning("task %s has ended, but its last record could not be written: it will run again", label)
         self._release(task)
 
     # ---- what the runner says

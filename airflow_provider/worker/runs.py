@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from airflow_provider.kafka.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.kafka.records import (
+    CheckpointClaim,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    TaskWork,
+    task_name,
+)
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.spark.runner import TaskOrder
@@ -109,6 +117,7 @@ class TaskRun:
             epoch=self.epoch,
             attempt=self.attempt,
             run_key=definition.run_key or None,
+            name="" if self.task.is_planner else task_name(self.work.config),
             max_tasks=definition.max_tasks,
             bounded=self.task.is_planner or definition.kind is TaskKind.BATCH,
         )

@@ -189,6 +189,7 @@ def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
         "planned": 1,
         "counts": {"failed": 1},
         "errors": {"a:0": "boom"},
+        "names": {},
     }
 
 
