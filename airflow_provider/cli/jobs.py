@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--retry-delay-ms", type=int, default=10_000, metavar="MS", help="and wait so long before (default: 10000)"
     )
     submit.add_argument(
+        "--task-timeout-ms",
+        type=int,
+        metavar="MS",
+        help="stop an attempt of a task that takes longer, and count it as failed (default: never)",
+    )
+    submit.add_argument(
         "--replan-interval-ms", type=int, metavar="MS", help="plan again after so long, for ever (default: plan once)"
     )
     submit.add_argument("--wait", action="store_true", help="until the job has finished or failed")
@@ -97,6 +103,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         kind=TaskKind(args.kind),
         retries=args.retries,
         retry_delay_ms=args.retry_delay_ms,
+        timeout_ms=args.task_timeout_ms,
         replan_interval_ms=args.replan_interval_ms,
         submitted_at_ms=wall_ms(),
         submitted_by="cospark",
@@ -179,7 +186,7 @@ def _lines(progress: JobProgress) -> list[str]:
     run = f" (run {progress.run_key})" if progress.run_key else ""
     return [
         f"{progress.job}{run}: {progress.state.value}" + (f": {counts}" if counts else ""),
-        *(f"  {task}: {error.message}" for task, error in sorted(progress.errors.items())),
+        *(f"  {line}" for line in progress.errors_in_words),
     ]
 
 
@@ -192,4 +199,5 @@ def _as_json(progress: JobProgress) -> dict[str, Any]:
         "planned": progress.planned,
         "counts": {state.value: count for state, count in progress.counts.items()},
         "errors": {str(task): error.message for task, error in progress.errors.items()},
+        "names": {str(task): name for task, name in progress.names.items()},
     }

@@ -178,6 +178,9 @@ def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
 
 
 def _sentence(task: TaskId, move: Move) -> str:
+    if move.reason is MoveReason.NEW and move.source is not None:
+        before = "" if move.source == move.target else f", {move.source} had it before"
+        return f"{move.target} starts {task}: its job was planned anew{before}"
     return _SENTENCES[move.reason, move.target is None].format(task, source=move.source, target=move.target)
 
 

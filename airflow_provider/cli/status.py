@@ -14,6 +14,7 @@ from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.terminal import complain, printable
+from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
@@ -25,7 +26,7 @@ from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import one_by_one
-from airflow_provider.membership.model import NO_TASKS, Tasks, WorkerId
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _STYLES = {
     TaskState.RUNNING: "green",
@@ -86,12 +87,15 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
     """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
+    shortage = slot_shortage(jobs, status)
+    warnings = [] if shortage is None else [_text(f"  {shortage.in_words()}", style="yellow")]
     return Group(
         _headline(group, status, wall_ms),
         *_idle(group, jobs, status),
+        *warnings,
         _workers(jobs, status),
         _jobs(jobs, status),
-        *_moves(status),
+        *_moves(jobs, status),
     )
 
 
@@ -147,20 +151,20 @@ def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
 def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks) -> Text:
     """What it still has to do, by state."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
-    by_state: dict[TaskState, list[str]] = {}
+    by_state: dict[TaskState, list[TaskId]] = {}
     for task in sorted(owned & unfinished):
         last = effective_status(task, jobs, status)
-        by_state.setdefault(last.state if last else TaskState.PENDING, []).append(str(task))
+        by_state.setdefault(last.state if last else TaskState.PENDING, []).append(task)
     text = Text()
-    for state, names in by_state.items():
-        text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
-    waiting = sorted(map(str, _waiting_for(name, status) & unfinished))
-    return text.append_text(_text(_names("wait for it", waiting), style="yellow")) if waiting else text
+    for state, tasks in by_state.items():
+        text.append_text(_text(_names(state.value, tasks, jobs), style=_STYLES.get(state, "")))
+    waiting = sorted(_waiting_for(name, status) & unfinished)
+    return text.append_text(_text(_names("wait for it", waiting, jobs), style="yellow")) if waiting else text
 
 
-def _names(label: str, names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
-    return f"{label}: {', '.join(names[:_MOST_TASKS])}{more}  "
+def _names(label: str, tasks: Sequence[TaskId], jobs: JobsSnapshot) -> str:
+    more = f" and {len(tasks) - _MOST_TASKS} more" if len(tasks) > _MOST_TASKS else ""
+    return f"{label}: {', '.join(jobs.label(task) for task in tasks[:_MOST_TASKS])}{more}  "
 
 
 def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
@@ -172,16 +176,16 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
             name,
             progress.state.value,
             ", ".join(f"{count} {state.value}" for state, count in progress.counts.items()),
-            "; ".join(f"{task}: {error.message}" for task, error in progress.errors.items()),
+            "; ".join(progress.errors_in_words),
         )
         table.add_row(*map(_text, cells))
     return table
 
 
-def _moves(status: StatusSnapshot) -> list[Text]:
+def _moves(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     moves = status.group.moves if status.group else ()
     lines = [
-        _text(f"  {task}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
+        _text(f"  {jobs.label(task)}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
         for task, move in islice(one_by_one(moves), _MOST_MOVES)
     ]
     moved = sum(len(move.tasks) for move in moves)

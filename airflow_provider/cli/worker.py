@@ -8,9 +8,7 @@ import functools
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
@@ -75,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint-root",
         metavar="DIR",
-        default=str(Path(tempfile.gettempdir()) / "cospark-checkpoints"),
-        help="folder or URI of the streaming checkpoints, the same for all workers (default: %(default)s)",
+        help="folder or URI of the streaming checkpoints, the same for all workers; without it tasks of streaming jobs"
+        " fail here. 'temporary', for trials: a folder among this machine's temporary files",
     )
     parser.add_argument("--spark-master", default="local[2]", metavar="URL", help="default: %(default)s")
     parser.add_argument(
@@ -186,7 +184,7 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
 
 def _equipment(args: argparse.Namespace) -> Equipment:
     """:raises ValueError: naming the option that is wrong"""
-    if not args.checkpoint_root:
+    if args.checkpoint_root == "":
         raise ValueError("--checkpoint-root is empty: the checkpoints would be in folders of the root directory")
     if args.max_spark_deaths < 1:
         raise ValueError(f"--max-spark-deaths {args.max_spark_deaths}: must be at least 1")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
 from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
@@ -21,12 +22,14 @@ class JobReport:
 
     :param progress: in numbers, with the errors
     :param results: what finished tasks returned, by index
+    :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
     """
 
     progress: JobProgress
     results: Mapping[int, Any]
     submitted_by: str = ""
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
@@ -35,12 +38,15 @@ class JobReport:
         if progress is None:
             return None
         results: dict[int, Any] = {}
+        names: dict[int, str] = {}
         for index in range(progress.planned or 0):
             task = TaskId(job, index)
+            if name := jobs.name_of(task):
+                names[index] = name
             work, last = jobs.work_of(task), status.tasks.get(task)
             if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
                 results[index] = last.result
-        return cls(progress=progress, results=results, submitted_by=jobs.jobs[job].submitted_by)
+        return cls(progress=progress, results=results, submitted_by=jobs.jobs[job].submitted_by, names=names)
 
     @property
     def failed(self) -> bool:
@@ -48,8 +54,7 @@ class JobReport:
 
     def failures_in_words(self) -> str:
         """Why it failed: a line for each task."""
-        lines = (f"{task}: {error.message}" for task, error in sorted(self.progress.errors.items()))
-        return "\n".join(lines) or "no task has left an error"
+        return "\n".join(self.progress.errors_in_words) or "no task has left an error"
 
     def to_json(self) -> dict[str, Any]:
         progress = self.progress
@@ -62,6 +67,7 @@ class JobReport:
             "counts": {state.value: number for state, number in progress.counts.items()},
             "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
             "results": {str(index): result for index, result in self.results.items()},
+            "names": {str(index): name for index, name in self.names.items()},
         }
 
 
@@ -74,14 +80,16 @@ class GroupReport:
     """The last completed rebalance of a group, and what has come of it.
 
     :param converged: each member has applied it, and no further round is to follow
+    :param shortage: of slots for tasks that never end, if there is one
     """
 
     record: GroupRecord
     workers: tuple[WorkerStatus, ...]
     converged: bool
+    shortage: SlotShortage | None = None
 
     @classmethod
-    def of(cls, status: StatusSnapshot) -> GroupReport | None:
+    def of(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> GroupReport | None:
         """The report on a group; None before its first rebalance."""
         record = status.group
         if record is None:
@@ -90,6 +98,7 @@ class GroupReport:
             record=record,
             workers=tuple(status.workers[worker] for worker in sorted(record.members) if worker in status.workers),
             converged=converged(record, status.workers),
+            shortage=slot_shortage(jobs, status),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -115,6 +124,7 @@ class GroupReport:
             "reason": record.reason,
             "at_ms": record.at_ms,
             "converged": self.converged,
+            "short_of_slots": None if self.shortage is None else self.shortage.to_json(),
             "workers": {
                 worker.worker: {
                     "state": worker.state.value,

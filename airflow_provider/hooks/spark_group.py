@@ -145,7 +145,7 @@ class SparkGroupHook(BaseHook):
 
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: members, who has what, what moved; None before its first rebalance."""
-        return self.look(group, lambda _, status: GroupReport.of(status))
+        return self.look(group, GroupReport.of)
 
     def groups(self, *, timeout_s: float = 30.0) -> list[str]:
         """The groups whose topics the connection's user can see.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from airflow_provider.kafka.records import (
@@ -15,6 +15,7 @@ from airflow_provider.kafka.records import (
     TaskState,
     TaskStatus,
     WorkerStatus,
+    labelled,
 )
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
@@ -134,6 +135,7 @@ class JobProgress:
     :param planned: how many tasks its plan has, None before there is one
     :param counts: how many tasks are in each state; states without tasks are left out
     :param errors: why tasks (and the planner) failed last, of those that failed for good or wait for another attempt
+    :param names: what the plan calls them, as far as it does
     """
 
     job: str
@@ -143,6 +145,14 @@ class JobProgress:
     planned: int | None
     counts: Mapping[TaskState, int]
     errors: Mapping[TaskId, TaskFailure]
+    names: Mapping[TaskId, str] = field(default_factory=dict)
+
+    @property
+    def errors_in_words(self) -> list[str]:
+        """A line for each of the errors."""
+        return [
+            f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].message}" for task in sorted(self.errors)
+        ]
 
     @property
     def running_everywhere(self) -> bool:
@@ -177,6 +187,7 @@ def job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPro
         planned=len(plan.configs) if plan else None,
         counts={state: counts[state] for state in TaskState if counts[state]},
         errors=errors,
+        names={task: name for task in errors if (name := jobs.name_of(task))},
     )
 
 

@@ -37,6 +37,7 @@ _PARAMETERS = {
     "name": "job",
     "retries": "task_retries",
     "retry_delay_ms": "task_retry_delay",
+    "timeout_ms": "task_timeout",
     "replan_interval_ms": "replan_interval",
 }
 
@@ -61,6 +62,8 @@ class SparkJobOperator(BaseOperator):
     :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
     :param task_retries: how often a failed Spark task is tried again. Airflow's own ``retries`` is about this task
     :param task_retry_delay: how long to wait before that
+    :param task_timeout: how long an attempt of a Spark task may take, from the call of its code: then it is stopped,
+        and has failed. Without end if None
     :param replan_interval: plan again after so long, for a job whose plan watches for changes
     :param kafka_conn_id: a connection of type ``kafka``
     :param wait_for_completion: wait until the job is complete; an unbounded one, until it runs everywhere
@@ -99,6 +102,7 @@ class SparkJobOperator(BaseOperator):
         kind: str = TaskKind.BATCH.value,
         task_retries: int = 0,
         task_retry_delay: TimeSpan = timedelta(seconds=10),
+        task_timeout: TimeSpan | None = None,
         replan_interval: TimeSpan | None = None,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         wait_for_completion: bool = False,
@@ -116,6 +120,7 @@ class SparkJobOperator(BaseOperator):
         self.kind = kind
         self.task_retries = task_retries
         self.task_retry_delay = task_retry_delay
+        self.task_timeout = task_timeout
         self.replan_interval = replan_interval
         self.kafka_conn_id = kafka_conn_id
         self.wait_for_completion = wait_for_completion
@@ -150,7 +155,7 @@ class SparkJobOperator(BaseOperator):
         run_key: str,
         submitted_by: str = "",
     ) -> JobDefinition:
-        replan = self.replan_interval
+        replan, limit = self.replan_interval, self.task_timeout
         try:
             return JobDefinition(
                 name=job,
@@ -161,6 +166,7 @@ class SparkJobOperator(BaseOperator):
                 kind=choice("kind", self.kind, TaskKind),
                 retries=self.task_retries,
                 retry_delay_ms=milliseconds("task_retry_delay", self.task_retry_delay),
+                timeout_ms=None if limit is None else milliseconds("task_timeout", limit, least_ms=1),
                 replan_interval_ms=None if replan is None else milliseconds("replan_interval", replan, least_ms=1),
                 submitted_by=submitted_by,
             )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
@@ -82,8 +79,8 @@ class SparkWorkerOperator(BaseOperator):
         to try out groups
     :param spark_master: Spark's master URL
     :param spark_conf: Spark's settings
-    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. The
-        default is a temporary folder of the machine that runs the task: enough for batch only
+    :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
+        it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
     :param linger: how long to keep the process when there is nothing to run
     :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
@@ -259,7 +256,7 @@ class SparkWorkerOperator(BaseOperator):
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
-            checkpoint_root=text("checkpoint_root", self.checkpoint_root or default_checkpoint_root()),
+            checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
             spark_master=text("spark_master", self.spark_master),
             spark_conf=text_mapping("spark_conf", self.spark_conf),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
@@ -299,7 +296,7 @@ class SparkWorkerOperator(BaseOperator):
         self, context: Context, plan: WorkerPlan, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
-        link = FollowedLink(self.group_link, functools.partial(asyncio.to_thread, show_link, self, context))
+        link = FollowedLink(self.group_link, lambda link: asyncio.to_thread(show_link, self, context, link))
         self._run = self._make_run(plan, self._equipment(), kafka, story, saved, tries, link)
         if self._killed:  # before there was anybody to tell
             if saved is None:
@@ -390,11 +387,6 @@ class SparkWorkerOperator(BaseOperator):
         except LogError as failed:
             return f"Which groups there are can't be said: {failed}"
         return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"
-
-
-def default_checkpoint_root() -> str:
-    """Of the machine that runs the task: the one that parses the DAG may have its temporary files elsewhere."""
-    return str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
 
 
 def default_worker_name(ti: Any) -> str:

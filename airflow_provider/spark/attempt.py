@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.entry_point import load_job
-from airflow_provider.spark.failures import Mask, ResultError, describe, is_retryable, nothing_secret, traceback_tail
+from airflow_provider.spark.failures import (
+    Mask,
+    ResultError,
+    UnboundedError,
+    describe,
+    is_retryable,
+    nothing_secret,
+    traceback_tail,
+)
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
@@ -46,6 +54,11 @@ class TaskSession(Protocol):
 
     def query_id(self, value: object) -> str | None:
         """The id of the streaming query that ``value`` is; None if it is something else."""
+
+    def left_running(self, value: object) -> str | None:
+        """Which queries would outlast the attempt, in words: ``value``, what ``run`` has returned, if it has no end by
+        itself, and whatever else runs in the session; None if there are none.
+        """
 
     def await_query(self, query: Any) -> Any:
         """Wait until the query ends; what to report of it.
@@ -133,6 +146,9 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
     guard.begin()
     emit(TaskStarted(order=order))
     value = job.run(spark, _task_context(order, guard))
+    left = session.left_running(value) if order.bounded else None
+    if left is not None:
+        raise UnboundedError(left)
     query_id = session.query_id(value)
     if query_id is not None:
         emit(QueryStarted(order=order, query_id=query_id))
@@ -141,7 +157,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
         return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:
         raise ResultError(
-            f"the result of task {order.task} cannot be written into its status record: {error};"
+            f"the result of task {order.label} cannot be written into its status record: {error};"
             " return None, or a small dict of numbers and strings"
         ) from None
 

@@ -1,7 +1,8 @@
 """Where a task keeps its streaming checkpoint.
 
 ``<root>/<group>/<job>/<index>``, or ``<root>/<group>/<job>/key=<checkpoint_key>`` where the task's configuration has a
-``checkpoint_key``. The root must be reachable from every worker: a shared folder or an object store.
+``checkpoint_key``. The root must be reachable from every worker: a shared folder or an object store. A worker that was
+told of none runs bounded tasks only: a stream would begin again wherever it moves to.
 
 The folder depends neither on who runs the task nor on the run key. A query that moves to another worker goes on where
 it stopped, and so does the next run of a job that reads what is new (``availableNow``): that is what such jobs are
@@ -15,19 +16,40 @@ of other work: such a planner names the work with ``checkpoint_key``.
 from __future__ import annotations
 
 import re
+import tempfile
+from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider.membership.model import TaskId
 from airflow_provider.spark.job import Config
 
 CHECKPOINT_KEY: Final = "checkpoint_key"
+TEMPORARY: Final = "temporary"
+"""A root for trials: a folder among the temporary files of each worker's machine."""
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 """What is written as ``~`` and hex digits: percent signs are read differently by the file systems below Spark."""
 
 
 class CheckpointError(ValueError):
-    """A name that cannot be a folder."""
+    """A checkpoint that has no folder: a name that cannot be one, or no root."""
+
+
+def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
+    """Where the checkpoints of ``task`` are. Of a bounded one, which may start a query that ends by itself, among the
+    machine's temporary files if need be.
+
+    :param given: what the worker was told: a folder, a URI, :data:`TEMPORARY`; None: nothing
+    :raises CheckpointError: if the task runs without end, and the worker was told nothing
+    """
+    if given is None and not bounded:
+        raise CheckpointError(
+            f"task {task} streams, and its worker has no checkpoint_root: give all workers of the group the same folder"
+            f" or URI that all of them reach; for trials on one machine, {TEMPORARY!r}"
+        )
+    if given is None or given == TEMPORARY:
+        return str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
+    return given
 
 
 def checkpoint_location(root: str, group_id: str, task: TaskId, config: Config) -> str:

@@ -34,9 +34,19 @@ class ResultError(Exception):
     """A task's result is nothing that a status record can carry: a fault of the job's code."""
 
 
+class UnboundedError(Exception):
+    """A task that is to end by itself has started a query that does not: the job is wrong, or how it was submitted."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f'{what}, in a job of kind "batch": submit the job with kind="streaming" and return the query,'
+            " or have it end with trigger(availableNow=True)"
+        )
+
+
 def is_retryable(error: BaseException) -> bool:
     """Whether another try might help. Faults of code and configuration are still there the next time."""
-    return not isinstance(error, (*_NOT_RETRYABLE, ResultError, NotImplementedError))
+    return not isinstance(error, (*_NOT_RETRYABLE, ResultError, UnboundedError, NotImplementedError))
 
 
 def describe(error: BaseException, mask: Mask = nothing_secret) -> str:

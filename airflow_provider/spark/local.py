@@ -56,7 +56,7 @@ class _Attempt:
             try:
                 self.session.cancel()
             except Exception:
-                log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.task)
+                log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.label)
             self.thread_ended.wait(CANCEL_INTERVAL_S)
 
 
@@ -119,13 +119,14 @@ class LocalRunner:
                 self._abandon(attempt, reason)
         if begun:
             await asyncio.wait([attempt.ended for attempt in begun], timeout=timeout_s)
-        left = frozenset(attempt.order.task for attempt in begun if not attempt.ended.done())
+        still = [attempt.order for attempt in begun if not attempt.ended.done()]
+        left = frozenset(order.task for order in still)
         if left:
             log.warning(
                 "Still running %s s after they were told to stop (%s): %s; their code does not look at task.stopping",
                 timeout_s,
                 reason,
-                ", ".join(map(str, sorted(left))),
+                ", ".join(sorted(order.label for order in still)),
             )
         return left
 

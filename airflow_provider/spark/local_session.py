@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.pyspark_internals import (
     bind_session,
+    ends_by_itself,
     refuse_stop,
     take_off_listener_bus,
     unbind_session,
@@ -90,6 +91,18 @@ class LocalSession:
         from pyspark.sql.streaming.query import StreamingQuery
 
         return str(value.id) if isinstance(value, StreamingQuery) else None
+
+    def left_running(self, value: object) -> str | None:
+        if self._session is None:
+            return None
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        mine = str(value.id) if isinstance(value, StreamingQuery) else None
+        if isinstance(value, StreamingQuery) and value.isActive and not ends_by_itself(value):
+            self._awaited = value
+            return "run() has returned a streaming query that does not end by itself"
+        left = [query.name or str(query.id) for query in self._session.streams.active if str(query.id) != mine]
+        return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
 
     def await_query(self, query: StreamingQuery) -> Any:
         self._awaited = query

@@ -98,6 +98,18 @@ def _get_or_create(self: SparkSession.Builder) -> SparkSession:
     return session
 
 
+def ends_by_itself(query: StreamingQuery) -> bool:
+    """Whether the query's trigger has it end when it has read what was there. PySpark doesn't tell; where Spark doesn't
+    either, it is taken for one that ends.
+    """
+    try:
+        trigger = query._jsq.streamingQuery().trigger().getClass().getSimpleName()
+    except Exception:
+        log.warning("Can't tell whether streaming query %s ends by itself", query.id, exc_info=True)
+        return True
+    return not trigger.startswith(("ProcessingTime", "Continuous", "RealTime"))
+
+
 def jvm_process() -> Popen[bytes] | None:
     """The JVM that PySpark has started for this process; None if there is none, or if somebody else has started it."""
     from pyspark import SparkContext

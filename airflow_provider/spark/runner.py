@@ -28,7 +28,9 @@ class TaskOrder:
     :param attempt: which try this is, from 1
     :param run_key: names the run of a bounded job
     :param checkpoint_location: see :func:`airflow_provider.spark.checkpoints.checkpoint_location`
+    :param name: what the plan calls the task, if it does; for people
     :param max_tasks: for a planner: the plan may have at most so many tasks
+    :param bounded: whether the task is to end by itself: a query that does not is refused then
     """
 
     task: TaskId
@@ -38,7 +40,14 @@ class TaskOrder:
     attempt: int = 1
     run_key: str | None = None
     checkpoint_location: str = ""
+    name: str = ""
     max_tasks: int = 1
+    bounded: bool = False
+
+    @property
+    def label(self) -> str:
+        """The task for people."""
+        return f"{self.task} ({self.name})" if self.name else str(self.task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,24 +44,24 @@ class EpochCondition:
     at_least: int
     converged: bool = False
 
-    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:  # noqa: ARG002
+    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
         """None: go on waiting."""
         if status.group is None or status.group.epoch < self.at_least:
             return None
-        report = GroupReport.of(status)
+        report = GroupReport.of(jobs, status)
         if report is None or (self.converged and not report.converged):
             return None
         return Answer(report=report.to_json())
 
-    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:  # noqa: ARG002
+    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
         """How it is now, for whoever has waited long enough; None if there is nothing to report."""
-        report = GroupReport.of(status)
+        report = GroupReport.of(jobs, status)
         return None if report is None else report.to_json()
 
-    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:  # noqa: ARG002
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
         """What is waited for and where that is, for a log."""
         wanted = f"epoch {self.at_least} or a later one{', converged' if self.converged else ''}"
-        report = GroupReport.of(status)
+        report = GroupReport.of(jobs, status)
         if report is None:
             return SoFar(text=f"{wanted}: the group has had no rebalance yet")
         converged = "" if report.converged else ", not converged"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.hooks.narration import epoch_in_words
+from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
 from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.topics.status_view import StatusSnapshot, steps_since
 from airflow_provider.kafka.topics.topic_view import About
@@ -63,6 +64,7 @@ class Narrator:
         self._applied = applied
         self.first_epoch: Epoch | None = None
         self._seen: StatusSnapshot = logs.status
+        self._shortage: SlotShortage | None = None
 
     @property
     def epoch(self) -> Epoch:
@@ -88,8 +90,9 @@ class Narrator:
         if status.group is not None and self._is_news(status.group):
             self._epoch = status.group.epoch
             self.first_epoch = self.first_epoch or self._epoch
-            for line in epoch_in_words(status.group, self._worker):
+            for line in epoch_in_words(status.group, self._worker, self._logs.jobs.label):
                 log.info("%s", line)
+            self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
         self._seen = status
         for step in steps:
@@ -100,13 +103,21 @@ class Narrator:
             return False
         return record.epoch > self._epoch and self._worker in record.members
 
+    def _warn_of_slots(self, status: StatusSnapshot) -> None:
+        """In one log of the group, when it changes."""
+        before, self._shortage = self._shortage, slot_shortage(self._logs.jobs, status)
+        led = status.group is not None and status.group.leader == self._worker
+        if led and self._shortage is not None and self._shortage != before:
+            log.warning("%s", self._shortage.in_words())
+
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:
             before = replace(last, state=TaskState.UNASSIGNED, failures=0)
+        task = self._logs.jobs.label(last.task)
         moved_on = before.state is not last.state
         if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
-            log.error("Task %s failed: %s%s\n%s", last.task, last.error.message, again, last.error.traceback)
+            log.error("Task %s failed: %s%s\n%s", task, last.error.message, again, last.error.traceback)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
-            log.info("Task %s is %s (epoch %s%s)", last.task, last.state.value, last.epoch, attempt)
+            log.info("Task %s is %s (epoch %s%s)", task, last.state.value, last.epoch, attempt)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.spark.application import LocalSparkSettings
+from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.noop import NoopRunner
@@ -44,7 +45,7 @@ def attached_hands(
             logs=logs,
             make_runner=make_runner,
             slots=settings.slots,
-            checkpoint_root=equipment.checkpoint_root,
+            checkpoint_root=TEMPORARY if equipment.runner == "noop" else equipment.checkpoint_root,
             stopped=stopped,
             finished=finished,
             changed=changed,

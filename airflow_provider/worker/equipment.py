@@ -16,14 +16,14 @@ class Equipment:
 
     :param runner: ``local`` (Spark in this process) or ``noop``
     :param allowed: import prefixes of entry points
-    :param checkpoint_root: folder or URI of all streaming checkpoints
+    :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param linger_s: how long there must be nothing to run until the membership had better go on without this process
     """
 
     runner: str
     allowed: tuple[str, ...]
-    checkpoint_root: str
+    checkpoint_root: str | None
     spark_master: str
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS

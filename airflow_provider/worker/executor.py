@@ -23,9 +23,10 @@ from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import TooLargeError
 from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
+from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
+    LAST_EVENTS,
     OnEvent,
     QueryStarted,
     Runner,
@@ -55,6 +56,7 @@ from airflow_provider.worker.runs import (
 from airflow_provider.worker.spark_restarts import SparkRestarts
 from airflow_provider.worker.steps import Steps
 from airflow_provider.worker.task_records import TaskRecords
+from airflow_provider.worker.time_limits import TimeLimits
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class TaskExecutor:
 
     :param make_runner: makes the runner, given whom it shall tell of its events
     :param slots: how many tasks run at once
-    :param checkpoint_root: folder or URI of all streaming checkpoints
+    :param checkpoint_root: folder or URI of all streaming checkpoints; None: it has none, and runs no stream
     :param stopped: told of tasks that were stopped
     :param finished: told of tasks that came to their end
     :param changed: told whenever something else may depend on what runs here
@@ -88,7 +90,7 @@ class TaskExecutor:
         logs: GroupLogs,
         make_runner: Callable[[OnEvent], Runner],
         slots: int,
-        checkpoint_root: str,
+        checkpoint_root: str | None,
         stopped: Released,
         finished: Released,
         changed: Callable[[], None],
@@ -115,6 +117,7 @@ class TaskExecutor:
         self._claims = ClaimWatch(
             self._runs, logs, lease_ms=lease_ms, look_again=lambda: self._steps.guarded(self._press_claims)
         )
+        self._limits = TimeLimits(lambda task, reason: self._steps.guarded(lambda: self._on_time_over(task, reason)))
         self._compared_with: JobsSnapshot | None = None
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
         self._timer: Timer | None = None
@@ -185,7 +188,7 @@ class TaskExecutor:
         self._records.forget_removed_jobs()
         released: set[TaskId] = set()
         for run in list(self._runs.values()):
-            if run.state not in (RunState.WAITING, RunState.STARTED):
+            if run.state not in (RunState.WAITING, RunState.STARTED, RunState.TIMED_OUT):
                 continue
             work = jobs.work_of(run.task)
             if work is None:
@@ -196,6 +199,7 @@ class TaskExecutor:
                 run = run.under(work, now_ms=now_ms(), wall_ms=wall_ms())
                 no_plan = run.task.is_planner and jobs.plan_of(run.task.job) is None
                 self._runs[run.task] = replace(run, not_before_ms=0, retry_at_ms=None) if no_plan else run
+                self._limits.renew(run)
         if released:
             self._idle()
             self._stopped(frozenset(released))
@@ -207,6 +211,7 @@ class TaskExecutor:
     async def close(self) -> None:
         self._slots, self._closed = 0, True
         self._claims.close()
+        self._limits.close()
         for timer in (self._timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
@@ -272,7 +277,8 @@ class TaskExecutor:
             self._release(task)
             return
         try:
-            location = checkpoint_location(self._checkpoint_root, self._group_id, task, run.work.config)
+            root = checkpoint_root(self._checkpoint_root, task, bounded=order.bounded)
+            location = checkpoint_location(root, self._group_id, task, run.work.config)
             await self._runner.start(replace(order, checkpoint_location=location))
         except CheckpointError as wrong:
             self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
@@ -290,7 +296,7 @@ class TaskExecutor:
 
     def _withdraw(self, run: TaskRun, state: RunState, reason: str) -> Tasks:
         """:returns: the task, if nothing of it is left here"""
-        if run.state is RunState.STARTED:
+        if run.state is not RunState.WAITING:
             self._stop(frozenset({run.task}), state, reason)
             return NO_TASKS
         del self._runs[run.task]
@@ -328,9 +334,11 @@ class TaskExecutor:
         if self._closings.get(task) is not closing:
             return
         closing.cancel()
-        self._records.stopped(self._runs[task])
+        run = self._runs[task]
+        self._records.stopped(run)
         del self._closings[task]
-        log.warning("task %s has ended, but its last record could not be written: it will run again", task)
+        label = run.order().label
+        log.warning("task %s has ended, but its last record could not be written: it will run again", label)
         self._release(task)
 
     # ---- what the runner says
@@ -339,8 +347,11 @@ class TaskExecutor:
         run = self._runs.get(event.order.task)
         if run is None:
             return
+        if isinstance(event, LAST_EVENTS):
+            self._limits.ended(run.task)
         match event:
             case TaskStarted():
+                self._limits.began(run)
                 self._set(run.task, started_at_ms=wall_ms())
                 self._records.running(self._runs[run.task])
             case QueryStarted():
@@ -352,6 +363,8 @@ class TaskExecutor:
                 self._on_failed(run, event)
             case SparkLost() if run.state is RunState.STARTED:
                 self._on_spark_lost(event)
+            case TaskFailed() | TaskStopped() | SparkLost() if run.state is RunState.TIMED_OUT:
+                self._try_again(run)
             case TaskFinished() | TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent():
                 self._on_stopped(run)
         self._changed()
@@ -366,9 +379,16 @@ class TaskExecutor:
 
     def _on_failed(self, run: TaskRun, event: TaskFailed) -> None:
         log.debug("task %s failed at attempt %d: %s", run.task, run.attempt, event.error)
-        policy = run.work.definition
         failed = run.failed(self._failure(event.error, event.traceback))
-        if event.retryable and failed.failures <= policy.retries:
+        if event.retryable:
+            self._try_again(failed)
+        else:
+            self._close(failed, self._end(failed, TaskState.FAILED, None))
+
+    def _try_again(self, failed: TaskRun) -> None:
+        """As often as its job says."""
+        policy = failed.work.definition
+        if failed.failures <= policy.retries:
             self._wait_for_next(failed, policy.retry_delay_ms)
         else:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
@@ -379,6 +399,13 @@ class TaskExecutor:
             self._close(run, self._end(run, TaskState.FAILED, None))
         else:
             self._wait_for_next(run, 0)
+
+    def _on_time_over(self, task: TaskId, reason: str) -> None:
+        """It counts as a failure from now on, whatever else has the task stopped until its end."""
+        run = self._runs.get(task)
+        if run is not None and run.state is RunState.STARTED:
+            self._runs[task] = run.failed(self._failure(reason))
+            self._stop(frozenset({task}), RunState.TIMED_OUT, reason)
 
     def _failure(self, message: str, traceback: str = "") -> TaskFailure:
         return TaskFailure.of(self._mask(message), self._mask(traceback))

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from airflow_provider.kafka.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.kafka.records import (
+    CheckpointClaim,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    TaskWork,
+    task_name,
+)
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.spark.runner import TaskOrder
@@ -21,6 +29,8 @@ class RunState(str, Enum):
     """Handed to the runner; its last event is still to come."""
     STOPPING = "stopping"
     """Told to stop, and to be given up then."""
+    TIMED_OUT = "timed out"
+    """Told to stop, because it took longer than its job allows. That has been counted as a failure."""
     RESTARTING = "restarting"
     """Told to stop, because what it shall run has changed."""
     CLOSING = "closing"
@@ -107,7 +117,9 @@ class TaskRun:
             epoch=self.epoch,
             attempt=self.attempt,
             run_key=definition.run_key or None,
+            name="" if self.task.is_planner else task_name(self.work.config),
             max_tasks=definition.max_tasks,
+            bounded=self.task.is_planner or definition.kind is TaskKind.BATCH,
         )
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:

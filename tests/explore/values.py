@@ -72,7 +72,10 @@ def frozen(record: GroupRecord) -> GroupRecord:
         assignment=Frozen(record.assignment),
         revoked=Frozen(record.revoked),
         memory=replace(
-            record.memory, assignment=Frozen(record.memory.assignment), awaited=Frozen(record.memory.awaited)
+            record.memory,
+            assignment=Frozen(record.memory.assignment),
+            awaited=Frozen(record.memory.awaited),
+            former=Frozen(record.memory.former),
         ),
     )
 

@@ -15,7 +15,10 @@ from waiting import eventually
 from airflow_provider.kafka.records import TaskKind, TaskStatus
 from airflow_provider.membership.model import TaskId
 
-SPARK = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--spark-conf", "spark.driver.memory=512m")
+SPARK = (
+    *("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--checkpoint-root", "temporary"),
+    *("--spark-conf", "spark.driver.memory=512m"),
+)
 
 
 async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: MakeFleet) -> None:

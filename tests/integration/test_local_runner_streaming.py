@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -144,6 +145,40 @@ async def test_a_query_that_a_task_leaves_behind_is_stopped(runner, events):
     await runner.start(task)
     assert await events.last(task.task) == TaskFinished(order=task, result=None)
     assert not SEEN["query"].isActive
+
+
+@spark_job
+def leave_a_named_query_behind(spark, task):
+    SEEN["query"] = spark.readStream.format("rate").load().writeStream.format("noop").queryName("rates").start()
+    return {"rows": 1}
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        ("stream_files", "run() has returned a streaming query that does not end by itself"),
+        ("stream_in_another_session", "run() has returned a streaming query that does not end by itself"),
+        ("leave_a_named_query_behind", "run() has left streaming queries running: rates"),
+    ],
+)
+async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(runner, events, tmp_path, job, why):
+    """Whoever waits for the end of its job would wait for ever."""
+    SEEN.clear()
+    (tmp_path / "source").mkdir()
+    task = order(job, checkpoint=tmp_path / "c", source=str(tmp_path / "source"), sink=str(tmp_path / "sink"))
+    await runner.start(replace(task, bounded=True))
+    last = await events.last(task.task)
+    assert isinstance(last, TaskFailed)
+    assert (why in last.error, 'kind="streaming"' in last.error, last.retryable) == (True, True, False), last.error
+    assert "query" not in SEEN or not SEEN["query"].isActive
+
+
+async def test_a_query_that_ends_by_itself_is_as_good_as_any_end(runner, events, tmp_path):
+    add_rows(tmp_path / "source", 1, 2)
+    folders = {name: str(tmp_path / name) for name in ("source", "sink")}
+    task = order("stream_what_is_there", checkpoint=tmp_path / "checkpoint", **folders)
+    await runner.start(replace(task, bounded=True))
+    assert isinstance(await events.last(task.task), TaskFinished)
 
 
 @spark_job

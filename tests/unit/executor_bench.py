@@ -34,6 +34,7 @@ class Bench:
         mask: Mask = nothing_secret,
         worker: WorkerId = ME,
         lease_ms: int = 60_000,
+        checkpoint_root: str | None = "/checkpoints",
     ) -> None:
         self.logs = logs
         self.stopped: list[Tasks] = []
@@ -45,7 +46,7 @@ class Bench:
             logs=logs,
             make_runner=self._make_runner,
             slots=slots,
-            checkpoint_root="/checkpoints",
+            checkpoint_root=checkpoint_root,
             stopped=self.stopped.append,
             finished=self.finished.append,
             changed=lambda: None,
@@ -99,8 +100,14 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(*, slots: int = 2, linger_s: float = 60, mask: Mask = nothing_secret) -> AsyncIterator[Bench]:
-    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s, mask=mask)
+async def bench(
+    *,
+    slots: int = 2,
+    linger_s: float = 60,
+    mask: Mask = nothing_secret,
+    checkpoint_root: str | None = "/checkpoints",
+) -> AsyncIterator[Bench]:
+    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s, mask=mask, checkpoint_root=checkpoint_root)
     try:
         yield made
     finally:

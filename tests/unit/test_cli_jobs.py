@@ -94,6 +94,8 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
     job = cli.logs.jobs.jobs["s"]
     assert (job.config, job.kind, job.retries) == ({"from": "a file"}, TaskKind.STREAMING, 3)
     assert (job.retry_delay_ms, job.replan_interval_ms) == (5, 60_000)
+    assert cli("submit", "g", "b", "m:f", "--task-timeout-ms", "7")[0] == 0
+    assert cli.logs.jobs.jobs["b"].timeout_ms == 7
 
 
 @pytest.mark.parametrize(
@@ -187,6 +189,7 @@ def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
         "planned": 1,
         "counts": {"failed": 1},
         "errors": {"a:0": "boom"},
+        "names": {},
     }
 
 

@@ -122,6 +122,7 @@ def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.Monkey
         "counts": {"pending": 1, "finished": 1, "failed": 1},
         "errors": {"job:1": {"message": "no luck with 1", "traceback": "..."}},
         "results": {"0": {"rows": 0}},
+        "names": {},
     }
     assert hook.job_progress("g", "another") is None
     state = hook.group_state("g")

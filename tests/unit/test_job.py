@@ -5,11 +5,12 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from airflow_provider.membership.model import TaskId
-from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location
+from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.job import FencedError, FunctionJob, JobContext, SparkJob, TaskContext, spark_job
 from airflow_provider.spark.json_value import NotJsonError, to_json_value
 from airflow_provider.spark.planning import PlanError, make_plan
@@ -235,3 +236,14 @@ def test_a_name_that_cannot_be_a_folder_is_refused(name):
 def test_a_checkpoint_key_is_a_string():
     with pytest.raises(CheckpointError, match="checkpoint_key must be a string, not 7"):
         checkpoint_location("/c", "g", TaskId("orders", 0), {"checkpoint_key": 7})
+
+
+def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch):
+    """Among the machine's temporary files a stream would begin again wherever it moves to."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/of/this/machine")
+    task = TaskId("orders", 0)
+    assert checkpoint_root("s3://checkpoints", task, bounded=False) == "s3://checkpoints"
+    for given, bounded in ((None, True), ("temporary", True), ("temporary", False)):
+        assert checkpoint_root(given, task, bounded=bounded) == "/of/this/machine/cospark-checkpoints"
+    with pytest.raises(CheckpointError, match="task orders:0 streams, and its worker has no checkpoint_root"):
+        checkpoint_root(None, task, bounded=False)

@@ -27,12 +27,18 @@ def group(monkeypatch: pytest.MonkeyPatch) -> FakeGroup:
 class TestJobOperator:
     def test_it_submits_what_it_was_told(self, group: FakeGroup) -> None:
         operator = job_operator(
-            config={"a": [1]}, task_retries=2, task_retry_delay=timedelta(seconds=1.5), run_key="k", retries=7
+            config={"a": [1]},
+            task_retries=2,
+            task_retry_delay=timedelta(seconds=1.5),
+            task_timeout=60,
+            run_key="k",
+            retries=7,
         )
         summary = operator.execute(context(dag_id="d", task_id="t"))
         (definition,) = group.submitted
         assert (definition.name, definition.config, definition.run_key) == ("job", {"a": [1]}, "k")
         assert (definition.retries, definition.retry_delay_ms) == (2, 1500), "not Airflow's own"
+        assert definition.timeout_ms == 60_000
         assert definition.submitted_by == "d.t"
         assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
 

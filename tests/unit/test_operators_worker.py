@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -296,14 +295,13 @@ class TestWorkerOperator:
             ends.append(deferred.value.trigger.ends_task)
         assert ends == [True, False]
 
-    def test_where_checkpoints_go_by_default_the_machine_that_runs_the_task_says(
-        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(("given", "root"), [({}, None), ({"checkpoint_root": "temporary"}, "temporary")])
+    def test_where_checkpoints_go_nobody_knows_better_than_the_author(
+        self, runs: type[FakeRun], given: dict[str, str], root: str | None
     ) -> None:
-        operator = worker_operator()
-        monkeypatch.setattr(tempfile, "gettempdir", lambda: "/of/this/machine")
         runs.endings.append(outcome(Ending.DRAINED))
-        operator.execute(context())
-        assert runs.made[0].equipment.checkpoint_root == "/of/this/machine/cospark-checkpoints"
+        worker_operator(**given).execute(context())
+        assert runs.made[0].equipment.checkpoint_root == root
 
     def test_having_waited_in_vain_it_fails_without_retries_and_names_the_groups_there_are(
         self, runs: type[FakeRun], group: FakeGroup

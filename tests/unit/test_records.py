@@ -266,6 +266,7 @@ def test_a_legal_job_name_is_kept(name):
         ("max_tasks", 1.5, "whole number"),
         ("retries", -1, "at least 0"),
         ("retry_delay_ms", -1, "at least 0"),
+        ("timeout_ms", 0, "at least 1"),
         ("replan_interval_ms", 0, "at least 1"),
         ("run_key", None, "must be a string"),
         ("run_key", "r" * 1_001, "at most 1000 characters"),
@@ -290,6 +291,7 @@ def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field, value, 
         ("retry_delay_ms", 10**400),
         ("max_tasks", 2**63),
         ("submitted_at_ms", -(10**30)),
+        ("timeout_ms", 10**20),
         ("replan_interval_ms", 10**20),
     ],
 )
@@ -298,6 +300,20 @@ def test_what_nobody_can_go_on_with_is_refused_where_it_is_read(field, value):
     record = {**JobDefinition(name="flights", entry_point="m:f").to_json(), field: value}
     with pytest.raises(ValueError, match=f"{field}.*(must fit into 64 bits|can be written as UTF-8)"):
         JobDefinition.from_json(record)
+
+
+def test_a_limit_of_time_is_no_part_of_the_work_and_older_records_have_none():
+    limited = _job(timeout_ms=60_000)
+    assert JobDefinition.from_json(limited.to_json()) == limited
+    assert limited.fingerprint == JOB.fingerprint
+    assert not limited.same_as(JOB), "submitting it changes something"
+    old = {name: value for name, value in JOB.to_json().items() if name != "timeout_ms"}
+    assert JobDefinition.from_json(old) == JOB
+
+
+def test_tasks_without_end_have_no_limit_of_time():
+    with pytest.raises(JobError, match="timeout_ms: means nothing for a job whose tasks have no end"):
+        JobDefinition(name="flights", entry_point="m:f", kind=TaskKind.STREAMING, timeout_ms=1)
 
 
 def test_a_failure_can_be_written_whatever_is_in_its_text():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider.membership.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
@@ -38,6 +40,9 @@ class FakeSession:
 
     def query_id(self, value):
         return "query-1" if isinstance(value, Query) else None
+
+    def left_running(self, value):
+        return "it returned a query" if isinstance(value, Query) else None
 
     def await_query(self, query):
         return {"last_batch": 9}
@@ -160,6 +165,15 @@ def test_a_streaming_task_tells_its_query():
     attempt = Attempt(order("stream"))
     assert attempt.events == [TaskStarted(order=attempt.order), QueryStarted(order=attempt.order, query_id="query-1")]
     assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
+
+
+def test_a_task_that_is_to_end_may_not_leave_a_query_running():
+    attempt = Attempt(replace(order("stream"), bounded=True))
+    assert attempt.events == [TaskStarted(order=attempt.order)]
+    assert isinstance(attempt.last, TaskFailed)
+    assert not attempt.last.retryable, "another try would start the same query"
+    assert 'UnboundedError: it returned a query, in a job of kind "batch"' in attempt.last.error
+    assert 'kind="streaming"' in attempt.last.error
 
 
 def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames():

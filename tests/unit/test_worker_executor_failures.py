@@ -8,9 +8,9 @@ import pytest
 from executor_bench import A0, A1, AWAY, Bench, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.kafka.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.kafka.topics.log_errors import TooLargeError
-from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.membership.model import Epoch, WorkerId, planner_of
 
 # ---- failures
 
@@ -64,6 +64,27 @@ async def test_a_task_that_ended_by_its_fence_has_stopped_and_not_failed() -> No
         worker.runner.let_go(A0)
         await worker.releases(A0, into=worker.stopped)
         await worker.becomes(A0, TaskState.STOPPED)
+
+
+async def test_a_stream_fails_where_its_checkpoint_would_be_left_behind() -> None:
+    async with bench(checkpoint_root=None) as worker:
+        await worker.submit(retries=5, kind=TaskKind.STREAMING)
+        worker.take(A0)
+        await worker.becomes(A0, TaskState.FAILED)
+        error = worker.told(A0).error
+        assert error is not None
+        assert error.message.startswith("task a:0 streams, and its worker has no checkpoint_root: give all workers")
+        assert worker.told(A0).attempt == 1, "another try would fail as well"
+        assert A0 not in [order.task for order in worker.runner.orders]
+
+
+async def test_a_batch_task_and_the_planner_of_a_stream_need_no_root() -> None:
+    async with bench(checkpoint_root=None) as worker:
+        await worker.submit()
+        stream = JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING)
+        await worker.logs.submit(stream)
+        worker.take(A0, planner_of("s"))
+        await worker.runs(A0, planner_of("s"))
 
 
 async def test_a_checkpoint_key_that_cannot_be_a_folder_fails_the_task_with_its_reason() -> None:

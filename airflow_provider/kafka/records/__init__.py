@@ -26,6 +26,7 @@ from airflow_provider.kafka.records.keys import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.records.names import labelled, task_name
 from airflow_provider.kafka.records.status import (
     CheckpointClaim,
     TaskFailure,
@@ -62,8 +63,10 @@ __all__ = [
     "encode",
     "event_from_json",
     "job_key",
+    "labelled",
     "parse_key",
     "plan_key",
     "task_key",
+    "task_name",
     "worker_key",
 ]

@@ -52,6 +52,7 @@ class JobDefinition:
     :param kind: what its tasks are expected to be
     :param retries: how often a failed task is run again
     :param retry_delay_ms: how long to wait before that
+    :param timeout_ms: how long an attempt of a task may take, then it is stopped and has failed; None: without end
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
@@ -70,6 +71,7 @@ class JobDefinition:
     kind: TaskKind = TaskKind.BATCH
     retries: int = 0
     retry_delay_ms: int = 0
+    timeout_ms: int | None = None
     replan_interval_ms: int | None = None
     submitted_at_ms: int = 0
     submitted_by: str = ""
@@ -89,6 +91,10 @@ class JobDefinition:
         self._check_number("max_tasks", self.max_tasks, 1)
         self._check_number("retries", self.retries, 0)
         self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
+        if self.timeout_ms is not None:
+            self._check_number("timeout_ms", self.timeout_ms, 1, most=_LONGEST_WAIT_MS)
+            if self.kind is TaskKind.STREAMING:
+                raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
         if self.removal is not None:
@@ -99,7 +105,8 @@ class JobDefinition:
             raise JobError(
                 self.name, "run_key", f"{self.run_key[:50]!r}... must have at most {LONGEST_RUN_KEY} characters"
             )
-        for name in ("run_key", "submitted_by", "max_tasks", "retries", "retry_delay_ms", "replan_interval_ms"):
+        numbers = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
+        for name in ("run_key", "submitted_by", *numbers):
             self._check_plain(name, getattr(self, name))
         runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
         object.__setattr__(self, "fingerprint", _hash(runs if self.removal is None else [*runs, self.removal]))
@@ -140,6 +147,7 @@ class JobDefinition:
             "kind": self.kind.value,
             "retries": self.retries,
             "retry_delay_ms": self.retry_delay_ms,
+            "timeout_ms": self.timeout_ms,
             "replan_interval_ms": self.replan_interval_ms,
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,
@@ -161,6 +169,7 @@ class JobDefinition:
             kind=TaskKind(want(data, "kind", str)),
             retries=want(data, "retries", int),
             retry_delay_ms=want(data, "retry_delay_ms", int),
+            timeout_ms=want_or_none(data, "timeout_ms", int),
             replan_interval_ms=want_or_none(data, "replan_interval_ms", int),
             submitted_at_ms=want(data, "submitted_at_ms", int),
             submitted_by=want(data, "submitted_by", str),

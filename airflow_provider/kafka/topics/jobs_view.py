@@ -16,6 +16,8 @@ from airflow_provider.kafka.records import (
     TaskStatus,
     TaskWork,
     UnreadableRecordError,
+    labelled,
+    task_name,
 )
 from airflow_provider.kafka.topics.memo import Memo
 from airflow_provider.kafka.topics.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
@@ -68,6 +70,15 @@ class JobsSnapshot:
         """The plan of the job's present definition and run, if it has been made."""
         definition, plan = self.jobs.get(job), self.plans.get(job)
         return plan if definition and plan and plan.is_of(definition) else None
+
+    def name_of(self, task: TaskId) -> str:
+        """What the plan calls the task (:func:`~airflow_provider.kafka.records.names.task_name`)."""
+        plan = None if task.is_planner else self.plan_of(task.job)
+        return task_name(plan.configs[task.index]) if plan is not None and task.index < len(plan.configs) else ""
+
+    def label(self, task: TaskId) -> str:
+        """The task for people, with its name if it has one."""
+        return labelled(task, self.name_of(task))
 
     def work_of(self, task: TaskId) -> TaskWork | None:
         """What a worker that is assigned ``task`` must run; None if the task is no longer configured."""

@@ -35,6 +35,9 @@ on purpose:
 ``own-tasks-first``
     A worker that comes back gets its own tasks back, as far as they are within its share. Connect deals out the lost
     work in any order among those who came.
+``planned-anew-stays-put``
+    A task that was not configured only while its job was planned anew goes to the worker that had it, as far as it is
+    within its share. In Connect a connector keeps its old tasks until it has new ones.
 ``only-what-runs-is-revoked``
     Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In
     Connect they get all of it first; then what is above their shares is revoked, run by somebody or not, and nobody
@@ -53,6 +56,7 @@ from airflow_provider.membership.assignors.lost import judge
 from airflow_provider.membership.assignors.model import Memory, Outcome, Round
 from airflow_provider.membership.assignors.outcome import Changes, Shuffle, write_down
 from airflow_provider.membership.assignors.pace import pace
+from airflow_provider.membership.assignors.replanned import planned_again
 from airflow_provider.membership.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.membership.policy import Policy
@@ -70,12 +74,14 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa:
     kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
     verdict = judge(changes.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
-    pools = _pools(planners, len(round.configured) - len(planners), kept, verdict.own)
+    again = planned_again(changes.created, round, memory)
+    own = merged((verdict.own, again))
+    pools = _pools(planners, len(round.configured) - len(planners), kept, own)
     unbalanced = any(pool.stops for pool in pools)
     decided = pace(policy, verdict, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
     limits = _limits(decided.allowance, *pools)
     taken = merged(pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
-    free = plus(changes.created, verdict.as_new)
+    free = plus(minus(changes.created, NO_TASKS.union(*again.values())), verdict.as_new)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((*(pool.returned for pool in pools), *placed))
     return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, given=given))

@@ -83,7 +83,7 @@ class MoveReason(str, Enum):
     """Why a task starts or stops somewhere."""
 
     NEW = "new"
-    """Configured and owned by nobody before."""
+    """Configured and owned by nobody before; or by ``source``, before its job was planned anew."""
     LOST = "lost"
     """Its worker has lost it, and it goes to another."""
     RETURNED = "returned"
@@ -154,6 +154,7 @@ class Memory:
         0: it may be
     :param released: the moves of that round that are to go on: who gave up what, for whoever gets it next
     :param awaited: until when (wall clock) lost work waits for workers that have said when they will be back
+    :param former: what workers had of jobs that are being planned anew, and is not configured now
     """
 
     generation: GenerationId = NO_GENERATION
@@ -167,6 +168,7 @@ class Memory:
     next_moves_at_ms: int = 0
     released: tuple[Move, ...] = ()
     awaited: Mapping[WorkerId, int] = field(default_factory=dict)
+    former: Mapping[WorkerId, Tasks] = field(default_factory=dict)
 
     @property
     def ends_ms(self) -> tuple[int, ...]:
@@ -186,6 +188,7 @@ class Memory:
             "next_moves_at_ms": self.next_moves_at_ms,
             "released": [move.to_json() for move in self.released],
             "awaited": dict(self.awaited),
+            "former": {worker: tasks_to_json(tasks) for worker, tasks in self.former.items()},
         }
 
     @classmethod
@@ -211,6 +214,7 @@ class Memory:
                 WorkerId(name_from_json(worker)): whole_from_json(until_ms, "a deadline")
                 for worker, until_ms in data.get("awaited", {}).items()
             },
+            former=shares_from_json(data.get("former", {})),
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from airflow_provider.membership.assignors.lost import Verdict
 from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.assignors.pace import Pace
+from airflow_provider.membership.assignors.replanned import still_planned
 from airflow_provider.membership.assignors.shares import Shares, minus, plus
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -84,6 +85,7 @@ def write_down(
             next_moves_at_ms=decided.next_moves_at_ms,
             released=tuple(_to_go_on(stops)),
             awaited=verdict.awaited,
+            former=still_planned(round, memory),
         ),
     )
 
@@ -118,7 +120,10 @@ def _starts(assigned: Shares, changes: Changes, memory: Memory, *, back: Collect
     """:param back: who is there to get again what it has lost, as far as that is within its share"""
     origins = {task: (worker, MoveReason.LOST) for task, worker in changes.lost.items()}
     released = {task: (move.source, move.reason) for move in memory.released for task in move.tasks}
-    begun = {**origins, **released}
+    former = {
+        task: (worker, MoveReason.NEW) for worker, tasks in memory.former.items() for task in tasks & changes.created
+    }
+    begun = {**former, **origins, **released}
     known = frozenset(begun)
     for worker, tasks in assigned.items():
         old = tasks & known

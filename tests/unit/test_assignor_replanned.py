@@ -1,0 +1,102 @@
+"""``planned-anew-stays-put``: what is not configured only while its job is planned anew stays where it was."""
+
+from __future__ import annotations
+
+from assignor_group import Group, tasks_in, tasks_of
+
+from airflow_provider.hooks.narration import move_in_words
+from airflow_provider.membership.assignors.model import Memory, MoveReason
+from airflow_provider.membership.model import NO_TASKS, TaskId, WorkerId
+
+W1, W2, W3 = (WorkerId(f"w{number}") for number in range(1, 4))
+
+
+def crossed_group() -> Group:
+    """Two workers, of which each has what a fresh deal would give to the other."""
+    group = Group({"a": 4})
+    group.named = True
+    planner = tasks_of({"a": 0})
+    group.join("w1", owning=frozenset({TaskId("a", 1), TaskId("a", 3)}))
+    group.join("w2", owning=frozenset({TaskId("a", 0), TaskId("a", 2)}) | planner)
+    group.memory = Memory(generation=group.last_completed, assignment=dict(group.owned), members=frozenset(group.owned))
+    return group
+
+
+def plan_anew(group: Group, tasks: int) -> None:
+    """The job is submitted otherwise: its tasks are stopped, a round gives out the planner, then there is a plan."""
+    group.jobs = {"a": 0}
+    group.owned = {worker: share - tasks_in(share) for worker, share in group.owned.items()}
+    group.rebalance()
+    group.memory = Memory.from_json(group.memory.to_json())
+    group.jobs = {"a": tasks}
+
+
+def test_each_task_stays_where_it_was() -> None:
+    group = crossed_group()
+    before = dict(group.owned)
+    plan_anew(group, 4)
+    outcome = group.rebalance()
+    assert group.owned == before
+    assert {(move.source == move.target, move.reason) for move in outcome.moves} == {(True, MoveReason.NEW)}
+    assert move_in_words(TaskId("a", 1), outcome.moves[0]) == "a:1 starts on w1: its job was planned anew"
+
+
+def test_what_is_still_being_stopped_in_the_round_of_the_planner_stays_too() -> None:
+    group = crossed_group()
+    before = dict(group.owned)
+    group.jobs = {"a": 0}
+    assert any(group.rebalance().revoked.values())
+    group.rebalance()
+    group.jobs = {"a": 4}
+    group.rebalance()
+    assert group.owned == before
+
+
+def test_they_stay_over_further_rounds_without_a_plan() -> None:
+    group = crossed_group()
+    before = dict(group.owned)
+    plan_anew(group, 0)
+    group.join("w3")
+    group.rebalance()
+    group.leave("w3")
+    group.rebalance()
+    group.jobs = {"a": 4}
+    group.rebalance()
+    assert {worker: tasks_in(share) for worker, share in group.owned.items()} == {
+        worker: tasks_in(share) for worker, share in before.items()
+    }
+
+
+def test_nobody_gets_more_than_its_share() -> None:
+    group = crossed_group()
+    plan_anew(group, 4)
+    group.join("w3")
+    outcome = group.rebalance()
+    assert group.task_counts() == [1, 1, 2]
+    assert not any(outcome.revoked.values())
+    (taken,) = tasks_in(group.owned[W3])
+    assert any(taken in move.tasks and move.source in (W1, W2) and move.target == W3 for move in outcome.moves)
+
+
+def test_what_the_new_plan_has_not_is_forgotten_with_the_job() -> None:
+    group = crossed_group()
+    plan_anew(group, 2)
+    group.rebalance()
+    assert set().union(*group.memory.former.values()) == {TaskId("a", 2), TaskId("a", 3)}
+    group.jobs = {}
+    group.rebalance()
+    assert group.memory.former == {}
+
+
+def test_a_member_without_a_name_is_not_known_to_be_the_same() -> None:
+    group = crossed_group()
+    group.named = False
+    plan_anew(group, 4)
+    group.rebalance()
+    assert tasks_in(group.owned[W1]) == {TaskId("a", 0), TaskId("a", 2)}, "dealt out by the index, as in Connect"
+
+
+def test_a_record_of_an_older_release_remembers_none() -> None:
+    data = Memory(former={W1: NO_TASKS}).to_json()
+    del data["former"]
+    assert Memory.from_json(data).former == {}

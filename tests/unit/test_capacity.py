@@ -1,0 +1,102 @@
+"""More tasks that never end than slots: said, because one of them waits for ever."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from group_records import record_of
+from rich.console import Console
+from stand_ins import MemoryLogs
+
+from airflow_provider.cli.status import render
+from airflow_provider.hooks.reports import GroupReport
+from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.triggers.narrator import Narrator
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+STREAM = JobDefinition(name="s", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)
+GROUP = record_of(members={W1: MemberId("1"), W2: MemberId("2")}, leader=W1)
+SAID = "3 unbounded tasks, 2 slots: 1 of them waits for ever; add workers, or give them more slots"
+
+
+def plan_of(job: JobDefinition, tasks: int) -> PlanRecord:
+    return PlanRecord.of(job, [{"i": index} for index in range(tasks)], planned_by=W1, at_ms=0)
+
+
+def jobs_of(*jobs: JobDefinition, tasks: int = 3) -> JobsSnapshot:
+    return JobsSnapshot(jobs={job.name: job for job in jobs}, plans={job.name: plan_of(job, tasks) for job in jobs})
+
+
+def worker(name: WorkerId, slots: int = 1, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus:
+    return WorkerStatus(worker=name, state=state, epoch=GROUP.epoch, slots=slots)
+
+
+def status_of(*workers: WorkerStatus, tasks: dict[TaskId, TaskStatus] | None = None) -> StatusSnapshot:
+    return StatusSnapshot(group=GROUP, workers={each.worker: each for each in workers}, tasks=tasks or {})
+
+
+SHORT = status_of(worker(W1), worker(W2))
+
+
+def test_all_streams_and_all_slots_count() -> None:
+    assert slot_shortage(jobs_of(STREAM), SHORT) == SlotShortage(unbounded=3, slots=2)
+    assert slot_shortage(jobs_of(STREAM, replace(STREAM, name="t")), SHORT) == SlotShortage(unbounded=6, slots=2)
+    assert slot_shortage(jobs_of(STREAM), status_of(worker(W1, 2), worker(W2))) is None
+    assert slot_shortage(jobs_of(STREAM, tasks=2), SHORT) is None
+
+
+def test_what_ends_by_itself_gets_its_turn() -> None:
+    assert slot_shortage(jobs_of(replace(STREAM, kind=TaskKind.BATCH)), SHORT) is None
+    failed = TaskStatus(task=TaskId("s", 0), state=TaskState.FAILED, epoch=Epoch(1), worker=W1)
+    assert slot_shortage(jobs_of(STREAM), status_of(worker(W1), worker(W2), tasks={failed.task: failed})) is None
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [(worker(W1),), (), tuple(worker(name, state=WorkerPhase.LEFT) for name in (W1, W2))],
+    ids=["one has not said", "nobody has said", "all have left"],
+)
+def test_of_slots_that_nobody_knows_nothing_is_said(workers: tuple[WorkerStatus, ...]) -> None:
+    assert slot_shortage(jobs_of(STREAM), status_of(*workers)) is None
+
+
+def test_status_and_the_report_say_it() -> None:
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(render("g", jobs_of(STREAM), SHORT, wall_ms=0))
+    assert SAID in shown.get()
+    report = GroupReport.of(jobs_of(STREAM), SHORT)
+    assert report is not None
+    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "slots": 2}
+
+
+@pytest.mark.parametrize(("me", "says"), [(W1, 1), (W2, 0)], ids=["the leader", "another"])
+async def test_the_leaders_log_warns_when_the_tasks_are_given_out(
+    caplog: pytest.LogCaptureFixture, me: WorkerId, says: int
+) -> None:
+    logs = MemoryLogs()
+    for each in SHORT.workers.values():
+        await logs.publish_worker(each)
+    await logs.submit(STREAM)
+    await logs.publish_plan(plan_of(logs.jobs.jobs["s"], 3))
+    await logs.publish_group(GROUP)
+    narrator = Narrator(logs, me, Epoch(0))
+    with caplog.at_level(logging.WARNING, "airflow_provider.triggers.narrator"):
+        narrator.tell()
+        await logs.publish_group(replace(GROUP, epoch=Epoch(GROUP.epoch + 1)))
+        narrator.tell()
+    assert [record.getMessage() for record in caplog.records] == [SAID] * says, "said once"

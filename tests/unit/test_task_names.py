@@ -1,0 +1,119 @@
+"""Tasks by name: what a plan calls them, wherever people read of them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from executor_bench import A0, PLANNER, bench
+from group_records import record_of
+from rich.console import Console
+from stand_ins import MemoryLogs
+
+from airflow_provider.cli.status import render
+from airflow_provider.hooks.reports import JobReport
+from airflow_provider.kafka.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    labelled,
+    task_name,
+)
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.assignors.model import Move, MoveReason
+from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.triggers.narrator import Narrator
+
+W1 = WorkerId("w1")
+JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
+PLAN = PlanRecord.of(JOB, [{"name": "orders"}, {"checkpoint_key": "items"}, {"i": 2}], planned_by=W1, at_ms=0)
+JOBS = JobsSnapshot(jobs={"a": JOB}, plans={"a": PLAN})
+TASKS = [TaskId("a", index) for index in range(3)]
+FAILED = TaskStatus(
+    task=A0,
+    state=TaskState.FAILED,
+    epoch=Epoch(5),
+    worker=W1,
+    fingerprint=PLAN.fingerprints[0],
+    failures=1,
+    error=TaskFailure(message="boom"),
+)
+GROUP = record_of(
+    {W1: frozenset(TASKS)},
+    members={W1: MemberId("1")},
+    moves=(Move(tasks=frozenset({TASKS[1]}), source=None, target=W1, reason=MoveReason.NEW),),
+)
+STATUS = StatusSnapshot(group=GROUP, tasks={A0: FAILED})
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"name": "orders", "checkpoint_key": "k"}, "orders"),
+        ({"checkpoint_key": "k"}, "k"),
+        ({"name": {"first": "x"}, "checkpoint_key": "k"}, "k"),
+        ({"name": " \n ", "checkpoint_key": 7}, ""),
+        ({}, ""),
+        ({"name": "two\nlines\tand more"}, "two lines and more"),
+        ({"name": "\x1b[31mred\u202e \udcff"}, "?[31mred? ?"),
+        ({"name": "x" * 60}, "x" * 60),
+        ({"name": "x" * 1_000_000}, "x" * 59 + "…"),
+    ],
+)
+def test_a_name_is_a_short_line_that_can_be_printed(config: dict[str, Any], name: str) -> None:
+    assert task_name(config) == name
+
+
+def test_the_name_stands_behind_the_index() -> None:
+    assert [JOBS.label(task) for task in TASKS] == ["a:0 (orders)", "a:1 (items)", "a:2"]
+    assert JOBS.label(planner_of("a")) == str(planner_of("a"))
+    assert JOBS.label(TaskId("a", 9)) == "a:9", "of another plan"
+    assert JobsSnapshot().label(A0) == "a:0"
+    assert labelled(A0, "") == "a:0"
+
+
+def test_status_and_report_have_it() -> None:
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(render("g", JOBS, STATUS, wall_ms=0))
+    for words in ("pending: a:1 (items), a:2", "a:0 (orders): boom", "a:1 (items): nowhere → w1"):
+        assert words in shown.get()
+    report = JobReport.of("a", JOBS, STATUS)
+    assert report is not None
+    assert report.to_json()["names"] == {"0": "orders", "1": "items"}
+    assert report.to_json()["errors"].keys() == {"a:0"}, "that name is a contract"
+    assert report.failures_in_words() == "a:0 (orders): boom"
+
+
+async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
+    logs = MemoryLogs()
+    await logs.submit(JOB)
+    await logs.publish_plan(PLAN)
+    await logs.publish_group(GROUP)
+    with caplog.at_level(logging.INFO, "airflow_provider.triggers.narrator"):
+        narrator = Narrator(logs, W1, Epoch(0))
+        narrator.tell()
+        await logs.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0))
+        narrator.tell()
+        await logs.publish_task(FAILED)
+        narrator.tell()
+    for words in (
+        "a:1 (items) starts on w1: nobody had it",
+        "This worker has a:0 (orders), a:1 (items), a:2",
+        "Task a:0 (orders) is running",
+        "Task a:0 (orders) failed: boom",
+    ):
+        assert words in caplog.text
+
+
+async def test_a_runner_knows_it() -> None:
+    async with bench() as worker:
+        await worker.submit(tasks=1, config={"name": "orders"})
+        worker.take(A0, PLANNER)
+        await worker.runs(A0)
+        assert worker.runner.order_of(A0).label == "a:0 (orders)"
