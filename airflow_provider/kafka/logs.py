@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
@@ -30,6 +30,7 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.retrying import to_try_again
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics import clients
 from airflow_provider.kafka.topics.feed import GroupFeed
@@ -50,10 +51,12 @@ class Submission:
 
     :param definition: the one that holds now
     :param changed: False if the same had been submitted before, under the same run key
+    :param retried: the tasks of this run that had failed for good, and are tried again
     """
 
     definition: JobDefinition
     changed: bool
+    retried: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +215,8 @@ class GroupLogs:
         return self._followed().changes.listen(listener, about)
 
     async def submit(self, definition: JobDefinition) -> Submission:
-        """Ask the group to run a job. The same definition under the same run key changes nothing.
+        """Ask the group to run a job. The same definition under the same run key changes nothing, but that tasks which
+        have failed for good are tried again.
 
         A job that was removed begins anew, whatever is still said of it by those who have not read the removal.
 
@@ -221,11 +225,27 @@ class GroupLogs:
         await self.catch_up()
         known = self.jobs.jobs.get(definition.name)
         if known is not None and known.same_as(definition):
-            return Submission(definition=known, changed=False)
+            return Submission(definition=known, changed=False, retried=await self._try_again(known))
         removal = self.jobs.removed_at.get(definition.name) if known is None else known.removal
         definition = replace(definition, removal=removal)
         await self._put(self.topics.jobs, job_key(definition.name), definition.to_json())
-        return Submission(definition=definition, changed=True)
+        return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
+
+    async def retry_failed(self, job: str, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
+        """Have tasks of the job's present run tried again that failed for good.
+
+        :param indexes: which tasks, -1 for the planner; None: all
+        :returns: which of them had failed
+        :raises LogError: if it can't be written
+        """
+        await self.catch_up()
+        definition = self.jobs.jobs.get(job)
+        return () if definition is None else await self._try_again(definition, indexes)
+
+    async def _try_again(self, definition: JobDefinition, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
+        again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks, indexes)
+        await asyncio.gather(*map(self.publish_task, again))
+        return tuple(status.task for status in again)
 
     async def remove(self, job: str) -> bool:
         """Ask the group to run a job no more, and forget how far it was.

@@ -22,6 +22,7 @@ from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
+from airflow_provider.kafka.retrying import retried_in_words
 from airflow_provider.kafka.topics.log_errors import LogTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
@@ -40,8 +41,8 @@ _PARAMETERS = {
 class SparkJobOperator(BaseOperator):
     """Asks a group to run a job, or to run it otherwise than before.
 
-    The same job under the same run key changes nothing. When this Airflow task is run again (a retry, or cleared), the
-    Spark tasks of the same run that had failed are tried again; those that had finished stay finished.
+    The same job under the same run key changes nothing, but that Spark tasks which had failed for good are tried again:
+    also by a later DAG run, for a job that does not end by itself. Those that had finished stay finished.
 
     :param group: the group; its topics are made if they are missing
     :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
@@ -184,9 +185,8 @@ class SparkJobOperator(BaseOperator):
             self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
         else:
             self.log.info("Job %s (run %s) was known to group %s already", definition.name, definition.run_key, group)
-            if ti.try_number > 1:
-                again = hook.retry_failed(group, definition.name)
-                self.log.info("To be tried again: %s", ", ".join(again) or "nothing")
+        if submission.retried:
+            self.log.info("%s", retried_in_words(definition.name, submission.retried))
         if not self.wait_for_completion:
             return self._summary(hook, group, definition.name, changed=submission.changed)
         condition = JobCondition(
