@@ -22,6 +22,7 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_logs
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.rights import SUBMITTER
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.membership.model import TaskId
 
 
@@ -139,7 +140,8 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
     await logs.wait_for(lambda _jobs, _status: (now := progress()) is None or now.complete)
     end = progress()
     if end is None:
-        return _refuse(args, f"job {args.name} has been removed", 1)
+        removal = logs.jobs.removals.get(args.name)
+        return _refuse(args, f"job {args.name} {removal or 'was removed'}", 1)
     say(*_lines(end))
     return 0 if end.state is JobState.FINISHED else 1
 
@@ -189,7 +191,7 @@ async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with _attached(args, settings) as logs:
-        removed = await logs.remove(args.name)
+        removed = await logs.remove(args.name, by=user_at_host())
     if not removed:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
     say(f"job {args.name}: removed")

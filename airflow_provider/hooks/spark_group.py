@@ -16,6 +16,7 @@ from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefi
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STOPPER, Needs
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.membership.model import WorkerId
 
 if TYPE_CHECKING:
@@ -82,16 +83,17 @@ class SparkGroupHook(BaseHook):
             definition = replace(definition, submitted_at_ms=wall_ms())
         return one_shot.submit_job(self.get_settings(), group, definition)
 
-    def remove_job(self, group: str, job: str) -> bool:
+    def remove_job(self, group: str, job: str, *, by: str | None = None) -> bool:
         """Ask the group to run a job no more; its tasks are stopped, and it is forgotten how far they were.
 
+        :param by: who asks for it, which those are told who wait for the job; by default the user and the host
         :returns: whether there was such a job
         :raises LogError: as :meth:`submit_job`
         """
         from airflow_provider.kafka import one_shot
 
         try:
-            return one_shot.remove_job(self.get_settings(), group, job)
+            return one_shot.remove_job(self.get_settings(), group, job, by=user_at_host() if by is None else by)
         except NoTopicError:
             return False
 

@@ -14,11 +14,13 @@ from airflow_provider.kafka.leftovers import Leftovers, leftovers
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
+    REMOVAL_HEADER,
     ControlRecord,
     Event,
     JobDefinition,
     PlanRecord,
     RebalanceEvent,
+    Removal,
     TaskEvent,
     TaskStatus,
     Topics,
@@ -36,6 +38,7 @@ from airflow_provider.kafka.topics import clients
 from airflow_provider.kafka.topics.feed import GroupFeed
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
+from airflow_provider.kafka.topics.producer import NO_HEADERS
 from airflow_provider.kafka.topics.rights import WATCHER, Needs
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.topics.topic_view import About
@@ -247,25 +250,27 @@ class GroupLogs:
         await asyncio.gather(*map(self.publish_task, again))
         return tuple(status.task for status in again)
 
-    async def remove(self, job: str) -> bool:
+    async def remove(self, job: str, *, by: str = "") -> bool:
         """Ask the group to run a job no more, and forget how far it was.
 
         The job goes first: should this end half-way, what is left is of no job, and a leader deletes it.
 
+        :param by: who asks for it, for those who wait for the job
         :returns: whether there was such a job
         :raises LogError: if it can't be written
         """
         await self.catch_up()
-        known = job in self.jobs.jobs
+        known = self.jobs.jobs.get(job)
         # What holds a checkpoint is forgotten by its worker when it has stopped; a job of the same name waits for it.
         words = self.status.tasks.items()
         statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]
-        if known:
-            await self._put(self.topics.jobs, job_key(job), None)
+        if known is not None:
+            removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
+            await self._write(self.topics.jobs, job_key(job), None, {REMOVAL_HEADER: removal.to_header()})
         if job in self.jobs.plans:
             await self._put(self.topics.jobs, plan_key(job), None)
         await asyncio.gather(*(self._put(self.topics.status, key, None) for key in statuses))
-        return known
+        return known is not None
 
     async def publish_plan(self, plan: PlanRecord) -> None:
         """Write the task configs of a job. By whoever holds the job's planner."""
@@ -356,8 +361,10 @@ class GroupLogs:
     async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
         await self._write(topic, key, None if data is None else encode(data))
 
-    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
-        await self._open().writer.write(topic, key, value)
+    async def _write(
+        self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS
+    ) -> None:
+        await self._open().writer.write(topic, key, value, headers)
 
     async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
         feed, outage = self._followed(), self._open().outage

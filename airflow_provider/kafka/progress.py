@@ -188,8 +188,11 @@ def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
     return JobState.FINISHED if complete else JobState.RUNNING
 
 
-def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
-    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left."""
+def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None = None) -> bool:
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left.
+
+    :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
+    """
 
     def look() -> TaskId | None:
         """What was left when this was last asked, if it still is; else the last task that is, likely the last to end:
@@ -202,7 +205,9 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
 
     if jobs.unfinished.get(statuses, look) is not None:
         return False
-    return bool(jobs.jobs) and all(definition.bounded for definition in jobs.jobs.values())
+    if not jobs.jobs:
+        return since is not None and any(removed_at >= since for removed_at in jobs.removed_at.values())
+    return all(definition.bounded for definition in jobs.jobs.values())
 
 
 def _is_unfinished(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:

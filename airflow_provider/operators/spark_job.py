@@ -267,8 +267,8 @@ class RemoveSparkJobOperator(BaseOperator):
         if not is_template(job):
             job_name(job)
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        group, job = group_name(self.group), job_name(self.job)
-        removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job)
+    def execute(self, context: Context) -> dict[str, Any]:
+        group, job, ti = group_name(self.group), job_name(self.job), context["ti"]
+        removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job, by=f"{ti.dag_id}.{ti.task_id}")
         self.log.info("Job %s %s group %s", job, "was removed from" if removed else "was not in", group)
         return {"job": job, "removed": removed}

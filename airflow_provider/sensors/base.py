@@ -47,6 +47,7 @@ class SparkGroupSensor(BaseSensorOperator):
         self.kafka_conn_id = kafka_conn_id
         self.deferrable = deferrable
         self.group_link = ""
+        self.run_began_ms: int | None = None
         if not is_template(group):
             group_name(group)
         if not is_template(kafka_conn_id):
@@ -59,7 +60,8 @@ class SparkGroupSensor(BaseSensorOperator):
         """
         raise NotImplementedError
 
-    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
+    def poke(self, context: Context) -> PokeReturnValue:
+        self.run_began_ms = _began_ms(context)
         answer = self._look()
         if answer is None:
             return PokeReturnValue(is_done=False)
@@ -68,6 +70,7 @@ class SparkGroupSensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         if not self.deferrable:
             return super().execute(context)
+        self.run_began_ms = _began_ms(context)
         try:
             answer = self._look()
         except BrokerAwayError as away:
@@ -104,6 +107,12 @@ class SparkGroupSensor(BaseSensorOperator):
         if answer is None:
             self.log.info("Group %s: waiting for %s", group, so_far)
         return answer
+
+
+def _began_ms(context: Context) -> int | None:
+    """When the DAG run began (wall clock, milliseconds since 1970): anew when it is cleared."""
+    began = getattr(context.get("dag_run"), "start_date", None)
+    return None if began is None else int(began.timestamp() * 1000)
 
 
 def _report_of(answer: Mapping[str, Any]) -> dict[str, Any]:

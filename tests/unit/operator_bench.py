@@ -41,7 +41,7 @@ class FakeGroup:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.submitted: list[JobDefinition] = []
-        self.removed: list[str] = []
+        self.removed: list[tuple[str, str]] = []
         self.retried: list[tuple[str, list[int] | None]] = []
         self.failed: tuple[TaskId, ...] = ()
         self.jobs = JobsSnapshot()
@@ -58,8 +58,8 @@ class FakeGroup:
             self.jobs = jobs_snapshot(definition)
         return Submission(definition=definition, changed=not self.known, retried=self.failed)
 
-    def remove_job(self, _group: str, name: str) -> bool:
-        self.removed.append(name)
+    def remove_job(self, _group: str, name: str, *, by: str) -> bool:
+        self.removed.append((name, by))
         return True
 
     def retry_failed(self, _group: str, name: str, tasks: list[int] | None = None) -> list[str]:

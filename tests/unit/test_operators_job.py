@@ -142,6 +142,7 @@ class TestJobOperator:
             "job": "job",
             "removed": True,
         }
+        assert group.removed == [("job", "dag.task")]
         with pytest.raises(ValueError, match=r"^job: "):
             RemoveSparkJobOperator(task_id="t", group="g", job="a/b")
 

@@ -26,6 +26,7 @@ from airflow_provider.kafka.records.keys import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.records.removal import REMOVAL_HEADER, Removal
 from airflow_provider.kafka.records.status import (
     CheckpointClaim,
     TaskFailure,
@@ -37,6 +38,7 @@ from airflow_provider.kafka.records.status import (
 
 __all__ = [
     "GROUP_KEY",
+    "REMOVAL_HEADER",
     "CheckpointClaim",
     "ControlAction",
     "ControlRecord",
@@ -47,6 +49,7 @@ __all__ = [
     "KeyKind",
     "PlanRecord",
     "RebalanceEvent",
+    "Removal",
     "TaskEvent",
     "TaskFailure",
     "TaskKind",
