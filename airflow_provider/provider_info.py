@@ -24,7 +24,13 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("airflow_provider.hooks.spark_group")],
-        "operators": [_modules("airflow_provider.operators.spark_job", "airflow_provider.operators.spark_worker")],
+        "operators": [
+            _modules(
+                "airflow_provider.operators.retry_spark_job",
+                "airflow_provider.operators.spark_job",
+                "airflow_provider.operators.spark_worker",
+            )
+        ],
         "sensors": [_modules("airflow_provider.sensors.assignment_epoch", "airflow_provider.sensors.job")],
         "triggers": [_modules("airflow_provider.triggers.group", "airflow_provider.triggers.worker")],
         "connection-types": [

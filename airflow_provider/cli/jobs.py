@@ -1,11 +1,12 @@
-"""``cospark jobs``: submit, list and remove the jobs of a group."""
+"""``cospark jobs``: submit, list, retry and remove the jobs of a group."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import JobProgress, JobState, job_progress
 from airflow_provider.kafka.records import JobDefinition, TaskKind
+from airflow_provider.kafka.retrying import retried_in_words
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import reach, shared_logs
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.rights import SUBMITTER
+from airflow_provider.kafka.whoami import user_at_host
+from airflow_provider.membership.model import TaskId
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +67,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="one JSON object a job")
     add_connection_arguments(listing)
 
+    retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
+    retry.add_argument("group")
+    retry.add_argument("name")
+    retry.add_argument(
+        "--task",
+        type=int,
+        action="append",
+        metavar="N",
+        help="only the task of this index, -1 for the planner; may be given again (default: all that failed)",
+    )
+    add_connection_arguments(retry)
+
     remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
     remove.add_argument("group")
     remove.add_argument("name")
@@ -74,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     actions: dict[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]] = {
         "submit": _submit,
         "list": _list,
+        "retry": _retry,
         "remove": _remove,
     }
 
@@ -113,7 +130,10 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     await reach(settings)
     async with shared_logs(settings, args.group, SUBMITTER) as logs:
         submission = await logs.submit(definition)
-        say(f"job {args.name}: {'submitted' if submission.changed else 'already submitted, nothing changed'}")
+        nothing = "already submitted" if submission.retried else "already submitted, nothing changed"
+        say(f"job {args.name}: {'submitted' if submission.changed else nothing}")
+        if submission.retried:
+            say(retried_in_words(args.name, submission.retried))
         return await _wait(args, logs) if args.wait else 0
 
 
@@ -127,7 +147,8 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
     await logs.wait_for(lambda _jobs, _status: (now := progress()) is None or now.complete)
     end = progress()
     if end is None:
-        return _refuse(args, f"job {args.name} has been removed", 1)
+        removal = logs.jobs.removals.get(args.name)
+        return _refuse(args, f"job {args.name} {removal or 'was removed'}", 1)
     say(*_lines(end))
     return 0 if end.state is JobState.FINISHED else 1
 
@@ -147,18 +168,13 @@ def _config(text: str) -> dict[str, Any]:
     return config
 
 
-# ---- list, remove
+# ---- list, retry, remove
 
 
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
+    async with _attached(args, settings) as logs:
         await logs.catch_up()
         found = [job_progress(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
-    finally:
-        await logs.aclose()
     if not found and not args.json:
         say(f"group {args.group} has no jobs")
     for progress in found:
@@ -167,18 +183,38 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     return 0
 
 
+async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    async with _attached(args, settings) as logs:
+        retried = await logs.retry_failed(args.name, args.task)
+        known = args.name in logs.jobs.jobs
+    if not known:
+        return _refuse(args, f"group {args.group} has no job {args.name}", 1)
+    say(retried_in_words(args.name, retried))
+    others = sorted(set(args.task or ()) - {task.index for task in retried})
+    if others:
+        return _refuse(args, f"not failed: {', '.join(str(TaskId(args.name, index)) for index in others)}", 1)
+    return 0
+
+
 async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
-        removed = await logs.remove(args.name)
-    finally:
-        await logs.aclose()
+    async with _attached(args, settings) as logs:
+        removed = await logs.remove(args.name, by=user_at_host())
     if not removed:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
     say(f"job {args.name}: removed")
     return 0
+
+
+@asynccontextmanager
+async def _attached(args: argparse.Namespace, settings: KafkaSettings) -> AsyncIterator[GroupLogs]:
+    """The group's topics; makes none."""
+    await reach(settings)
+    logs = GroupLogs(settings, args.group)
+    logs.attach()
+    try:
+        yield logs
+    finally:
+        await logs.aclose()
 
 
 def _lines(progress: JobProgress) -> list[str]:

@@ -12,10 +12,11 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskState
+from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.rights import RETRIER, STOPPER, Needs
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.membership.model import WorkerId
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class SparkGroupHook(BaseHook):
     def submit_job(self, group: str, definition: JobDefinition) -> Submission:
         """Ask the group to run a job; makes the group's topics if they are missing.
 
-        The same definition under the same run key changes nothing. Without ``submitted_at_ms`` it is submitted now.
+        The same definition under the same run key changes nothing, but that tasks which have failed for good are tried
+        again: see :meth:`retry_failed`. Without ``submitted_at_ms`` it is submitted now.
 
         :raises LogError: if the topics can't be made, read or written; says what is missing
         """
@@ -81,38 +83,31 @@ class SparkGroupHook(BaseHook):
             definition = replace(definition, submitted_at_ms=wall_ms())
         return one_shot.submit_job(self.get_settings(), group, definition)
 
-    def remove_job(self, group: str, job: str) -> bool:
+    def remove_job(self, group: str, job: str, *, by: str | None = None) -> bool:
         """Ask the group to run a job no more; its tasks are stopped, and it is forgotten how far they were.
 
+        :param by: who asks for it, which those are told who wait for the job; by default the user and the host
         :returns: whether there was such a job
         :raises LogError: as :meth:`submit_job`
         """
         from airflow_provider.kafka import one_shot
 
         try:
-            return one_shot.remove_job(self.get_settings(), group, job)
+            return one_shot.remove_job(self.get_settings(), group, job, by=user_at_host() if by is None else by)
         except NoTopicError:
             return False
 
-    def retry_failed(self, group: str, job: str) -> list[str]:
+    def retry_failed(self, group: str, job: str, tasks: Iterable[int] | None = None) -> list[str]:
         """Have those tasks of the job's present run tried again that failed for good.
 
-        :returns: which
+        :param tasks: the indexes of some of them, -1 for the planner; by default all
+        :returns: which are tried again: of those that were named, the ones that had failed
         :raises LogError: as :meth:`submit_job`
         """
+        indexes = None if tasks is None else frozenset(tasks)
 
         async def retry(logs: GroupLogs) -> list[str]:
-            definition = logs.jobs.jobs.get(job)
-            failed = [
-                status
-                for task, status in sorted(logs.status.tasks.items())
-                if definition and task.job == job and status.run_key == definition.run_key
-                if status.state is TaskState.FAILED
-            ]
-            for status in failed:
-                again = replace(status, attempt=status.attempt + 1, started_at_ms=None, finished_at_ms=None)
-                await logs.publish_task(replace(again, state=TaskState.STOPPED, failures=0))
-            return [str(status.task) for status in failed]
+            return [str(task) for task in await logs.retry_failed(job, indexes)]
 
         return self._act(group, RETRIER, retry) or []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
@@ -14,11 +14,13 @@ from airflow_provider.kafka.leftovers import Leftovers, leftovers
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
+    REMOVAL_HEADER,
     ControlRecord,
     Event,
     JobDefinition,
     PlanRecord,
     RebalanceEvent,
+    Removal,
     TaskEvent,
     TaskStatus,
     Topics,
@@ -30,11 +32,13 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.kafka.retrying import to_try_again
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics import clients
 from airflow_provider.kafka.topics.feed import GroupFeed
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
+from airflow_provider.kafka.topics.producer import NO_HEADERS
 from airflow_provider.kafka.topics.rights import WATCHER, Needs
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.topics.topic_view import About
@@ -50,10 +54,12 @@ class Submission:
 
     :param definition: the one that holds now
     :param changed: False if the same had been submitted before, under the same run key
+    :param retried: the tasks of this run that had failed for good, and are tried again
     """
 
     definition: JobDefinition
     changed: bool
+    retried: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +218,8 @@ class GroupLogs:
         return self._followed().changes.listen(listener, about)
 
     async def submit(self, definition: JobDefinition) -> Submission:
-        """Ask the group to run a job. The same definition under the same run key changes nothing.
+        """Ask the group to run a job. The same definition under the same run key changes nothing, but that tasks which
+        have failed for good are tried again.
 
         A job that was removed begins anew, whatever is still said of it by those who have not read the removal.
 
@@ -221,31 +228,49 @@ class GroupLogs:
         await self.catch_up()
         known = self.jobs.jobs.get(definition.name)
         if known is not None and known.same_as(definition):
-            return Submission(definition=known, changed=False)
+            return Submission(definition=known, changed=False, retried=await self._try_again(known))
         removal = self.jobs.removed_at.get(definition.name) if known is None else known.removal
         definition = replace(definition, removal=removal)
         await self._put(self.topics.jobs, job_key(definition.name), definition.to_json())
-        return Submission(definition=definition, changed=True)
+        return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
 
-    async def remove(self, job: str) -> bool:
+    async def retry_failed(self, job: str, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
+        """Have tasks of the job's present run tried again that failed for good.
+
+        :param indexes: which tasks, -1 for the planner; None: all
+        :returns: which of them had failed
+        :raises LogError: if it can't be written
+        """
+        await self.catch_up()
+        definition = self.jobs.jobs.get(job)
+        return () if definition is None else await self._try_again(definition, indexes)
+
+    async def _try_again(self, definition: JobDefinition, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
+        again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks, indexes)
+        await asyncio.gather(*map(self.publish_task, again))
+        return tuple(status.task for status in again)
+
+    async def remove(self, job: str, *, by: str = "") -> bool:
         """Ask the group to run a job no more, and forget how far it was.
 
         The job goes first: should this end half-way, what is left is of no job, and a leader deletes it.
 
+        :param by: who asks for it, for those who wait for the job
         :returns: whether there was such a job
         :raises LogError: if it can't be written
         """
         await self.catch_up()
-        known = job in self.jobs.jobs
+        known = self.jobs.jobs.get(job)
         # What holds a checkpoint is forgotten by its worker when it has stopped; a job of the same name waits for it.
         words = self.status.tasks.items()
         statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]
-        if known:
-            await self._put(self.topics.jobs, job_key(job), None)
+        if known is not None:
+            removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
+            await self._write(self.topics.jobs, job_key(job), None, {REMOVAL_HEADER: removal.to_header()})
         if job in self.jobs.plans:
             await self._put(self.topics.jobs, plan_key(job), None)
         await asyncio.gather(*(self._put(self.topics.status, key, None) for key in statuses))
-        return known
+        return known is not None
 
     async def publish_plan(self, plan: PlanRecord) -> None:
         """Write the task configs of a job. By whoever holds the job's planner."""
@@ -336,8 +361,10 @@ class GroupLogs:
     async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
         await self._write(topic, key, None if data is None else encode(data))
 
-    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
-        await self._open().writer.write(topic, key, value)
+    async def _write(
+        self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS
+    ) -> None:
+        await self._open().writer.write(topic, key, value, headers)
 
     async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
         feed, outage = self._followed(), self._open().outage

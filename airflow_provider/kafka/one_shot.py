@@ -86,7 +86,7 @@ def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -
     return run(submit)
 
 
-def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
+def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -> bool:
     """As :meth:`GroupLogs.remove`.
 
     :raises NoTopicError: if there is no such group
@@ -94,7 +94,7 @@ def remove_job(settings: KafkaSettings, group: str, job: str) -> bool:
 
     async def remove() -> bool:
         async with GroupLogs(settings, group, REMOVER) as logs:
-            return await logs.remove(job)
+            return await logs.remove(job, by=by)
 
     return run(remove)
 

@@ -199,10 +199,16 @@ def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
     return JobState.FINISHED if complete else JobState.RUNNING
 
 
-def group_drained(jobs: JobsSnapshot, statuses: Statuses) -> bool:
-    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left."""
-    left = _something_left(jobs, statuses)
-    return not left and bool(jobs.jobs) and all(definition.bounded for definition in jobs.jobs.values())
+def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None = None) -> bool:
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left.
+
+    :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
+    """
+    if _something_left(jobs, statuses):
+        return False
+    if not jobs.jobs:
+        return since is not None and any(removed_at >= since for removed_at in jobs.removed_at.values())
+    return all(definition.bounded for definition in jobs.jobs.values())
 
 
 def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
@@ -213,7 +219,6 @@ def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
 
 
 def _something_left(jobs: JobsSnapshot, statuses: Statuses) -> bool:
-
     def look() -> TaskId | None:
         """What was left when this was last asked, if it still is; else the last task that is, likely the last to end:
         looking through all of them at each change would keep a loop busy.

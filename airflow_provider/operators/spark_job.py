@@ -23,6 +23,7 @@ from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
+from airflow_provider.kafka.retrying import retried_in_words
 from airflow_provider.kafka.topics.log_errors import LogTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
@@ -48,8 +49,8 @@ _RESUMED_TO_FAIL: Final = "__fail__"
 class SparkJobOperator(BaseOperator):
     """Asks a group to run a job, or to run it otherwise than before.
 
-    The same job under the same run key changes nothing. When this Airflow task is run again (a retry, or cleared), the
-    Spark tasks of the same run that had failed are tried again; those that had finished stay finished.
+    The same job under the same run key changes nothing, but that Spark tasks which had failed for good are tried again:
+    also by a later DAG run, for a job that does not end by itself. Those that had finished stay finished.
 
     :param group: the group; its topics are made if they are missing
     :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
@@ -197,9 +198,8 @@ class SparkJobOperator(BaseOperator):
             self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
         else:
             self.log.info("Job %s (run %s) was known to group %s already", definition.name, definition.run_key, group)
-            if ti.try_number > 1:
-                again = hook.retry_failed(group, definition.name)
-                self.log.info("To be tried again: %s", ", ".join(again) or "nothing")
+        if submission.retried:
+            self.log.info("%s", retried_in_words(definition.name, submission.retried))
         if not self.wait_for_completion:
             return self._summary(hook, group, definition.name, changed=submission.changed)
         condition = JobCondition(
@@ -305,8 +305,8 @@ class RemoveSparkJobOperator(BaseOperator):
         if not is_template(job):
             job_name(job)
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        group, job = group_name(self.group), job_name(self.job)
-        removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job)
+    def execute(self, context: Context) -> dict[str, Any]:
+        group, job, ti = group_name(self.group), job_name(self.job), context["ti"]
+        removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job, by=f"{ti.dag_id}.{ti.task_id}")
         self.log.info("Job %s %s group %s", job, "was removed from" if removed else "was not in", group)
         return {"job": job, "removed": removed}

@@ -61,6 +61,7 @@ class SparkGroupSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.group_link = ""
         self._pace = Pace()
+        self.run_began_ms: int | None = None
         if not is_template(group):
             group_name(group)
         if not is_template(kafka_conn_id):
@@ -74,6 +75,7 @@ class SparkGroupSensor(BaseSensorOperator):
         raise NotImplementedError
 
     def poke(self, context: Context) -> PokeReturnValue:
+        self.run_began_ms = _began_ms(context)
         answer = self._look(context)
         if answer is None:
             return PokeReturnValue(is_done=False)
@@ -83,6 +85,7 @@ class SparkGroupSensor(BaseSensorOperator):
         if not self.deferrable:
             with self._leaving_a_report(context):
                 return super().execute(context)
+        self.run_began_ms = _began_ms(context)
         try:
             answer = self._look(context)
         except BrokerAwayError as away:
@@ -148,3 +151,9 @@ class SparkGroupSensor(BaseSensorOperator):
             hook, group, condition = SparkGroupHook(self.kafka_conn_id), group_name(self.group), self.condition()
             leave_present_report(self, context, lambda: hook.look(group, condition.report))
             raise
+
+
+def _began_ms(context: Context) -> int | None:
+    """When the DAG run began (wall clock, milliseconds since 1970): anew when it is cleared."""
+    began = getattr(context.get("dag_run"), "start_date", None)
+    return None if began is None else int(began.timestamp() * 1000)

@@ -14,8 +14,9 @@ class JobSensor(SparkGroupSensor):
     """Waits until a job has finished, has failed, or runs everywhere.
 
     It fails at once, without Airflow's retries, when what it waits for will not come: with the errors of the Spark
-    tasks when the job fails (a job that ends by itself: when nothing of it is left to run). When the job is submitted
-    under another run key meanwhile, it waits on, until its ``timeout``.
+    tasks when the job fails (a job that ends by itself: when nothing of it is left to run), and by whom and when it was
+    removed, if it was since the DAG run began. When the job is submitted under another run key meanwhile, it waits on,
+    until its ``timeout``.
 
     :param job: the job's name; it need not be submitted yet
     :param state: ``finished``; ``failed``; or ``running``: every task that has not finished runs, which is what there
@@ -45,4 +46,5 @@ class JobSensor(SparkGroupSensor):
 
     def condition(self) -> JobCondition:
         run_key = None if self.run_key is None else str(native_text(self.run_key))
-        return JobCondition(job=job_name(self.job), run_key=run_key, goal=choice("state", self.state, JobGoal))
+        goal = choice("state", self.state, JobGoal)
+        return JobCondition(job=job_name(self.job), run_key=run_key, goal=goal, since_ms=self.run_began_ms)

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.hooks.standing import SoFar, Standing
 from airflow_provider.kafka.progress import JobState
-from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.kafka.records import JobDefinition, Removal
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
@@ -88,6 +88,8 @@ class JobCondition:
 
     :param run_key: of which run; None: of whichever is the present one. A job that does not end by itself has no runs:
         there it isn't looked at
+    :param since_ms: wall clock, milliseconds since 1970: if the job is removed after that, it is waited for no more.
+        None: a removal says nothing
     :param fingerprint: of the definition whose submitter waits: another one means that the job was replaced. None: any
     """
 
@@ -95,16 +97,13 @@ class JobCondition:
     run_key: str | None
     goal: JobGoal
     fingerprint: str | None = None
+    since_ms: int | None = None
 
     def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
         """None: go on waiting."""
         definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
         if definition is None or report is None:
-            return (
-                None
-                if self.fingerprint is None
-                else self._gone(f"job {self.job!r} was removed while it was waited for")
-            )
+            return self._without_it(jobs.removals.get(self.job))
         if self.fingerprint is not None and (self.fingerprint, self.run_key) != (
             definition.fingerprint,
             definition.run_key,
@@ -153,6 +152,17 @@ class JobCondition:
             )
         return None
 
+    def _without_it(self, removal: Removal | None) -> Answer | None:
+        """The group has no such job: who submitted it knows that it was there, others may have come before it."""
+        if removal is None:
+            gone = self.fingerprint is not None
+            return self._gone(f"job {self.job!r} was removed while it was waited for") if gone else None
+        other_run = self.run_key is not None and removal.bounded and removal.run_key != self.run_key
+        before = self.since_ms is None or removal.at_ms < self.since_ms
+        if self.fingerprint is None and (other_run or before):
+            return None
+        return self._gone(f"job {self.job!r} {removal}")
+
     @staticmethod
     def _gone(problem: str) -> Answer:
         return Answer(report={}, problem=problem)
@@ -164,6 +174,7 @@ class JobCondition:
             "run_key": self.run_key,
             "goal": self.goal.value,
             "fingerprint": self.fingerprint,
+            "since_ms": self.since_ms,
         }
 
 
@@ -184,6 +195,7 @@ def condition_from_json(data: Mapping[str, Any]) -> Condition:
                 run_key=data["run_key"],
                 goal=JobGoal(data["goal"]),
                 fingerprint=data.get("fingerprint"),
+                since_ms=data.get("since_ms"),
             )
         case other:
             raise ValueError(f"there is no condition of {other!r}: upgrade the triggerer too")

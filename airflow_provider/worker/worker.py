@@ -240,7 +240,7 @@ class Worker:
         if wish is not None and self._is_told_to_go(wish):
             absence = _STOPPED if wish.action is ControlAction.STOP else _DRAINED
             self.leave("an operator of the group asked for it", absence)
-        elif self.settings.until is Until.DRAINED and group_drained(self._logs.jobs, self._logs.status.tasks):
+        elif self.settings.until is Until.DRAINED and self._nothing_left():
             self.leave("the group is drained", _DRAINED, ending=Ending.DRAINED)
         elif error := self._idling.overdue(self._why_idle()):
             self._idle_error = error
@@ -251,6 +251,9 @@ class Worker:
 
     def _why_idle(self) -> str | None:
         return None if self.hands.running else why_idle(self._logs.jobs, self._logs.status.tasks)
+
+    def _nothing_left(self) -> bool:
+        return group_drained(self._logs.jobs, self._logs.status.tasks, since=self._began_at)
 
     def _ending_of(self, phase: Phase) -> Ending:
         if phase is Phase.LEFT:

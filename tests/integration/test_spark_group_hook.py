@@ -17,6 +17,7 @@ from airflow_provider.kafka.one_shot import read_group
 from airflow_provider.kafka.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 
@@ -50,6 +51,8 @@ def test_from_nothing_to_a_job_and_back(hook: SparkGroupHook, group_id: str) -> 
     assert hook.remove_job(group_id, "job")
     assert not hook.remove_job(group_id, "job")
     assert hook.job_progress(group_id, "job") is None
+    removal = read_group(hook.get_settings(), group_id).jobs.removals["job"]
+    assert (removal.by, removal.run_key) == (user_at_host(), "r2")
 
 
 def test_failed_tasks_are_tried_again_and_finished_ones_are_not(hook: SparkGroupHook, group_id: str) -> None:

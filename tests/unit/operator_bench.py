@@ -14,7 +14,7 @@ from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import Epoch
+from airflow_provider.membership.model import Epoch, TaskId
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.tries import Tries
@@ -48,8 +48,9 @@ class FakeGroup:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.submitted: list[JobDefinition] = []
-        self.removed: list[str] = []
-        self.retried: list[str] = []
+        self.removed: list[tuple[str, str]] = []
+        self.retried: list[tuple[str, list[int] | None]] = []
+        self.failed: tuple[TaskId, ...] = ()
         self.jobs = JobsSnapshot()
         self.status = StatusSnapshot()
         self.names: list[str] = []
@@ -63,14 +64,14 @@ class FakeGroup:
         self.submitted.append(definition)
         if not self.jobs.jobs:
             self.jobs = jobs_snapshot(definition)
-        return Submission(definition=definition, changed=not self.known)
+        return Submission(definition=definition, changed=not self.known, retried=self.failed)
 
-    def remove_job(self, _group: str, name: str) -> bool:
-        self.removed.append(name)
+    def remove_job(self, _group: str, name: str, *, by: str) -> bool:
+        self.removed.append((name, by))
         return True
 
-    def retry_failed(self, _group: str, name: str) -> list[str]:
-        self.retried.append(name)
+    def retry_failed(self, _group: str, name: str, tasks: list[int] | None = None) -> list[str]:
+        self.retried.append((name, tasks))
         return [f"{name}:1"]
 
     def groups(self) -> list[str]:

@@ -47,10 +47,11 @@ class Cli:
         return job
 
     def told(self, task: TaskId, state: TaskState, error: str | None = None, **more: Any) -> None:
+        self.run(self.tell(task, state, error, **more))
+
+    async def tell(self, task: TaskId, state: TaskState, error: str | None = None, **more: Any) -> None:
         why = TaskFailure.of(error) if error else None
-        self.run(
-            self.logs.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, error=why, **more))
-        )
+        await self.logs.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, error=why, **more))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run(work)
@@ -134,10 +135,19 @@ def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
         (TaskState.FAILED, 1, "a (run r): failed: 1 finished, 1 failed\n  a:1: boom\n"),
     ],
 )
-def test_waiting_ends_with_the_job_and_tells_how(cli: Cli, last: TaskState, status: int, line: str) -> None:
+def test_waiting_ends_with_the_job_and_tells_how(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, last: TaskState, status: int, line: str
+) -> None:
     cli.has(plan=2, run_key="r")
     cli.told(TaskId("a", 0), TaskState.FINISHED, run_key="r")
-    cli.told(TaskId("a", 1), last, "boom" if status else None, run_key="r")
+    submit = cli.logs.submit
+
+    async def submit_and_end(definition: JobDefinition) -> Any:
+        submission = await submit(definition)
+        await cli.tell(TaskId("a", 1), last, "boom" if status else None, run_key="r")
+        return submission
+
+    monkeypatch.setattr(cli.logs, "submit", submit_and_end)
     done = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--run-key", "r", "--wait")
     assert done == (status, f"job a: already submitted, nothing changed\n{line}", "")
 
@@ -152,10 +162,20 @@ def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytes
 
     monkeypatch.setattr(cli.logs, "submit", submit_and_remove)
     status, _, err = cli("submit", "g", "a", "m:f", "--wait")
-    assert (status, err) == (1, "cospark jobs submit: job a has been removed\n")
+    assert status == 1
+    assert err.startswith("cospark jobs submit: job a was removed by somebody at 20")
 
 
-# ---- list, remove
+def test_submitting_what_has_failed_tries_it_again_and_says_so(cli: Cli) -> None:
+    cli.has(plan=2)
+    cli.told(TaskId("a", 1), TaskState.FAILED, "boom")
+    submit = ("submit", "g", "a", "m:f", "--max-tasks", "9")
+    assert cli(*submit) == (0, "job a: already submitted\n1 failed task of job a is tried again: a:1\n", "")
+    assert cli.logs.status.tasks[TaskId("a", 1)].state is TaskState.STOPPED
+    assert cli(*submit) == (0, "job a: already submitted, nothing changed\n", "")
+
+
+# ---- list, retry, remove
 
 
 def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None:
@@ -196,6 +216,20 @@ def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
 def test_a_group_without_jobs_says_so_but_not_in_json(cli: Cli) -> None:
     assert cli("list", "g") == (0, "group g has no jobs\n", "")
     assert cli("list", "g", "--json") == (0, "", "")
+
+
+def test_failed_tasks_are_tried_again_all_or_some(cli: Cli) -> None:
+    cli.has(plan=4)
+    for index in (0, 1, 2):
+        cli.told(TaskId("a", index), TaskState.FAILED, "boom")
+    assert cli("retry", "g", "a", "--task", "1", "--task", "3") == (
+        1,
+        "1 failed task of job a is tried again: a:1\n",
+        "cospark jobs retry: not failed: a:3\n",
+    )
+    assert cli("retry", "g", "a") == (0, "2 failed tasks of job a are tried again: a:0, a:2\n", "")
+    assert cli("retry", "g", "a") == (0, "nothing of job a has failed\n", "")
+    assert cli("retry", "g", "b") == (1, "", "cospark jobs retry: group g has no job b\n")
 
 
 def test_a_job_is_removed_with_all_that_was_told_of_it(cli: Cli) -> None:

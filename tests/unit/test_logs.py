@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -108,8 +109,8 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
     class Ending(MemoryLogs):
         """A process that ends when it has deleted the job."""
 
-        async def _write(self, topic: str, key: str, value: bytes | None) -> None:
-            await super()._write(topic, key, value)
+        async def _write(self, topic: str, key: str, value: bytes | None, *headers: Mapping[str, bytes]) -> None:
+            await super()._write(topic, key, value, *headers)
             if key == "job:a" and value is None:
                 raise KeyboardInterrupt
 

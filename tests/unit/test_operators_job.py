@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, TaskDeferred
 from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
@@ -14,6 +15,8 @@ from operator_bench import FakeGroup, job_operator
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.kafka.topics.log_errors import LogTimeoutError
+from airflow_provider.membership.model import TaskId
+from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
@@ -110,12 +113,12 @@ class TestJobOperator:
             job_operator().resume_execution("__fail__", {"error": "Trigger timeout"}, airflow)
         assert airflow["ti"].pushed["return_value"]["results"] == {"0": {"rows": 0}}
 
-    def test_run_again_it_has_failed_tasks_tried_again(self, group: FakeGroup) -> None:
-        group.known = True
-        job_operator().execute(context(try_number=1))
-        assert group.retried == []
-        job_operator().execute(context(try_number=2))
-        assert group.retried == ["job"]
+    def test_it_says_which_failed_tasks_are_tried_again(self, group: FakeGroup) -> None:
+        """In a first try, too: a streaming job that has failed is submitted again by the next DAG run."""
+        group.known, group.failed = True, (TaskId("job", 0), TaskId("job", 2))
+        with structlog.testing.capture_logs() as lines:
+            job_operator(kind="streaming").execute(context(try_number=1))
+        assert "2 failed tasks of job job are tried again: job:0, job:2" in [line["event"] for line in lines]
 
     @pytest.mark.parametrize(
         ("parameters", "parameter"),
@@ -163,8 +166,20 @@ class TestJobOperator:
             "job": "job",
             "removed": True,
         }
+        assert group.removed == [("job", "dag.task")]
         with pytest.raises(ValueError, match=r"^job: "):
             RemoveSparkJobOperator(task_id="t", group="g", job="a/b")
+
+    def test_having_failed_tasks_tried_again(self, group: FakeGroup) -> None:
+        def retry(**parameters: Any) -> RetrySparkJobOperator:
+            return RetrySparkJobOperator(**{"task_id": "t", "group": "g", "job": "job", **parameters})
+
+        assert retry().execute(context()) == {"job": "job", "retried": ["job:1"]}
+        retry(tasks=[1, "2", -1]).execute(context())
+        assert group.retried == [("job", None), ("job", [1, 2, -1])]
+        for wrong in ("1", [-2], ["one"], 3):
+            with pytest.raises(ValueError, match=r"^tasks: "):
+                retry(tasks=wrong)
 
 
 def test_kinds_are_those_of_the_records() -> None:

@@ -17,6 +17,7 @@ from airflow.triggers.base import BaseTrigger
 from airflow_provider.cli.airflow_commands import get_commands
 from airflow_provider.cli.main import COMMANDS
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
 from airflow_provider.provider_info import get_provider_info
 
@@ -53,7 +54,11 @@ def test_it_is_found_under_the_distributions_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "base", "names"),
     [
-        ("operators", BaseOperator, {"SparkJobOperator", "RemoveSparkJobOperator", "SparkWorkerOperator"}),
+        (
+            "operators",
+            BaseOperator,
+            {"SparkJobOperator", "RemoveSparkJobOperator", "RetrySparkJobOperator", "SparkWorkerOperator"},
+        ),
         ("sensors", BaseSensorOperator, {"AssignmentEpochSensor", "JobSensor"}),
         ("triggers", BaseTrigger, {"WorkerTrigger", "GroupTrigger"}),
         ("hooks", SparkGroupHook, {"SparkGroupHook"}),
@@ -88,7 +93,7 @@ def test_the_connections_form_asks_for_librdkafkas_own_names() -> None:
 @pytest.mark.parametrize("operator", [*classes_of("operators"), *classes_of("sensors")], ids=lambda cls: cls.__name__)
 def test_every_operator_that_looks_at_its_group_links_to_it(operator: type[BaseOperator]) -> None:
     (link,) = INFO["extra-links"]
-    links = [] if operator is RemoveSparkJobOperator else [named(link)]
+    links = [] if operator in (RemoveSparkJobOperator, RetrySparkJobOperator) else [named(link)]
     assert [type(each) for each in operator.operator_extra_links] == links
 
 

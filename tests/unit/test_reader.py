@@ -36,6 +36,8 @@ class Message:
     def key(self) -> bytes:
         return b"key"
 
+    def headers(self) -> None: ...
+
     def value(self) -> bytes | None:
         return self._value
 

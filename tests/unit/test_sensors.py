@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import Removal, TaskState
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
@@ -100,6 +101,24 @@ def test_what_is_so_already_needs_no_triggerer(topics: list[Any]) -> None:
     topics[:] = JobsSnapshot(), group_snapshot(2)
     assert sensor.execute(context())["epoch"] == 2
     assert sensor.group_link == URL
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_job_that_is_removed_since_the_run_began_fails_its_sensor(topics: list[Any], deferrable: bool) -> None:
+    began = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    at_ms = int(began.timestamp() * 1000) + 60_000
+    removal = Removal(by="ann@here", at_ms=at_ms, run_key="r1", bounded=True)
+    values = {**context(), "dag_run": SimpleNamespace(start_date=began)}
+    topics[:] = JobsSnapshot(), StatusSnapshot()
+    if deferrable:
+        with pytest.raises(TaskDeferred) as deferred:
+            jobs(deferrable=True).execute(values)
+        answer = deferred.value.trigger.condition.answer(JobsSnapshot(removals={"job": removal}), StatusSnapshot())
+        assert answer is not None
+        assert answer.problem is not None
+    topics[:] = JobsSnapshot(removals={"job": removal}), StatusSnapshot()
+    with pytest.raises(AirflowFailException, match="'job' was removed by ann@here at 2026-01-01 00:01:00 UTC"):
+        jobs(deferrable=deferrable).execute(values)
 
 
 @pytest.mark.parametrize("deferrable", [True, False])

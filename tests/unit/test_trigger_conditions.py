@@ -7,7 +7,7 @@ import json
 import pytest
 from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot
 
-from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.kafka.records import Removal, TaskKind, TaskState
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import (
@@ -151,3 +151,26 @@ class TestJobs:
         gone = waiting_for(JobGoal.FINISHED, "r1", mine).answer(*NOTHING)
         assert gone is not None
         assert "was removed" in str(gone.problem)
+
+    @pytest.mark.parametrize(
+        ("run_key", "since_ms", "bounded", "told"),
+        [
+            ("r1", 4_000, True, True),
+            ("r1", 6_000, True, False),  # before the DAG run began: it is still to be submitted
+            ("r1", None, True, False),  # stored by an older release
+            ("r2", 4_000, True, False),  # the run before
+            ("r2", 4_000, False, True),
+            (None, 4_000, True, True),
+        ],
+    )
+    def test_that_a_job_was_removed_ends_the_waiting(
+        self, run_key: str | None, since_ms: int | None, bounded: bool, told: bool
+    ) -> None:
+        removal = Removal(by="d.cleanup", at_ms=5_000, run_key="r1", bounded=bounded)
+        jobs = JobsSnapshot(removed_at={"job": 7}, removals={"job": removal})
+        condition = JobCondition(job="job", run_key=run_key, goal=JobGoal.FINISHED, since_ms=since_ms)
+        assert condition_from_json(json.loads(json.dumps(condition.to_json()))) == condition
+        answer = condition.answer(jobs, StatusSnapshot())
+        assert (answer is not None) is told
+        if answer is not None:
+            assert answer.problem == "job 'job' was removed by d.cleanup at 1970-01-01 00:00:05 UTC"

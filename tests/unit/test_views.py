@@ -15,6 +15,7 @@ from airflow_provider.kafka.records import (
     ControlRecord,
     JobDefinition,
     PlanRecord,
+    Removal,
     TaskState,
     TaskStatus,
     WorkerPhase,
@@ -44,12 +45,12 @@ class Log:
         self.view = view
         self.end = 0
 
-    def write(self, key: str | bytes, record) -> None:
+    def write(self, key: str | bytes, record, removal: bytes | None = None) -> None:
         value = record if record is None or isinstance(record, bytes) else encode(record.to_json())
-        self.write_at(self.end, key, value)
+        self.write_at(self.end, key, value, removal)
 
-    def write_at(self, offset: int, key: str | bytes, value: bytes | None) -> None:
-        self.end = self.view.apply(key.encode() if isinstance(key, str) else key, value, offset)
+    def write_at(self, offset: int, key: str | bytes, value: bytes | None, removal: bytes | None = None) -> None:
+        self.end = self.view.apply(key.encode() if isinstance(key, str) else key, value, offset, removal)
         assert self.end == offset + 1
 
 
@@ -295,6 +296,27 @@ def test_a_new_run_does_not_make_an_old_epoch_win(status):
     status.write(key, _task(5))
     status.write(key, _task(4, run_key="r2"))
     assert status.view.snapshot().tasks[TaskId("a", 0)].run_key == "r1"
+
+
+def test_who_removed_a_job_is_known_until_it_comes_again(jobs):
+    removal = Removal(by="ann@here", at_ms=1_700_000_000_000, run_key="r1", bounded=True)
+    jobs.write(job_key("a"), JOB)
+    jobs.write(job_key("a"), None, removal.to_header())
+    assert dict(jobs.view.snapshot().removals) == {"a": removal}
+    assert str(removal) == "was removed by ann@here at 2023-11-14 22:13:20 UTC"
+    jobs.write(job_key("a"), JOB)
+    assert not jobs.view.snapshot().removals
+
+
+@pytest.mark.parametrize(
+    "header", [None, b"", b"{", b"\xff", b"{}", b'{"v":1,"by":3}', b'{"v":1,"at_ms":9e99,"by":"a","run_key":""}']
+)
+def test_a_removal_that_says_nothing_that_can_be_read_is_a_removal(jobs, header):
+    jobs.write(job_key("a"), JOB)
+    jobs.write(job_key("a"), None, header)
+    snapshot = jobs.view.snapshot()
+    assert (dict(snapshot.jobs), dict(snapshot.removed_at), dict(snapshot.removals)) == ({}, {"a": 1}, {})
+    assert snapshot.unreadable == 0
 
 
 def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs):

@@ -95,6 +95,28 @@ async def test_a_drained_group_lets_its_worker_go() -> None:
     assert life.phase is WorkerPhase.LEFT
 
 
+async def test_when_the_last_job_is_removed_its_worker_goes() -> None:
+    life = Life(until=Until.DRAINED)
+    await life.submit(tasks=1)
+    life.begin()
+    await life.runs(A0)
+    await life.logs.remove(A0.job)
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.DRAINED
+    assert life.runner.running == frozenset()
+
+
+async def test_a_removal_from_before_it_began_says_nothing_to_a_worker() -> None:
+    life = Life(until=Until.DRAINED)
+    await life.submit(tasks=1)
+    await life.logs.remove(A0.job)
+    life.begin()
+    await eventually(lambda: life.phase is WorkerPhase.STABLE)
+    await asyncio.sleep(0.05)
+    assert not life.ended
+    await life.cancel()
+
+
 async def test_without_jobs_a_group_is_not_drained() -> None:
     life = Life(until=Until.DRAINED)
     life.begin()

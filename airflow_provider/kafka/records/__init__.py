@@ -27,6 +27,7 @@ from airflow_provider.kafka.records.keys import (
     worker_key,
 )
 from airflow_provider.kafka.records.names import labelled, task_name
+from airflow_provider.kafka.records.removal import REMOVAL_HEADER, Removal
 from airflow_provider.kafka.records.status import (
     CheckpointClaim,
     TaskFailure,
@@ -38,6 +39,7 @@ from airflow_provider.kafka.records.status import (
 
 __all__ = [
     "GROUP_KEY",
+    "REMOVAL_HEADER",
     "CheckpointClaim",
     "ControlAction",
     "ControlRecord",
@@ -48,6 +50,7 @@ __all__ = [
     "KeyKind",
     "PlanRecord",
     "RebalanceEvent",
+    "Removal",
     "TaskEvent",
     "TaskFailure",
     "TaskKind",

@@ -63,7 +63,7 @@ class TopicFeed(Generic[S]):
     def take(self, records: Sequence[Record]) -> None:
         view = self._next or self._view
         for record in records:
-            parsed = view.parse(record.key, record.value, record.offset)
+            parsed = view.parse(record.key, record.value, record.offset, record.removal)
             with self._lock:
                 view.take(parsed)
         with self._lock:

@@ -13,6 +13,7 @@ from airflow_provider.kafka.records import (
     Key,
     KeyKind,
     PlanRecord,
+    Removal,
     TaskStatus,
     TaskWork,
     UnreadableRecordError,
@@ -37,6 +38,7 @@ class JobsSnapshot:
     :param jobs: the definitions by the job's name
     :param defined_at: the offset of each definition
     :param removed_at: the offset of each job's removal, of jobs that were removed last and have not come back
+    :param removals: of those: by whom and when, as far as that was said
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
     :param controls: the last wish to each worker that has not been fulfilled
     :param asked_at: the offset of each wish
@@ -49,6 +51,7 @@ class JobsSnapshot:
     jobs: Mapping[str, JobDefinition] = field(default_factory=dict)
     defined_at: Mapping[str, int] = field(default_factory=dict)
     removed_at: Mapping[str, int] = field(default_factory=dict)
+    removals: Mapping[str, Removal] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     asked_at: Mapping[WorkerId, int] = field(default_factory=dict)
@@ -108,6 +111,7 @@ class JobsView(TopicView[JobsSnapshot]):
         self._jobs: dict[str, JobDefinition] = {}
         self._defined_at: dict[str, int] = {}
         self._removed_at: dict[str, int] = {}
+        self._removals: dict[str, Removal] = {}
         self._plans: dict[str, PlanRecord] = {}
         self._controls: dict[WorkerId, ControlRecord] = {}
         self._asked_at: dict[WorkerId, int] = {}
@@ -123,12 +127,23 @@ class JobsView(TopicView[JobsSnapshot]):
             return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
         return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
 
+    def _parse_removal(self, key: Key, removal: bytes) -> Removal | None:
+        """What can't be read in it is only for people."""
+        try:
+            return Removal.from_header(removal) if key.kind is KeyKind.JOB else None
+        except ValueError:
+            return None
+
     def _put(self, key: Key, content: Any) -> None:
+        removal = content if isinstance(content, Removal) else None
+        if removal is not None:
+            content = None
         match key.kind:
             case KeyKind.JOB:
                 put(self._jobs, key.name, content)
                 put(self._defined_at, key.name, None if content is None else self._offset)
                 self._removed_at.pop(key.name, None)
+                put(self._removals, key.name, removal)
                 if content is None:
                     self._note_removal(key.name)
             case KeyKind.PLAN:
@@ -141,12 +156,15 @@ class JobsView(TopicView[JobsSnapshot]):
     def _note_removal(self, job: str) -> None:
         self._removed_at[job] = self._offset
         if len(self._removed_at) > _MOST_REMOVED:
-            del self._removed_at[next(iter(self._removed_at))]
+            oldest = next(iter(self._removed_at))
+            del self._removed_at[oldest]
+            self._removals.pop(oldest, None)
 
     def _clear(self) -> None:
         self._jobs.clear()
         self._defined_at.clear()
         self._removed_at.clear()
+        self._removals.clear()
         self._plans.clear()
         self._controls.clear()
         self._asked_at.clear()
@@ -157,6 +175,7 @@ class JobsView(TopicView[JobsSnapshot]):
             jobs=MappingProxyType(dict(self._jobs)),
             defined_at=MappingProxyType(dict(self._defined_at)),
             removed_at=MappingProxyType(dict(self._removed_at)),
+            removals=MappingProxyType(dict(self._removals)),
             plans=MappingProxyType(dict(self._plans)),
             controls=MappingProxyType(dict(self._controls)),
             asked_at=MappingProxyType(dict(self._asked_at)),

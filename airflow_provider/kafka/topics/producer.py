@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -22,6 +23,7 @@ from airflow_provider.kafka.topics.outage import Outage
 _silence: Final = logging.getLogger(f"{__name__}.librdkafka")
 _silence.disabled = True
 
+NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 _POLL_S: Final = 0.1
 _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 1.0
@@ -70,7 +72,7 @@ class LogWriter:
         self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
         self._thread.start()
 
-    def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
+    def send(self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> Future[int]:
         """Write one record; no value deletes the key.
 
         :returns: a future of the record's offset, which fails with a :class:`LogError`
@@ -86,20 +88,22 @@ class LogWriter:
                 future.set_exception(self._explain(topic, key, error))
 
         try:
-            self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=stored)
+            self._live_producer().produce(
+                topic, key=key.encode(), value=value, partition=0, on_delivery=stored, headers=dict(headers)
+            )
         except KafkaException as refused:
             future.set_exception(self._explain(topic, key, refused.args[0]))
         except BufferError as full:
             future.set_exception(LogError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
         return future
 
-    async def write(self, topic: str, key: str, value: bytes | None) -> int:
+    async def write(self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> int:
         """As :meth:`send`; waits until the record is stored.
 
         :returns: the record's offset
         :raises LogError: if it could not be stored
         """
-        return await asyncio.wrap_future(self.send(topic, key, value))
+        return await asyncio.wrap_future(self.send(topic, key, value, headers))
 
     def close(self) -> None:
         """Write what is still to be written, for at most 5 s, and stop; returns when the thread has ended."""

@@ -1,0 +1,67 @@
+"""Has failed tasks of a job tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_provider.hooks.parameters import group_name, is_template, job_name, whole_number
+from airflow_provider.hooks.spark_group import SparkGroupHook
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+_PLANNER = -1
+
+
+class RetrySparkJobOperator(BaseOperator):
+    """Has those tasks of a job's present run tried again that failed for good, with all their retries.
+
+    :param group: the group
+    :param job: the job's name
+    :param tasks: the indexes of some tasks, -1 for the planner; by default all
+    :param kafka_conn_id: a connection of type ``kafka``
+
+    Returns ``job`` and ``retried``: the tasks, of those that were named the ones that had failed.
+    """
+
+    template_fields: Sequence[str] = ("group", "job", "tasks", "kafka_conn_id")
+    ui_color = "#f7e3b5"
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        job: str,
+        tasks: Sequence[int | str] | str | None = None,
+        kafka_conn_id: str = SparkGroupHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.job = job
+        self.tasks = tasks
+        self.kafka_conn_id = kafka_conn_id
+        if not is_template(group):
+            group_name(group)
+        if not is_template(job):
+            job_name(job)
+        if not is_template(tasks):
+            _indexes(tasks)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        group, job = group_name(self.group), job_name(self.job)
+        retried = SparkGroupHook(self.kafka_conn_id).retry_failed(group, job, _indexes(self.tasks))
+        self.log.info("Tried again in group %s: %s", group, ", ".join(retried) or f"nothing of job {job} has failed")
+        return {"job": job, "retried": retried}
+
+
+def _indexes(tasks: Any) -> list[int] | None:
+    """:raises ValueError: for anything but a list of indexes"""
+    if tasks is None:
+        return None
+    if isinstance(tasks, str) or not isinstance(tasks, Sequence):
+        raise ValueError(f"tasks: give a list of indexes, such as [0, 3], not {tasks!r}")
+    return [whole_number("tasks", index, least=_PLANNER) for index in tasks]

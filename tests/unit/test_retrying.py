@@ -1,0 +1,97 @@
+"""What has failed for good is tried again: asked for by name, or by submitting the job once more."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+from stand_ins import MemoryLogs
+
+from airflow_provider.kafka.logs import Submission
+from airflow_provider.kafka.progress import configured
+from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+
+ME = WorkerId("w1")
+STREAM = JobDefinition(name="copy", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)
+FAILED, RUNNING, FINISHED = TaskState.FAILED, TaskState.RUNNING, TaskState.FINISHED
+
+
+def asked(job: JobDefinition, *states: TaskState) -> MemoryLogs:
+    """The topics of a group that knows the job, with its tasks in these states."""
+    logs = MemoryLogs()
+
+    async def write() -> None:
+        await logs.submit(job)
+        plan = PlanRecord.of(job, [{"i": index} for index in range(len(states))], planned_by=ME, at_ms=0)
+        await logs.publish_plan(plan)
+        for index, state in enumerate(states):
+            await logs.publish_task(
+                TaskStatus(
+                    task=TaskId(job.name, index),
+                    state=state,
+                    epoch=Epoch(4),
+                    worker=ME,
+                    run_key=job.run_key,
+                    fingerprint=plan.fingerprints[index],
+                    attempt=3,
+                    failures=3,
+                    started_at_ms=1,
+                    error=TaskFailure.of("boom"),
+                )
+            )
+
+    asyncio.run(write())
+    return logs
+
+
+def submit(logs: MemoryLogs, job: JobDefinition) -> Submission:
+    return asyncio.run(logs.submit(job))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"retries": 5}], ids=["the same again", "the same work, with another policy for retries"]
+)
+def test_submitting_what_has_failed_has_it_tried_again(changes: dict[str, Any]) -> None:
+    logs = asked(STREAM, FAILED, RUNNING, FAILED)
+    submission = submit(logs, dataclasses.replace(STREAM, **changes))
+    assert submission.retried == (TaskId("copy", 0), TaskId("copy", 2))
+    assert {TaskId("copy", 0), TaskId("copy", 2)} <= configured(logs.jobs, logs.status.tasks)
+    again = logs.status.tasks[TaskId("copy", 0)]
+    assert (again.attempt, again.failures, again.error) == (4, 0, TaskFailure.of("boom"))
+    assert logs.status.tasks[TaskId("copy", 1)].state is RUNNING
+    assert submit(logs, STREAM).retried == (), "it has not failed since"
+
+
+def test_a_planner_that_has_failed_plans_again() -> None:
+    logs = asked(STREAM)
+    asyncio.run(
+        logs.publish_task(TaskStatus(task=planner_of("copy"), state=FAILED, epoch=Epoch(4), worker=ME, failures=1))
+    )
+    assert submit(logs, STREAM).retried == (planner_of("copy"),)
+
+
+def test_what_failed_in_another_run_or_another_form_is_left_alone() -> None:
+    job = dataclasses.replace(STREAM, kind=TaskKind.BATCH, run_key="monday")
+    logs = asked(job, FAILED, FINISHED)
+    assert submit(logs, dataclasses.replace(job, run_key="tuesday")).retried == ()
+    assert logs.status.tasks[TaskId("copy", 0)].state is FAILED
+    logs = asked(job, FAILED, FINISHED)
+    assert submit(logs, dataclasses.replace(job, config={"other": 1})).retried == ()
+
+
+def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt() -> None:
+    logs = asked(STREAM, FAILED)
+    submit(logs, STREAM)
+    assert logs.status.tasks[TaskId("copy", 0)].state is TaskState.STOPPED
+    assert not logs.status.overwritten, "nothing for a leader to mend"
+
+
+def test_single_tasks_can_be_named() -> None:
+    logs = asked(STREAM, FAILED, FAILED, RUNNING)
+    retried = asyncio.run(logs.retry_failed("copy", {1, 2, 7}))
+    assert retried == (TaskId("copy", 1),)
+    assert logs.status.tasks[TaskId("copy", 0)].state is FAILED
+    assert asyncio.run(logs.retry_failed("no such job")) == ()
