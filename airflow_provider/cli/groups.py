@@ -156,6 +156,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "converged": converged(record, status.workers),
         "leader": record.leader if record else None,
         "reason": record.reason if record else None,
+        "step": record.step if record else "",
         "unchanged": record.unchanged if record else 0,
         "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,
@@ -199,6 +200,10 @@ def _whose(state: str) -> str:
     return "" if state == TaskState.FAILED.value else ", an earlier one failed"
 
 
+def _because(about: dict[str, Any]) -> str:
+    return f"{about['reason']}: {about['step']}" if about["step"] not in ("", about["reason"]) else str(about["reason"])
+
+
 def as_lines(about: dict[str, Any]) -> list[str]:
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
@@ -206,7 +211,7 @@ def as_lines(about: dict[str, Any]) -> list[str]:
         lines.append("no rebalance has been recorded")
     else:
         converged = "converged" if about["converged"] else "not converged"
-        lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {about['reason']}"]
+        lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {_because(about)}"]
         if is_braked(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"

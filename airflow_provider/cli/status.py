@@ -100,7 +100,7 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
-    return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
+    return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.because})", style="bold")
 
 
 def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:

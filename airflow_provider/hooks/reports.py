@@ -113,6 +113,7 @@ class GroupReport:
             "delay_ms": record.delay_ms,
             "deadline_ms": record.deadline_ms,
             "reason": record.reason,
+            "step": record.step,
             "at_ms": record.at_ms,
             "converged": self.converged,
             "workers": {
