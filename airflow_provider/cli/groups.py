@@ -14,6 +14,7 @@ from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
+from airflow_provider.kafka.presence import what_was
 from airflow_provider.kafka.progress import converged, effective_status
 from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -40,6 +41,9 @@ _NOT_YET: Final = frozenset(
 about any group has the topic made in which groups are kept.
 """
 _AGAIN_S: Final = 0.2
+_READ_S: Final = 5.0
+"""How long a list of groups waits for the topics of those that nobody is in."""
+_EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
 
 
 class _Answer(Protocol):
@@ -76,13 +80,25 @@ async def _list(settings: KafkaSettings) -> int:
     if answer.error is not KafkaErrorCode.NONE:
         complain(f"cospark groups list: a broker refused to list its groups: {answer.error.name}")
         return 2
-    states = dict.fromkeys(await asyncio.to_thread(list_groups, settings), _NOBODY)
+    with_topics = await asyncio.to_thread(list_groups, settings)
+    states = dict.fromkeys(with_topics, _NOBODY)
     for group in answer.groups:
         if group.protocol_type == PROTOCOL_TYPE:
             states[group.group_id] = group.state or "state not told"
+    empty = [name for name in with_topics if states[name] in _EMPTY]
+    told = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name) for name in empty)), strict=True))
     for name, state in sorted(states.items()):
-        say(f"{name}: {state}")
+        say(f"{name}: {told.get(name, state)}")
     return 0
+
+
+async def _what_was(settings: KafkaSettings, group: str) -> str:
+    """How a group ended that nobody is in, as far as that can be read soon."""
+    try:
+        _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S)
+    except LogError:
+        return _NOBODY
+    return what_was(status.group, status.workers)
 
 
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
@@ -127,12 +143,14 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
     return f"{error.name}: {who} has no right to DESCRIBE it: grant that to {settings.principal or 'that user'}"
 
 
-async def _read_topics(settings: KafkaSettings, group: str) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+async def _read_topics(
+    settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
     """What the topics say, and whether there are any; those of Java workers have none."""
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        await logs.catch_up()
+        await logs.catch_up(timeout_s=timeout_s)
         return logs.jobs, logs.status, True
     except NoTopicError:
         return JobsSnapshot(), StatusSnapshot(), False
@@ -151,6 +169,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
+        "gone": None if members else what_was(record, status.workers),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),
@@ -208,10 +227,11 @@ def as_lines(about: dict[str, Any]) -> list[str]:
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
     if about["epoch"] is None:
-        lines.append("no rebalance has been recorded")
+        lines.append(about["gone"] or "no rebalance has been recorded")
     else:
         converged = "converged" if about["converged"] else "not converged"
-        lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {_because(about)}"]
+        epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
+        lines += [about["gone"] or epoch, f"  because: {_because(about)}"]
         if is_braked(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"

@@ -17,6 +17,7 @@ from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.presence import all_left, what_was
 from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
@@ -86,7 +87,7 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
     """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
-    return Group(_headline(group, status, wall_ms), _workers(jobs, status), _jobs(jobs, status), *_moves(status))
+    return Group(_headline(group, status, wall_ms), _workers(jobs, status), _jobs(group, jobs, status), *_moves(status))
 
 
 def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
@@ -94,9 +95,8 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record is None:
         return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
-    told = [status.workers[worker].state for worker in record.members if worker in status.workers]
-    if told and all(state is WorkerPhase.LEFT for state in told):
-        calm = "all its workers have left"
+    if all_left(record, status.workers):
+        return _text(f"{group}: {what_was(record, status.workers)} ({record.because})", style="bold")
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
@@ -152,7 +152,9 @@ def _names(label: str, names: Sequence[str]) -> str:
     return f"{label}: {', '.join(names[:_MOST_TASKS])}{more}  "
 
 
-def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
+def _jobs(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> RenderableType:
+    if not jobs.jobs:  # a worker alone in a mistyped group waits for ever
+        return _text(f"group {group} has no jobs{'' if jobs.removed_at else ' yet'}", style="yellow")
     table = Table("job", "state", "tasks", "errors", expand=True)
     for name in sorted(jobs.jobs):
         progress = job_progress(name, jobs, status)

@@ -155,6 +155,34 @@ def test_a_group_that_waits_for_its_first_worker_has_jobs() -> None:
     assert text.splitlines()[-1] == "  jobs that wait for a worker: a"
 
 
+def ended(*states: tuple[WorkerPhase, int]) -> StatusSnapshot:
+    """The group with its workers' last words, and when they said them."""
+    said = dict(zip((W1, W2), states, strict=True))
+    return replace(BUSY, workers={name: replace(worker(name, state), at_ms=ms) for name, (state, ms) in said.items()})
+
+
+@pytest.mark.parametrize(
+    ("status", "gone"),
+    [
+        (
+            ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900)),
+            "all workers have left, the last one at 1970-01-01 00:01:01 UTC, epoch 5",
+        ),
+        (
+            ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.STABLE, 5_000)),
+            "all workers are gone: w2 got lost, 1 has left in order; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
+        ),
+        (
+            ended((WorkerPhase.DEFERRED, 60_000), (WorkerPhase.STABLE, 5_000)),
+            "all workers are gone: w1, w2 got lost; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
+        ),
+    ],
+)
+def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, gone: str) -> None:
+    lines = as_lines(describe(coordinator(state="Empty"), JOBS, status))
+    assert lines[:3] == ["group g: Empty", gone, "  because: w2 joined"]
+
+
 class Broker:
     """Answers as a new one does: its coordinator comes only after it was asked some times."""
 
@@ -224,6 +252,25 @@ def test_what_will_not_change_is_told_at_once(asked: Callable[..., Broker], caps
     assert "no right to DESCRIBE it" in capsys.readouterr().err
 
 
+def test_the_list_tells_of_a_group_that_all_have_left_what_was(
+    asked: Callable[..., Broker], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked()
+    status = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900))
+
+    async def read(_settings: object, group: str, *, timeout_s: float) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+        assert (group, timeout_s) == ("left", 5.0)
+        return JobsSnapshot(), status, True
+
+    monkeypatch.setattr(groups_module, "list_groups", lambda _settings: ["g", "left"])
+    monkeypatch.setattr(groups_module, "_read_topics", read)
+    assert main(["groups", "list", "--bootstrap-servers", "nowhere:9"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "g: Stable",
+        "left: all workers have left, the last one at 1970-01-01 00:01:01 UTC, epoch 5",
+    ]
+
+
 # ---- status
 
 
@@ -285,7 +332,16 @@ def test_whoever_is_not_in_the_group_is_shown_only_on_the_way_in(state: WorkerPh
 
 def test_a_group_that_all_have_left_says_so() -> None:
     gone = {name: worker(name, WorkerPhase.LEFT) for name in (W1, W2)}
-    assert "all its workers have left" in page(JOBS, replace(BUSY, workers=gone))
+    assert "g: all workers have left, the last one at 1970-01-01 00:00:00 UTC, epoch 5 (w2 joined)" in page(
+        JOBS, replace(BUSY, workers=gone)
+    )
+
+
+def test_a_group_without_jobs_says_so() -> None:
+    """A worker alone in a mistyped group waits for ever."""
+    assert "group g has no jobs yet" in page(JobsSnapshot(), StatusSnapshot())
+    assert "no jobs yet" not in page(JOBS, StatusSnapshot())
+    assert "group g has no jobs yet" in page(JobsSnapshot(), StatusSnapshot(group=BUSY.group))
 
 
 def test_before_the_first_rebalance_there_are_jobs_at_least() -> None:
