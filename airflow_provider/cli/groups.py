@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="the groups that speak Connect's protocol, and those that have topics")
     add_connection_arguments(listing)
     describe = actions.add_parser("describe", help="members, epoch and tasks of a group")
-    describe.add_argument("group")
+    add_group_argument(describe)
     describe.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(describe)
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
@@ -39,7 +40,7 @@ _MOST_TASKS = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group")
+    add_group_argument(parser)
     parser.add_argument("--once", action="store_true", help="show it as it is now, and end")
     add_connection_arguments(parser)
 
