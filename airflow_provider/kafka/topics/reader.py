@@ -30,7 +30,7 @@ log: Final = logging.getLogger(__name__)
 
 # A new order (follow, close) waits for the running poll; a record does not.
 _POLL_S: Final = 0.05
-_BATCH: Final = 1_000
+_BATCH: Final = 10_000
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_S: Final = 0.5
 _MOST_LOOKED_UP: Final = 4
