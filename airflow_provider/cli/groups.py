@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
@@ -17,16 +18,15 @@ from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
 from airflow_provider.kafka.presence import what_was
 from airflow_provider.kafka.progress import converged, effective_status
-from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
-from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
+from airflow_provider.membership.policy import policy_to_json
 
 _NOBODY: Final = "no worker is in it"
 """What is said of a group that has topics and that no coordinator knows: it has had no worker yet, or none for long."""
@@ -61,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(listing)
     describe = actions.add_parser("describe", help="members, epoch and tasks of a group")
     add_group_argument(describe)
-    describe.add_argument("--json", action="store_true", help="as one JSON object")
+    describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
+    describe.add_argument("--tasks", action="store_true", help="a line for each task, not only for those that failed")
     add_connection_arguments(describe)
 
 
@@ -118,7 +119,7 @@ async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
         complain(f"cospark groups describe: there is no group {args.group!r}")
         return 1
     about = describe(description, jobs, status)
-    say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about)))
+    say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about, tasks=args.tasks)))
     return 0
 
 
@@ -213,40 +214,3 @@ def _task(told: TaskStatus) -> dict[str, Any]:
         "attempt": told.attempt,
         "error": told.error.message if told.error else None,
     }
-
-
-def _whose(state: str) -> str:
-    """A task that was tried again keeps the error of the try before, whatever has become of it since."""
-    return "" if state == TaskState.FAILED.value else ", an earlier one failed"
-
-
-def _because(about: dict[str, Any]) -> str:
-    return f"{about['reason']}: {about['step']}" if about["step"] not in ("", about["reason"]) else str(about["reason"])
-
-
-def as_lines(about: dict[str, Any]) -> list[str]:
-    protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
-    lines = [f"group {about['group']}: {about['state']}{protocol}"]
-    if about["epoch"] is None:
-        lines.append(about["gone"] or "no rebalance has been recorded")
-    else:
-        converged = "converged" if about["converged"] else "not converged"
-        epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
-        lines += [about["gone"] or epoch, f"  because: {_because(about)}"]
-        if is_braked(about["unchanged"]):
-            lines.append(
-                f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
-            )
-        if about["policy"]:
-            lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
-    for member in about["members"]:
-        names = ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in member["assigned"])
-        lines.append(f"  {member['worker']} ({member['state'] or 'no record'}): {names or 'nothing'}")
-    lines += [
-        f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}"
-        + (f"{_whose(told['state'])}: {told['error']}" if told["error"] else "")
-        for task, told in about["tasks"].items()
-    ]
-    if about["jobs"] and not about["tasks"]:
-        lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
-    return lines

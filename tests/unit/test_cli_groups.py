@@ -12,7 +12,8 @@ from rich.console import Console
 from stand_ins import MemoryLogs
 
 from airflow_provider.cli import groups as groups_module
-from airflow_provider.cli.groups import as_lines, describe
+from airflow_provider.cli.group_words import as_lines
+from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -116,6 +117,25 @@ def test_in_words() -> None:
         "  task a:1: pending at w1, attempt 1",
         "  task a:2: failed at w2, attempt 1: boom",
     ]
+
+
+def test_many_tasks_are_counted_and_those_that_failed_named() -> None:
+    job = replace(JOB, max_tasks=900)
+    plan = PlanRecord.of(job, [{}] * 900, planned_by=W1, at_ms=0)
+    jobs = JobsSnapshot(jobs={"a": job}, plans={"a": plan})
+    assert BUSY.group is not None
+    many = replace(BUSY, group=replace(BUSY.group, assignment={W1: frozenset(TaskId("a", i) for i in range(900))}))
+    failed = {TaskId("a", i): told(TaskId("a", i), TaskState.FAILED, error="boom") for i in range(100, 125)}
+    about = describe(coordinator("w1", "w2"), jobs, replace(many, tasks={**BUSY.tasks, **failed}))
+    lines = as_lines(about)
+    assert lines[3:6] == [
+        "  w1 (stable): 900 of a",
+        "  w2 (deferred): nothing",
+        "  job a: 872 pending, 1 running, 2 finished, 26 failed",
+    ]
+    assert lines[6:8] == ["  task a:2: failed at w2, attempt 1: boom", "  task a:100: failed at w1, attempt 1: boom"]
+    assert lines[-2:] == ["  and 6 more that failed", "  (--tasks: a line for each task)"]
+    assert len(as_lines(about, tasks=True)) == 5 + 901
 
 
 def test_the_error_of_an_attempt_before_is_not_told_as_that_of_the_last_one() -> None:

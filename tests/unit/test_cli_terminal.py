@@ -122,7 +122,7 @@ def test_of_cospark_groups(
         yield Transport()
 
     monkeypatch.setattr(groups, "shared_transport", shared)
-    assert groups.run(argparse.Namespace(action="describe", group="g", json=False)) == 0
+    assert groups.run(argparse.Namespace(action="describe", group="g", json=False, tasks=False)) == 0
     assert f"group g: {SHOWN}" in _only_text(capsys.readouterr().out)
 
 

@@ -80,7 +80,7 @@ FINISHED = word(TaskState.FINISHED, finished_at_ms=9, result={"rows": [1, {"epoc
 def test_only_what_a_later_record_says_as_well_is_skipped(
     words: Sequence[tuple[str, bytes | None]], skipped: set[int]
 ) -> None:
-    assert superseded(records_of(*words)) == skipped
+    assert superseded(records_of(*words)).keys() == skipped
 
 
 tasks = st.builds(
@@ -124,7 +124,7 @@ def test_a_feed_adds_up_to_what_one_record_after_the_other_does(words: list[tupl
 
 def test_a_record_that_stands_for_others_must_be_readable() -> None:
     records = records_of(word(), (task_key(A0), FINISHED[1].replace(b'"run_key":"r"', b'"run_key":7')))
-    assert superseded(records) == {0}
+    assert superseded(records) == {0: 1}
     feed = GroupFeed("g").status
     feed.take(records)
     assert feed.snapshot().tasks[A0].state is TaskState.RUNNING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,8 +23,6 @@ from airflow_provider.kafka.topics.topic_view import About, Parsed, TopicView, U
 log: Final = logging.getLogger(__name__)
 
 S = TypeVar("S")
-
-_AT_A_TIME: Final = 100
 
 
 class TopicFeed(Generic[S]):
@@ -74,11 +72,9 @@ class TopicFeed(Generic[S]):
 
     def take(self, records: Sequence[Record]) -> None:
         view = self._next or self._view
-        parsed = _parse(view, records)
-        for begin in range(0, len(parsed), _AT_A_TIME):  # others wait for the lock
+        for parsed in _parsed(view, records):
             with self._lock:
-                for record in parsed[begin : begin + _AT_A_TIME]:
-                    view.take(record)
+                view.take(parsed)
         with self._lock:
             news = self._news()
         self._changes.tell(news)
@@ -120,13 +116,15 @@ class TopicFeed(Generic[S]):
         return About.EVERYTHING
 
 
-def _parse(view: TopicView[Any], records: Sequence[Record]) -> list[Parsed]:
-    """All that add something to the view. What stands for others must be readable: else these are parsed, too."""
+def _parsed(view: TopicView[Any], records: Sequence[Record]) -> Iterator[Parsed]:
+    """One after the other, without those for which others stand: these are read first, to see that they can be."""
     skipped = superseded(records)
-    parsed = {place: view.parse(*record) for place, record in enumerate(records) if place not in skipped}
-    if skipped and any(record.key is None for record in parsed.values()):
-        parsed |= {place: view.parse(*records[place]) for place in skipped}
-    return [parsed[place] for place in sorted(parsed)]
+    first = {place: view.parse(*records[place]) for place in set(skipped.values())}
+    if any(record.key is None for record in first.values()):
+        skipped = {}
+    for place, record in enumerate(records):
+        if place not in skipped:
+            yield first[place] if place in first else view.parse(*record)
 
 
 class GroupFeed:

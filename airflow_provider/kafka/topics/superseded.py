@@ -32,50 +32,51 @@ _STEPS: Final = (b"pending", b"running", b"stopped")
 
 
 class _Word(NamedTuple):
-    """What is said of a task."""
+    """What is said of a task, and at which place."""
 
     epoch: int
     attempt: int
+    place: int
 
 
-def superseded(records: Sequence[tuple[bytes | None, bytes | None, int]]) -> set[int]:
-    """The places of the records that may be skipped if those that stay can be read.
-
-    :param records: key, value and offset of each, as they follow each other
+def superseded(records: Sequence[tuple[bytes | None, bytes | None, int]]) -> dict[int, int]:
+    """Which records may be skipped: the place of each, and of the one that stands for it, if that can be read.
 
     - A round before one of a later epoch.
     - A step of a task before the end of the same attempt, or a later one, in the same epoch, or a later one.
+
+    :param records: key, value and offset of each, as they follow each other
     """
-    skipped: set[int] = set()
+    skipped: dict[int, int] = {}
     ends: dict[bytes, _Word] = {}
-    last_round = -1
+    last_round = last_place = -1
     for place in range(len(records) - 1, -1, -1):
         key, value, _ = records[place]
-        if key is None or value is None:
-            if key is not None:
-                ends.pop(key, None)
+        if key is None:
             continue
-        if key == _GROUP:
+        if value is None:
+            ends.pop(key, None)
+        elif key == _GROUP:
             epoch = _epoch_of_round(value)
-            if epoch is not None and epoch < last_round:
-                skipped.add(place)
-            last_round = max(last_round, -1 if epoch is None else epoch)
+            if epoch is not None and epoch > last_round:
+                last_round, last_place = epoch, place
+            elif epoch is not None and epoch < last_round:
+                skipped[place] = last_place
         elif key.startswith(_TASK):
             _look_at_task(key, value, place, ends, skipped)
     return skipped
 
 
-def _look_at_task(key: bytes, value: bytes, place: int, ends: dict[bytes, _Word], skipped: set[int]) -> None:
-    end = ends.get(key)
+def _look_at_task(key: bytes, value: bytes, place: int, ends: dict[bytes, _Word], skipped: dict[int, int]) -> None:
     state = _TASK_END.search(value, max(0, len(value) - _LONGEST_END))
     begin = _TASK_BEGIN.match(value) if state else None
     if state is None or begin is None:
         return
-    word = _Word(epoch=int(begin[2]), attempt=int(begin[1]))
+    epoch, attempt, end = int(begin[2]), int(begin[1]), ends.get(key)
     if state[1] in _ENDS:
-        ends.setdefault(key, word)
-    elif state[1] in _STEPS and end is not None and word.epoch <= end.epoch and word.attempt <= end.attempt:
-        skipped.add(place)
+        ends.setdefault(key, _Word(epoch, attempt, place))
+    elif state[1] in _STEPS and end is not None and epoch <= end.epoch and attempt <= end.attempt:
+        skipped[place] = end.place
 
 
 def _epoch_of_round(value: bytes) -> int | None:
