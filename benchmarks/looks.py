@@ -46,6 +46,8 @@ _ROOT: Final = Path(__file__).parent.parent
 _COMMANDS: Final = (("status", "--once"), ("jobs", "list"), ("groups", "describe"))
 _GOALS_S: Final = {9: 0.5, 2_000: 1.0, 20_000: 2.0}
 _GARBAGE: Final = 184
+_AT_ONCE: Final = 80
+"""So many tasks run at a time."""
 _WORKERS: Final = tuple(WorkerId(f"w{number}") for number in range(1, 5))
 _BEGAN_MS: Final = 1_700_000_000_000
 
@@ -115,8 +117,10 @@ async def _fill(settings: KafkaSettings, group: str, size: int) -> None:
             await logs.publish_worker(
                 WorkerStatus(worker=worker, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=4, at_ms=_BEGAN_MS)
             )
-        for state, of_state in ((TaskState.RUNNING, tasks[: size * 5 // 8]), (TaskState.FINISHED, tasks[: size // 2])):
-            await _say(logs, state, of_state, plan)
+        for begin in range(0, size * 5 // 8, _AT_ONCE):
+            batch = tasks[begin : begin + _AT_ONCE]
+            await _say(logs, TaskState.RUNNING, batch, plan)
+            await _say(logs, TaskState.FINISHED, [task for task in batch if task.index < size // 2], plan)
 
 
 def _record(offset: int, tasks: Sequence[TaskId]) -> GroupRecord:
@@ -140,25 +144,24 @@ def _record(offset: int, tasks: Sequence[TaskId]) -> GroupRecord:
 
 
 async def _say(logs: GroupLogs, state: TaskState, tasks: Sequence[TaskId], plan: PlanRecord) -> None:
-    for begin in range(0, len(tasks), 1_000):
-        await asyncio.gather(
-            *(
-                logs.publish_task(
-                    TaskStatus(
-                        task=task,
-                        state=state,
-                        epoch=Epoch(1),
-                        worker=_WORKERS[task.index % len(_WORKERS)],
-                        run_key="r",
-                        fingerprint=plan.fingerprints[task.index],
-                        started_at_ms=_BEGAN_MS,
-                        finished_at_ms=_BEGAN_MS + 500 if state.final else None,
-                        result={"rows": task.index} if state.final else None,
-                    )
+    await asyncio.gather(
+        *(
+            logs.publish_task(
+                TaskStatus(
+                    task=task,
+                    state=state,
+                    epoch=Epoch(1),
+                    worker=_WORKERS[task.index % len(_WORKERS)],
+                    run_key="r",
+                    fingerprint=plan.fingerprints[task.index],
+                    started_at_ms=_BEGAN_MS,
+                    finished_at_ms=_BEGAN_MS + 500 if state.final else None,
+                    result={"rows": task.index} if state.final else None,
                 )
-                for task in tasks[begin : begin + 1_000]
             )
+            for task in tasks
         )
+    )
 
 
 def _litter(settings: KafkaSettings, group: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
@@ -104,6 +105,11 @@ async def _what_was(settings: KafkaSettings, group: str) -> str:
 
 
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
+    with without_collector():
+        return await _read_and_describe(settings, args)
+
+
+async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     async with shared_transport(settings) as transport:
 
         async def ask() -> GroupDescription:
@@ -152,7 +158,7 @@ async def _read_topics(
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        await logs.catch_up(timeout_s=timeout_s)
+        await read_on(logs, lambda: complain(f"group {group}: {reading_in_words(logs)}"), timeout_s=timeout_s)
         return logs.jobs, logs.status, True
     except NoTopicError:
         return JobsSnapshot(), StatusSnapshot(), False

@@ -14,15 +14,14 @@ from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.presence import all_left, what_was
 from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
@@ -60,23 +59,24 @@ def run(args: argparse.Namespace) -> int:
 
 async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
-        await logs.catch_up()
-        if args.once:
+    if args.once:
+        async with group_read(settings, args.group) as logs:
             console.print(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()))
-            return
-        changed = asyncio.Event()
-        logs.subscribe(changed.set)
+        return
+    async with group_opened(settings, args.group) as logs:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+
+            def show(*notes: str) -> None:
+                page = render(args.group, logs.jobs, logs.status, wall_ms=wall_ms())
+                live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
+
+            await read_on(logs, lambda: show(reading_in_words(logs)))
+            changed = asyncio.Event()
+            logs.subscribe(changed.set)
             while True:
                 changed.clear()
-                live.update(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()), refresh=True)
+                show()
                 await _a_second_or(changed)
-    finally:
-        await logs.aclose()
 
 
 async def _a_second_or(changed: asyncio.Event) -> None:
