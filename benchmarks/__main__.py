@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, memberships, overload, rebalance, triggerer
+from benchmarks import assignor, cost, looks, memberships, overload, rebalance, triggerer
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
+    "looks": looks.run,
     "memberships": memberships.run,
     "overload": overload.run,
     "rebalance": rebalance.run,

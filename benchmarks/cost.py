@@ -70,7 +70,7 @@ def _worker(broker: LocalBroker, group: str, source: Path, output: Path) -> floa
     asyncio.run(_submit(broker, group, config))
     return _timed(
         [
-            *(*_COSPARK, "worker", group, "--instance-id", "only", "--until", "drained", "--slots", "2"),
+            *(*_COSPARK, "worker", group, "--worker", "only", "--until", "drained", "--slots", "2"),
             *("--allow", "benchmarks", "--bootstrap-servers", broker.bootstrap_servers),
         ]
     )

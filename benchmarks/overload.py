@@ -91,7 +91,7 @@ def _work(settings: KafkaSettings, load: Load, folder: Path) -> int:
 def _worker(settings: KafkaSettings, load: Load, path: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
     log = ending.enter_context(path.with_suffix(".log").open("wb"))
     program = (sys.executable, "-m", "benchmarks.overloaded", str(path.with_suffix(".json")))
-    worker = ("worker", _GROUP, "--instance-id", path.name, "--runner", "noop", "--slots", str(load.slots))
+    worker = ("worker", _GROUP, "--worker", path.name, "--runner", "noop", "--slots", str(load.slots))
     process = subprocess.Popen(
         [*program, *worker, "--session-timeout-ms", "10000", "--bootstrap-servers", settings.bootstrap_servers],
         cwd=_ROOT,

@@ -93,7 +93,7 @@ class Fleet:
         """Start a worker, or start it again."""
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*_COSPARK, "worker", self.group_id, "--instance-id", name, *self._options, *options],
+                [*_COSPARK, "worker", self.group_id, "--worker", name, *self._options, *options],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": self._path},

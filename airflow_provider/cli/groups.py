@@ -10,21 +10,24 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.group_words import as_lines
+from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
 from airflow_provider.kafka.one_shot import list_groups
+from airflow_provider.kafka.presence import what_was
 from airflow_provider.kafka.progress import converged, effective_status
-from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.shared import shared_transport
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
-from airflow_provider.membership.policy import policy_from_json, policy_in_words, policy_to_json
+from airflow_provider.membership.policy import policy_to_json
 
 _NOBODY: Final = "no worker is in it"
 """What is said of a group that has topics and that no coordinator knows: it has had no worker yet, or none for long."""
@@ -40,6 +43,9 @@ _NOT_YET: Final = frozenset(
 about any group has the topic made in which groups are kept.
 """
 _AGAIN_S: Final = 0.2
+_READ_S: Final = 5.0
+"""How long a list of groups waits for the topics of those that nobody is in."""
+_EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
 
 
 class _Answer(Protocol):
@@ -55,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="the groups that speak Connect's protocol, and those that have topics")
     add_connection_arguments(listing)
     describe = actions.add_parser("describe", help="members, epoch and tasks of a group")
-    describe.add_argument("group")
-    describe.add_argument("--json", action="store_true", help="as one JSON object")
+    add_group_argument(describe)
+    describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
+    describe.add_argument("--tasks", action="store_true", help="a line for each task, not only for those that failed")
     add_connection_arguments(describe)
 
 
@@ -76,16 +83,33 @@ async def _list(settings: KafkaSettings) -> int:
     if answer.error is not KafkaErrorCode.NONE:
         complain(f"cospark groups list: a broker refused to list its groups: {answer.error.name}")
         return 2
-    states = dict.fromkeys(await asyncio.to_thread(list_groups, settings), _NOBODY)
+    with_topics = await asyncio.to_thread(list_groups, settings)
+    states = dict.fromkeys(with_topics, _NOBODY)
     for group in answer.groups:
         if group.protocol_type == PROTOCOL_TYPE:
             states[group.group_id] = group.state or "state not told"
+    empty = [name for name in with_topics if states[name] in _EMPTY]
+    told = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name) for name in empty)), strict=True))
     for name, state in sorted(states.items()):
-        say(f"{name}: {state}")
+        say(f"{name}: {told.get(name, state)}")
     return 0
 
 
+async def _what_was(settings: KafkaSettings, group: str) -> str:
+    """How a group ended that nobody is in, as far as that can be read soon."""
+    try:
+        _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S)
+    except LogError:
+        return _NOBODY
+    return what_was(status.group, status.workers)
+
+
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
+    with without_collector():
+        return await _read_and_describe(settings, args)
+
+
+async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
     async with shared_transport(settings) as transport:
 
         async def ask() -> GroupDescription:
@@ -101,7 +125,7 @@ async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
         complain(f"cospark groups describe: there is no group {args.group!r}")
         return 1
     about = describe(description, jobs, status)
-    say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about)))
+    say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about, tasks=args.tasks)))
     return 0
 
 
@@ -127,12 +151,14 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
     return f"{error.name}: {who} has no right to DESCRIBE it: grant that to {settings.principal or 'that user'}"
 
 
-async def _read_topics(settings: KafkaSettings, group: str) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+async def _read_topics(
+    settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
     """What the topics say, and whether there are any; those of Java workers have none."""
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        await logs.catch_up()
+        await read_on(logs, lambda: complain(f"group {group}: {reading_in_words(logs)}"), timeout_s=timeout_s)
         return logs.jobs, logs.status, True
     except NoTopicError:
         return JobsSnapshot(), StatusSnapshot(), False
@@ -151,11 +177,13 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
+        "gone": None if members else what_was(record, status.workers),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),
         "leader": record.leader if record else None,
         "reason": record.reason if record else None,
+        "step": record.step if record else "",
         "unchanged": record.unchanged if record else 0,
         "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,
@@ -192,35 +220,3 @@ def _task(told: TaskStatus) -> dict[str, Any]:
         "attempt": told.attempt,
         "error": told.error.message if told.error else None,
     }
-
-
-def _whose(state: str) -> str:
-    """A task that was tried again keeps the error of the try before, whatever has become of it since."""
-    return "" if state == TaskState.FAILED.value else ", an earlier one failed"
-
-
-def as_lines(about: dict[str, Any]) -> list[str]:
-    protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
-    lines = [f"group {about['group']}: {about['state']}{protocol}"]
-    if about["epoch"] is None:
-        lines.append("no rebalance has been recorded")
-    else:
-        converged = "converged" if about["converged"] else "not converged"
-        lines += [f"epoch {about['epoch']} ({converged}), led by {about['leader']}", f"  because: {about['reason']}"]
-        if is_braked(about["unchanged"]):
-            lines.append(
-                f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
-            )
-        if about["policy"]:
-            lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
-    for member in about["members"]:
-        names = ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in member["assigned"])
-        lines.append(f"  {member['worker']} ({member['state'] or 'no record'}): {names or 'nothing'}")
-    lines += [
-        f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}"
-        + (f"{_whose(told['state'])}: {told['error']}" if told["error"] else "")
-        for task, told in about["tasks"].items()
-    ]
-    if about["jobs"] and not about["tasks"]:
-        lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
-    return lines

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     submit = actions.add_parser("submit", help="ask a group to run a job, or to run it otherwise")
-    submit.add_argument("group")
+    add_group_argument(submit)
     submit.add_argument("name", help="the job's name")
     submit.add_argument("entry_point", help="package.module:ClassOrFunction, importable on the workers")
     submit.add_argument("--config", default="{}", metavar="JSON", help="a JSON object, or @FILE that holds one")
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(submit)
 
     listing = actions.add_parser("list", help="the jobs of a group and how far they are")
-    listing.add_argument("group")
+    add_group_argument(listing)
     listing.add_argument("--json", action="store_true", help="one JSON object a job")
     add_connection_arguments(listing)
 
@@ -80,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(retry)
 
     remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
-    remove.add_argument("group")
+    add_group_argument(remove)
     remove.add_argument("name")
     add_connection_arguments(remove)
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 
 class Command(NamedTuple):
@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     }
 )
 
+_DISTRIBUTION: Final = "airflow-provider-cooperative-spark"
 _INTERRUPTED: Final = 130
 _OUTPUT_CLOSED: Final = 141
 
@@ -70,11 +71,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """Answers what it does not know with its own usage: argparse leaves that to the outermost parser, whose usage says
+    nothing of a subcommand's options.
+    """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, []
+
+
+class _Version(argparse.Action):
+    """Looks for the version only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        from airflow_provider.cli.terminal import say
+
+        say(f"{parser.prog} {version(_DISTRIBUTION)}")
+        parser.exit()
+
+
 def _parser(called: str | None) -> argparse.ArgumentParser:
     """A parser that knows all subcommands by name, and the arguments of the one that is called."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="cospark", description="Groups of workers that share Spark tasks, seen and steered from a terminal."
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="which release this is")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, description=command.help)

@@ -33,6 +33,7 @@ from airflow_provider.membership.model import (
     tasks_to_json,
 )
 from airflow_provider.membership.policy import Incremental, Policy
+from airflow_provider.membership.words import why
 
 LEADER_RESTART: Final = "leader_restart"
 
@@ -178,22 +179,10 @@ def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
 
 
 def _sentence(task: TaskId, move: Move) -> str:
-    if move.reason is MoveReason.NEW and move.source is not None:
-        before = "" if move.source == move.target else f", {move.source} had it before"
-        return f"{move.target} starts {task}: its job was planned anew{before}"
-    return _SENTENCES[move.reason, move.target is None].format(task, source=move.source, target=move.target)
-
-
-_SENTENCES: Final[Mapping[tuple[MoveReason, bool], str]] = {
-    (MoveReason.DELETED, True): "{source} stops {}: it is not configured any more",
-    (MoveReason.DUPLICATE, True): "{source} stops {}: another worker owns it too",
-    (MoveReason.DUPLICATE, False): "{target} starts {}: more than one worker owned it, and all have stopped it",
-    (MoveReason.BALANCE, True): "{source} stops {}: it has more than its share",
-    (MoveReason.BALANCE, False): "{target} starts {}: {source} had more than its share",
-    (MoveReason.NEW, False): "{target} starts {}: nobody had it",
-    (MoveReason.LOST, False): "{target} starts {}: {source} lost it",
-    (MoveReason.RETURNED, False): "{target} starts {} again: it had lost it",
-}
+    if move.target is None:
+        return f"{move.source} stops {task}: {why(move)}"
+    again = " again" if move.reason is MoveReason.RETURNED else ""
+    return f"{move.target} starts {task}{again}: {why(move)}"
 
 
 def _configured(jobs: Mapping[str, Any]) -> Tasks:

@@ -13,15 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.presence import all_left, what_was
 from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress, why_idle
 from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
@@ -39,7 +40,7 @@ _MOST_TASKS = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group")
+    add_group_argument(parser)
     parser.add_argument("--once", action="store_true", help="show it as it is now, and end")
     add_connection_arguments(parser)
 
@@ -59,23 +60,24 @@ def run(args: argparse.Namespace) -> int:
 
 async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
-        await logs.catch_up()
-        if args.once:
+    if args.once:
+        async with group_read(settings, args.group) as logs:
             console.print(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()))
-            return
-        changed = asyncio.Event()
-        logs.subscribe(changed.set)
+        return
+    async with group_opened(settings, args.group) as logs:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+
+            def show(*notes: str) -> None:
+                page = render(args.group, logs.jobs, logs.status, wall_ms=wall_ms())
+                live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
+
+            await read_on(logs, lambda: show(reading_in_words(logs)))
+            changed = asyncio.Event()
+            logs.subscribe(changed.set)
             while True:
                 changed.clear()
-                live.update(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()), refresh=True)
+                show()
                 await _a_second_or(changed)
-    finally:
-        await logs.aclose()
 
 
 async def _a_second_or(changed: asyncio.Event) -> None:
@@ -104,18 +106,17 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record is None:
         return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
-    told = [status.workers[worker].state for worker in record.members if worker in status.workers]
-    if told and all(state is WorkerPhase.LEFT for state in told):
-        calm = "all its workers have left"
+    if all_left(record, status.workers):
+        return _text(f"{group}: {what_was(record, status.workers)} ({record.because})", style="bold")
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
-    return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.reason})", style="bold")
+    return _text(f"{group}: epoch {record.epoch}, {calm}, led by {record.leader} ({record.because})", style="bold")
 
 
 def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     reason = why_idle(jobs, status.tasks)
-    return [] if reason is None else [_text(f"{group} {reason}", style="yellow")]
+    return [] if reason is None else [_text(f"group {group} {reason}", style="yellow")]
 
 
 def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
@@ -36,12 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " Exit status: 0 it left or the group was drained; 1 it lost its membership, failed, or waited in vain for"
         " something to run; 2 not possible."
     )
-    parser.add_argument("group", help="the group to join")
-    parser.add_argument(
-        "--instance-id",
-        metavar="NAME",
-        help="the worker's name in the group: the same after a restart (default: host name and process number)",
-    )
+    add_group_argument(parser, "the group to join")
+    add_worker_option(parser)
     parser.add_argument(
         "--runner",
         choices=("local", "noop"),
@@ -151,7 +148,7 @@ def _say(text: str) -> None:
 
 def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
     """:raises ValueError: naming the option that is wrong"""
-    name = args.instance_id or f"{socket.gethostname()}-{os.getpid()}"
+    name = args.worker or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
     if not 0 <= args.returns_ms <= LONGEST_DELAY_MS:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, meaning in _ACTIONS.items():
         asking = actions.add_parser(action.value, help=meaning, description=meaning)
-        asking.add_argument("group")
+        add_group_argument(asking)
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
         who.add_argument("--all", action="store_true", help="every worker that is in the group")

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
-from airflow_provider.membership.assignors.model import Move, MoveReason, one_by_one
+from airflow_provider.membership.assignors.model import Move, one_by_one
 from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.words import why
 
 Label: TypeAlias = Callable[[TaskId], str]
 
 _MOST_MOVES: Final = 20
 _MOST_NAMES: Final = 20
 _LONGEST_REASON: Final = 500
-
-_STOPS: Final[Mapping[MoveReason, str]] = {
-    MoveReason.DELETED: "it is not configured any more",
-    MoveReason.DUPLICATE: "another worker owns it too",
-    MoveReason.BALANCE: "that worker has more than its share",
-    MoveReason.EAGER: "the group speaks the eager protocol",
-}
-_STARTS: Final[Mapping[MoveReason, str]] = {
-    MoveReason.NEW: "nobody had it",
-    MoveReason.LOST: "its worker has lost it",
-    MoveReason.RETURNED: "it had lost it",
-    MoveReason.BALANCE: "the other worker had more than its share",
-    MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
-    MoveReason.EAGER: "the group speaks the eager protocol",
-}
 
 
 def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Iterator[str]:
@@ -42,7 +28,7 @@ def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Ite
     members = names_in_words(sorted(record.members))
     yield (
         f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} {workers}:"
-        f" {members}{f' ({_cut(record.reason)})' if record.reason else ''}"
+        f" {members}{f' ({_cut(record.because)})' if record.because else ''}"
     )
     for task, move in islice(one_by_one(record.moves), _MOST_MOVES):
         yield f"  {move_in_words(task, move, label)}"
@@ -59,13 +45,10 @@ def move_in_words(task: TaskId, move: Move, label: Label = str) -> str:
     """One task's change of place, and why."""
     it = label(task)
     if move.target is None:
-        return f"{it} stops on {move.source}: {_STOPS.get(move.reason, move.reason.value)}"
-    why = _STARTS.get(move.reason, move.reason.value)
-    if move.reason is MoveReason.NEW and move.source is not None:
-        why = "its job was planned anew"
+        return f"{it} stops on {move.source}: {why(move)}"
     if move.source is None or move.source == move.target:
-        return f"{it} starts on {move.target}: {why}"
-    return f"{it} moves from {move.source} to {move.target}: {why}"
+        return f"{it} starts on {move.target}: {why(move)}"
+    return f"{it} moves from {move.source} to {move.target}: {why(move)}"
 
 
 def tasks_in_words(tasks: Iterable[TaskId], label: Label = str) -> str:

@@ -122,6 +122,7 @@ class GroupReport:
             "delay_ms": record.delay_ms,
             "deadline_ms": record.deadline_ms,
             "reason": record.reason,
+            "step": record.step,
             "at_ms": record.at_ms,
             "converged": self.converged,
             "short_of_slots": None if self.shortage is None else self.shortage.to_json(),

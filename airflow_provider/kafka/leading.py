@@ -116,7 +116,7 @@ async def _brake(record: GroupRecord, group: str, session_timeout_ms: int) -> No
             " %.1f s",
             group,
             record.unchanged,
-            record.reason,
+            record.because,
             wait_s,
         )
         await asyncio.sleep(wait_s)

@@ -90,6 +90,7 @@ class GroupLogs:
         self._settings = settings
         self._clients: clients.Clients | None = None
         self._feed: GroupFeed | None = None
+        self._ends: Mapping[str, int] = {}
 
     async def __aenter__(self) -> GroupLogs:
         await self.start()
@@ -163,6 +164,15 @@ class GroupLogs:
         return self._followed().status.snapshot()
 
     @property
+    def unread(self) -> Mapping[str, tuple[int, int]]:
+        """Which topics have not been read to where they ended at the last :meth:`catch_up`: how far they are, and to
+        where.
+        """
+        feed = self._followed()
+        read = {self.topics.jobs: feed.jobs.offset, self.topics.status: feed.status.offset}
+        return {topic: (read[topic], end) for topic, end in self._ends.items() if read[topic] < end}
+
+    @property
     def missing(self) -> str | None:
         """The name of a topic that does not exist, if that has been so for some seconds."""
         return self._followed().missing
@@ -192,6 +202,7 @@ class GroupLogs:
         for topic in read:
             if ends[topic] < read[topic]:
                 raise TopicRenewedError(topic)
+        self._ends = ends
         await self._wait(
             lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
             timeout_s=max(0.0, deadline - time.monotonic()),

@@ -214,7 +214,7 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None =
 def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
     """Why nobody in the group has anything to run, as what is said of it; None if somebody has, or is to have."""
     if not jobs.jobs:
-        return "has no jobs yet"
+        return "has no jobs" if jobs.removed_at else "has no jobs yet"
     return None if _something_left(jobs, statuses) else "has nothing left to run"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_provider.membership.causes import STARTS
 from airflow_provider.membership.embedded import decode_assignment
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -64,7 +65,7 @@ def on_started(turn: Turn, event: Started) -> None:
         phase=Phase.UNJOINED,
         config_offset=event.config_offset,
         predecessor=event.predecessor,
-        rejoin_reason="a worker starts",
+        rejoin_reason=STARTS,
     )
     turn.find_coordinator()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from airflow_provider.membership.assignors import cooperative, eager
 from airflow_provider.membership.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.brake import IN_A_ROW_MS
+from airflow_provider.membership.causes import cause_of
 from airflow_provider.membership.embedded import decode_metadata, encode_assignment
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.model import (
@@ -29,8 +29,6 @@ from airflow_provider.membership.model import (
 )
 from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, epoch_of
-
-_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +125,7 @@ def lead(call: Call) -> Verdict:
         )
         for name, member_id in names.items()
     }
+    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=call.reason)
     record = GroupRecord(
         epoch=_epoch(call),
         generation=call.generation,
@@ -139,7 +138,8 @@ def lead(call: Call) -> Verdict:
         revoked={worker: tasks for worker, tasks in outcome.revoked.items() if tasks},
         moves=outcome.moves,
         delay_ms=outcome.delay_ms,
-        reason=_reason(call, frozenset(names)),
+        reason=cause.reason,
+        step=cause.step,
         at_ms=call.now_ms,
         memory=outcome.memory,
         policy=call.policy if call.protocol.cooperative else None,
@@ -173,31 +173,6 @@ def _unchanged(call: Call, members: frozenset[WorkerId], outcome: Outcome) -> in
 def _name(member: JoinedMember) -> WorkerId:
     """A static member's instance id; a dynamic one (a Java Connect worker) has only its member id."""
     return WorkerId(member.instance_id or member.member_id)
-
-
-def _reason(call: Call, members: frozenset[WorkerId]) -> str:
-    """Why the group rebalances, for people: who came and went; else what the last round left to be done, by whichever
-    member joined first; else what made the leader join.
-    """
-    last = call.last_record
-    before = frozenset(last.members) if last else frozenset()
-    came, went = sorted(members - before), sorted(before - members)
-    changes = ([f"{_names(came)} joined"] if came else []) + ([f"{_names(went)} left"] if went else [])
-    if changes or last is None:
-        return "; ".join(changes) or call.reason
-    if last.revokes:
-        return "revoked tasks have stopped"
-    if 0 < last.deadline_ms <= call.now_ms:
-        return "the scheduled delay is over" if last.memory.ends_ms else "the next tasks may move"
-    return call.reason
-
-
-def _names(workers: Sequence[WorkerId]) -> str:
-    """The first few by name: a thousand may come at once, and the record is read by each of them."""
-    others = len(workers) - _NAMED
-    if others <= 1:
-        return ", ".join(workers)
-    return f"{', '.join(workers[:_NAMED])} and {others} others"
 
 
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:

@@ -43,6 +43,8 @@ class GroupRecord:
     :param members: each worker's member id in this generation
     :param moves: what changed its place, and why
     :param delay_ms: the delay that the members were told: lost work waits, or the next moves do
+    :param reason: what began the chain of rounds that this one is of; for people, as ``step`` is
+    :param step: what of it this round goes on with; empty in the first one, and in records of an older release
     :param at_ms: wall clock of the leader, milliseconds since 1970
     :param memory: what the leader carries to the next round
     :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
@@ -65,6 +67,12 @@ class GroupRecord:
     memory: Memory
     policy: Policy | None = None
     unchanged: int = 0
+    step: str = ""
+
+    @property
+    def because(self) -> str:
+        """Why the group rebalanced: the cause, and what this round did about it."""
+        return f"{self.reason}: {self.step}" if self.step not in ("", self.reason) else self.reason
 
     def is_round(self, generation: GenerationId, leader_member: str) -> bool:
         """Whether this record is of the rebalance with that generation and that leader."""
@@ -113,6 +121,7 @@ class GroupRecord:
             "delay_ms": self.delay_ms,
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
+            "step": self.step,
             "at_ms": self.at_ms,
             "memory": self._memory_to_json(),
             "policy": None if self.policy is None else policy_to_json(self.policy),
@@ -148,7 +157,8 @@ class GroupRecord:
                 revoked=shares_from_json(data["revoked"]),
                 moves=tuple(Move.from_json(move) for move in data["moves"]),
                 delay_ms=whole_from_json(data["delay_ms"], "a delay", most=LONGEST_DELAY_MS),
-                reason=_reason_from_json(data["reason"]),
+                reason=_words_from_json(data["reason"], "a reason"),
+                step=_words_from_json(data.get("step", ""), "a step"),
                 at_ms=whole_from_json(data["at_ms"], "a time"),
                 memory=_memory_from_json(data["memory"], assignment),
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
@@ -158,11 +168,11 @@ class GroupRecord:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong
 
 
-def _reason_from_json(reason: object) -> str:
-    """For people. It names members, who choose their names themselves: it may be longer than anybody wants to read."""
-    if not isinstance(reason, str):
-        raise ValueError(f"a reason is a text, not {short(reason)}")
-    return reason[:_LONGEST_REASON]
+def _words_from_json(words: object, what: str) -> str:
+    """For people. They name members, who choose their names themselves: more than anybody wants to read, maybe."""
+    if not isinstance(words, str):
+        raise ValueError(f"{what} is a text, not {short(words)}")
+    return words[:_LONGEST_REASON]
 
 
 def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tasks]) -> Memory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider.membership.causes import OTHERS_BEGAN
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ConfigAdvanced,
@@ -73,7 +74,7 @@ def _rebalance_begun(turn: Turn, event: HeartbeatAnswered) -> None:
         turn.set(rebalance_deadline=state.heard_at + state.settings.rebalance_lease_ms)
     turn.renew_lease(event.sent_at_ms)
     if state.phase is Phase.STABLE:
-        turn.want_join("the group rebalances")
+        turn.want_join(OTHERS_BEGAN)
         _expect_record_soon(turn)
     turn.limit_patience()
 

@@ -47,7 +47,7 @@ FLOORS: Mapping[str, int] = {
 """Each field that is a time, and the earliest that it need be told from."""
 COUNTS = frozenset({"generation", "last_completed", "epoch", "spoken_epoch"})
 """Generations and epochs. What is below 1 stands for none."""
-_TEXTS = frozenset({"reason", "rejoin_reason", "join_reason"})
+_TEXTS = frozenset({"reason", "step", "rejoin_reason", "join_reason"})
 _MANY_ROUNDS = 3
 """From here on the delay after rounds that revoked has reached its maximum, and so has that of rounds for nothing."""
 _MEMBER_ID = re.compile(r"w\d#\w")

@@ -272,7 +272,7 @@ async def test_with_exactly_these_rights_everything_works(
     worker = await asyncio.to_thread(
         subprocess.run,
         [
-            *(sys.executable, "-m", "airflow_provider.cli.main", "worker", LIFE, "--instance-id", "w1"),
+            *(sys.executable, "-m", "airflow_provider.cli.main", "worker", LIFE, "--worker", "w1"),
             *("--runner", "noop", "--until", "drained", "--kafka-config", str(config)),
         ],
         capture_output=True,

@@ -11,7 +11,7 @@ from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailur
 from airflow_provider.kafka.records import WorkerStatus as Worker
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Move, MoveReason
+from airflow_provider.membership.assignors.model import Load, Move, MoveReason
 from airflow_provider.membership.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
 
@@ -84,7 +84,7 @@ def group_record(epoch: int, **changes: Any) -> GroupRecord:
         "leader_member": MemberId("w1-member"),
         "config_offset": ConfigOffset(3),
         "members": {one: MemberId("w1-member"), two: MemberId("w2-member")},
-        "moves": (Move(tasks=frozenset({task}), source=one, target=two, reason=MoveReason.BALANCE),),
+        "moves": (Move(tasks=frozenset({task}), source=one, target=two, reason=MoveReason.BALANCE, load=Load(3, 2)),),
         "reason": "w2 joined",
         "at_ms": 5_000,
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because, moves_because, started, stopped
 
 from airflow_provider.membership.assignors import cooperative
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Round
+from airflow_provider.membership.assignors.model import Load, Memory, MoveReason, Round
 from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, WorkerId, planner_of
 from airflow_provider.membership.policy import IMMEDIATE, Deferred, Policy
 
@@ -384,8 +386,22 @@ class TestWhatIsReported:
         group.join("w2")
         first, second = group.rebalance(), group.rebalance()
         moved = stopped(first)
-        assert first.moves == (Move(tasks=moved, source=W1, target=None, reason=MoveReason.BALANCE),)
-        assert second.moves == (Move(tasks=moved, source=W1, target=W2, reason=MoveReason.BALANCE),)
+        for outcome, target in ((first, None), (second, W2)):
+            assert {(move.source, move.target, move.reason) for move in outcome.moves} == {
+                (W1, target, MoveReason.BALANCE)
+            }
+            assert NO_TASKS.union(*(move.tasks for move in outcome.moves)) == moved
+
+    def test_a_balancing_move_names_what_its_worker_had_and_may_keep_planners_and_tasks_apart(self) -> None:
+        group = Group({"a": 5, "b": 0})
+        group.join("w1")
+        group.rebalance()
+        group.join("w2")
+        first = group.rebalance()
+        group.memory = Memory.from_json(json.loads(json.dumps(group.memory.to_json())))
+        for outcome in (first, group.rebalance()):
+            loads = {next(iter(move.tasks)).is_planner: move.load for move in outcome.moves}
+            assert loads == {True: Load(has=2, share=1), False: Load(has=5, share=3)}
 
     def test_it_is_told_as_well_by_a_leader_that_took_the_memory_over(self) -> None:
         group = group_of(1)

@@ -12,7 +12,8 @@ from rich.console import Console
 from stand_ins import MemoryLogs
 
 from airflow_provider.cli import groups as groups_module
-from airflow_provider.cli.groups import as_lines, describe
+from airflow_provider.cli.group_words import as_lines
+from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
@@ -118,6 +119,25 @@ def test_in_words() -> None:
     ]
 
 
+def test_many_tasks_are_counted_and_those_that_failed_named() -> None:
+    job = replace(JOB, max_tasks=900)
+    plan = PlanRecord.of(job, [{}] * 900, planned_by=W1, at_ms=0)
+    jobs = JobsSnapshot(jobs={"a": job}, plans={"a": plan})
+    assert BUSY.group is not None
+    many = replace(BUSY, group=replace(BUSY.group, assignment={W1: frozenset(TaskId("a", i) for i in range(900))}))
+    failed = {TaskId("a", i): told(TaskId("a", i), TaskState.FAILED, error="boom") for i in range(100, 125)}
+    about = describe(coordinator("w1", "w2"), jobs, replace(many, tasks={**BUSY.tasks, **failed}))
+    lines = as_lines(about)
+    assert lines[3:6] == [
+        "  w1 (stable): 900 of a",
+        "  w2 (deferred): nothing",
+        "  job a: 872 pending, 1 running, 2 finished, 26 failed",
+    ]
+    assert lines[6:8] == ["  task a:2: failed at w2, attempt 1: boom", "  task a:100: failed at w1, attempt 1: boom"]
+    assert lines[-2:] == ["  and 6 more that failed", "  (--tasks: a line for each task)"]
+    assert len(as_lines(about, tasks=True)) == 5 + 901
+
+
 def test_the_error_of_an_attempt_before_is_not_told_as_that_of_the_last_one() -> None:
     error = "ConnectionError: reset"
     tasks = {A0: told(A0, TaskState.FINISHED, error=error), A1: told(A1, TaskState.PENDING, error=error)}
@@ -153,6 +173,34 @@ def test_a_group_that_waits_for_its_first_worker_has_jobs() -> None:
     text = "\n".join(as_lines(describe(unknown, JOBS, StatusSnapshot())))
     assert text.splitlines()[0] == "group g: no worker is in it"
     assert text.splitlines()[-1] == "  jobs that wait for a worker: a"
+
+
+def ended(*states: tuple[WorkerPhase, int]) -> StatusSnapshot:
+    """The group with its workers' last words, and when they said them."""
+    said = dict(zip((W1, W2), states, strict=True))
+    return replace(BUSY, workers={name: replace(worker(name, state), at_ms=ms) for name, (state, ms) in said.items()})
+
+
+@pytest.mark.parametrize(
+    ("status", "gone"),
+    [
+        (
+            ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900)),
+            "all workers have left, the last one at 1970-01-01 00:01:01 UTC, epoch 5",
+        ),
+        (
+            ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.STABLE, 5_000)),
+            "all workers are gone: w2 got lost, 1 has left in order; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
+        ),
+        (
+            ended((WorkerPhase.DEFERRED, 60_000), (WorkerPhase.STABLE, 5_000)),
+            "all workers are gone: w1, w2 got lost; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
+        ),
+    ],
+)
+def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, gone: str) -> None:
+    lines = as_lines(describe(coordinator(state="Empty"), JOBS, status))
+    assert lines[:3] == ["group g: Empty", gone, "  because: w2 joined"]
 
 
 class Broker:
@@ -224,6 +272,25 @@ def test_what_will_not_change_is_told_at_once(asked: Callable[..., Broker], caps
     assert "no right to DESCRIBE it" in capsys.readouterr().err
 
 
+def test_the_list_tells_of_a_group_that_all_have_left_what_was(
+    asked: Callable[..., Broker], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked()
+    status = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900))
+
+    async def read(_settings: object, group: str, *, timeout_s: float) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+        assert (group, timeout_s) == ("left", 5.0)
+        return JobsSnapshot(), status, True
+
+    monkeypatch.setattr(groups_module, "list_groups", lambda _settings: ["g", "left"])
+    monkeypatch.setattr(groups_module, "_read_topics", read)
+    assert main(["groups", "list", "--bootstrap-servers", "nowhere:9"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "g: Stable",
+        "left: all workers have left, the last one at 1970-01-01 00:01:01 UTC, epoch 5",
+    ]
+
+
 # ---- status
 
 
@@ -285,7 +352,16 @@ def test_whoever_is_not_in_the_group_is_shown_only_on_the_way_in(state: WorkerPh
 
 def test_a_group_that_all_have_left_says_so() -> None:
     gone = {name: worker(name, WorkerPhase.LEFT) for name in (W1, W2)}
-    assert "all its workers have left" in page(JOBS, replace(BUSY, workers=gone))
+    assert "g: all workers have left, the last one at 1970-01-01 00:00:00 UTC, epoch 5 (w2 joined)" in page(
+        JOBS, replace(BUSY, workers=gone)
+    )
+
+
+def test_a_group_without_jobs_says_so() -> None:
+    """A worker alone in a mistyped group waits for ever."""
+    assert "group g has no jobs yet" in page(JobsSnapshot(), StatusSnapshot())
+    assert "no jobs yet" not in page(JOBS, StatusSnapshot())
+    assert "group g has no jobs yet" in page(JobsSnapshot(), StatusSnapshot(group=BUSY.group))
 
 
 def test_before_the_first_rebalance_there_are_jobs_at_least() -> None:

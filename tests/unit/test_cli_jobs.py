@@ -261,15 +261,3 @@ def test_without_a_broker_named_it_is_asked_for(
     monkeypatch.delenv("COSPARK_BOOTSTRAP_SERVERS", raising=False)
     assert main(["jobs", "list", "g"]) == 2
     assert "say where Kafka is, by this option or by $COSPARK_BOOTSTRAP_SERVERS" in capsys.readouterr().err
-
-
-def test_a_group_without_a_name_gets_no_job(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As of an empty variable in a script. Topics would be made for it that no worker ever reads."""
-
-    async def reach(_settings: object) -> None: ...
-
-    monkeypatch.setattr(jobs_module, "reach", reach)
-    assert main(["jobs", "submit", "", "a", "m:f", "--bootstrap-servers", "nowhere:9"]) == 2
-    assert capsys.readouterr().err == "cospark jobs submit: the name of the group is empty\n"

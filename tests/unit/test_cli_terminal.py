@@ -18,7 +18,7 @@ from rich.console import Console
 from stand_ins import MemoryLogs
 
 import airflow_provider.cli
-from airflow_provider.cli import groups, jobs, status, workers
+from airflow_provider.cli import groups, jobs, reading, status, workers
 from airflow_provider.cli.terminal import complain, printable, say
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
@@ -80,10 +80,10 @@ def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryLogs:
 
     async def reached(*_: object) -> None: ...
 
-    for module in (jobs, groups, status, workers):
-        monkeypatch.setattr(module, "GroupLogs", lambda *_: logs)
+    for module in (jobs, groups, status, workers, reading):
+        monkeypatch.setattr(module, "GroupLogs", lambda *_: logs, raising=False)
         monkeypatch.setattr(module, "reach", reached, raising=False)
-        monkeypatch.setattr(module, "settings_of", lambda _args: SimpleNamespace(principal=None))
+        monkeypatch.setattr(module, "settings_of", lambda _args: SimpleNamespace(principal=None), raising=False)
     return logs
 
 
@@ -122,7 +122,7 @@ def test_of_cospark_groups(
         yield Transport()
 
     monkeypatch.setattr(groups, "shared_transport", shared)
-    assert groups.run(argparse.Namespace(action="describe", group="g", json=False)) == 0
+    assert groups.run(argparse.Namespace(action="describe", group="g", json=False, tasks=False)) == 0
     assert f"group g: {SHOWN}" in _only_text(capsys.readouterr().out)
 
 

@@ -60,7 +60,7 @@ def test_the_exit_status_says_whether_it_left_of_its_own_will(
     ends: Any, capsys: pytest.CaptureFixture[str], ending: Ending, status: int
 ) -> None:
     ends(outcome(ending, "why" if status else None))
-    assert main(["worker", "g", "--instance-id", "w1", *BROKER]) == status
+    assert main(["worker", "g", "--worker", "w1", *BROKER]) == status
     told = capsys.readouterr()
     assert told.out == f"worker w1: {ending.value} at epoch 7\n"
     assert ("cospark worker: why\n" in told.err) == bool(status)
@@ -95,7 +95,7 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--policy", "incremental", "--max-moves", "1", "--connect-protocol", "eager"), "--policy: 'incremental'"),
         (("--session-timeout-ms", "100"), "session_timeout_ms=100"),
         (("--session-timeout-ms", "70000"), "rebalance_timeout_ms=60000 must be at least session_timeout_ms=70000"),
-        (("--instance-id", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
+        (("--worker", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
         (("--spark-conf", "=x"), "must be KEY=VALUE"),
         (("--idle-timeout", "0"), "--idle-timeout 0: must be at least"),
         (("--idle-timeout", "nan"), "--idle-timeout nan: must be at least"),
@@ -121,7 +121,7 @@ def test_without_a_supervisor_it_does_not_come_back(ends: Any, options: tuple[st
 
 def test_options_reach_the_worker(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
-    options = ("--instance-id", "w1", "--slots", "5", "--until", "drained", "--connect-protocol", "eager")
+    options = ("--worker", "w1", "--slots", "5", "--until", "drained", "--connect-protocol", "eager")
     timing = (
         "--session-timeout-ms",
         "9000",

@@ -386,7 +386,7 @@ def test_whoever_came_and_whoever_left_is_named() -> None:
     with_w9 = replace(group.record, members={W1: MemberId("w1"), WorkerId("w9"): MemberId("w9")})
     group.status = replace(group.status, group=with_w9)
     record = record_after(group, reason=GENERIC, members=(W1, W2))
-    assert record.reason == "w2 joined; w9 left"
+    assert record.reason == "w2 joined; w9 went away"
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_of_a_crowd_that_left_too() -> None:
     group = Group({"w1": "r"})
     group.status = replace(group.status, group=replace(group.record, members={W1: MemberId("w1"), **crowd}))
     reason = record_after(group, reason=GENERIC, members=(W1, W2)).reason
-    assert reason == "w2 joined; w01, w02, w03 and 96 others left"
+    assert reason == "w2 joined; w01, w02, w03 and 96 others went away"
 
 
 # ---- the epoch of a round

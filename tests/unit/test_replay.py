@@ -139,8 +139,8 @@ def test_each_move_is_explained(run: Replay) -> None:
     _, answers = run(FIRST, JOINED, MOVED, changed, options="--explain")
     assert [answer["explain"] for answer in answers] == [
         [f"w1 starts {task}: nobody had it" for task in ("a:planner", "a:0", "a:1", "b:planner", "b:0")],
-        ["w1 stops a:1: it has more than its share", "w1 stops b:planner: it has more than its share"],
-        ["w2 starts a:1: w1 had more than its share", "w2 starts b:planner: w1 had more than its share"],
+        ["w1 stops b:planner: w1 has 2 planners, its share is 1", "w1 stops a:1: w1 has 3 tasks, its share is 2"],
+        ["w2 starts a:1: w1 had 3 tasks, its share is 2", "w2 starts b:planner: w1 had 2 planners, its share is 1"],
         [
             "w1 stops b:0: it is not configured any more",
             "w2 stops b:planner: it is not configured any more",
@@ -161,8 +161,8 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
         options="--explain",
     )
     assert answers[3]["explain"] == [
-        "w1 starts a:3: w3 lost it",
-        "w1 starts a:4: w3 lost it",
+        "w1 starts a:3: w3 has it no more",
+        "w1 starts a:4: w3 has it no more",
         "w2 starts a:1 again: it had lost it",
         "w2 starts a:2 again: it had lost it",
     ]
@@ -202,7 +202,7 @@ class TestWhatIsSaidOfWorkersThatAreGone:
             "assigned": {"w1": [["a", 2], ["a", 3]]},
             "revoked": {"w1": []},
             "delay": 0,
-            "explain": [f"w1 starts a:2: w2 lost it, and {why}", f"w1 starts a:3: w2 lost it, and {why}"],
+            "explain": [f"w1 starts a:2: w2 has it no more, and {why}", f"w1 starts a:3: w2 has it no more, and {why}"],
         }
 
     def test_who_is_to_be_back_is_waited_for_until_then(self, run: Replay) -> None:
@@ -212,7 +212,7 @@ class TestWhatIsSaidOfWorkersThatAreGone:
         assert answers[1]["explain"] == ["2 tasks wait for w2: it is to be back within 20 s"]
         assert answers[2]["delay"] == 0
         assert answers[2]["explain"] == [
-            f"w1 starts a:{index}: w2 lost it, and was not back in time" for index in (2, 3)
+            f"w1 starts a:{index}: w2 has it no more, and was not back in time" for index in (2, 3)
         ]
 
     @pytest.mark.parametrize("said", [{"returns_ms": {"w2": 20_000}}, {"returns_ms": {"w2": None}}])
@@ -242,7 +242,7 @@ def test_lost_work_goes_where_there_is_room_and_nobody_is_said_to_be_back(run: R
         "assigned": {"w1": [], "w2": a},
         "revoked": {"w1": [], "w2": []},
         "delay": 0,
-        "explain": ["w2 starts a:planner: w3 lost it", "w2 starts a:0: w3 lost it"],
+        "explain": ["w2 starts a:planner: w3 has it no more", "w2 starts a:0: w3 has it no more"],
     }
 
 
@@ -281,11 +281,11 @@ def test_in_steps_and_what_is_held_back(run: Replay) -> None:
     assert [answer["delay"] for answer in answers] == [0, 0, 30_000, 29_990, 0]
     assert [answer["revoked"]["w1"] for answer in answers] == [[], [["b", -1]], [], [], [["a", 1]]]
     assert answers[1]["explain"] == [
-        "w1 stops b:planner: it has more than its share",
+        "w1 stops b:planner: w1 has 2 planners, its share is 1",
         "1 more would have to stop for everybody to have its share: it stays where it is (moves in a round: 1)",
     ]
     assert answers[2]["explain"] == [
-        "w2 starts b:planner: w1 had more than its share",
+        "w2 starts b:planner: w1 had 2 planners, its share is 1",
         "1 more would have to stop for everybody to have its share: it stays where it is for 30 s",
     ]
-    assert answers[4]["explain"] == ["w1 stops a:1: it has more than its share"]
+    assert answers[4]["explain"] == ["w1 stops a:1: w1 has 3 tasks, its share is 2"]

@@ -429,7 +429,7 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
     lines = caplog.messages
     assert lines[:3] == [
         "Epoch 3 (generation 3), led by w1, with 2 workers: w1, w2 (w2 joined)",
-        "  job:1 moves from w1 to w2: the other worker had more than its share",
+        "  job:1 moves from w1 to w2: w1 had 3 tasks, its share is 2",
         "  This worker has job:1",
     ]
     assert "  Lost tasks wait for their worker for 5 s" in lines

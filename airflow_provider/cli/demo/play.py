@@ -124,7 +124,7 @@ class Play:
             have = ", ".join(f"{worker} {len(tasks)}" for worker, tasks in sorted(status.group.assignment.items()))
             revoked = sum(map(len, status.group.revoked.values()))
             self._say(
-                f"epoch {status.group.epoch}: {status.group.reason} -> {have}"
+                f"epoch {status.group.epoch}: {status.group.because} -> {have}"
                 + (f"; {revoked} to move" if revoked else "")
             )
         for task, told in status.tasks.items():

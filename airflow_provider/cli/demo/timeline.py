@@ -108,7 +108,7 @@ def _round(record: GroupRecord, x: float, bottom: int) -> str:
         f"\n{task}: {move.source} to {move.target} ({move.reason.value})" for task, move in one_by_one(record.moves)
     )
     return (
-        f"<g><title>{escape(f'epoch {record.epoch}: {record.reason}{moved}')}</title>"
+        f"<g><title>{escape(f'epoch {record.epoch}: {record.because}{moved}')}</title>"
         f'<line x1="{x}" x2="{x}" y1="{_TOP - 14}" y2="{bottom}" stroke="#555" stroke-dasharray="3 3"/></g>'
     )
 

@@ -78,9 +78,12 @@ def dump(data: Any, *, deepest: int = _DEEPEST_RECORD) -> bytes:
     """
     try:
         _check_containers(data, deepest)
-        return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+        return _ENCODER.encode(data).encode()
     except (TypeError, RecursionError) as wrong:
         raise ValueError(str(wrong)) from wrong
+
+
+_ENCODER: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _check_containers(data: Any, deepest: int) -> None:

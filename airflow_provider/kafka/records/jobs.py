@@ -109,7 +109,7 @@ class JobDefinition:
         for name in ("run_key", "submitted_by", *numbers):
             self._check_plain(name, getattr(self, name))
         runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
-        object.__setattr__(self, "fingerprint", _hash(runs if self.removal is None else [*runs, self.removal]))
+        object.__setattr__(self, "fingerprint", _hash(dump(runs if self.removal is None else [*runs, self.removal])))
 
     def _check_number(self, name: str, value: object, least: int, *, most: int = sys.maxsize) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -209,6 +209,7 @@ class PlanRecord:
                 " submit several jobs",
             )
         known: dict[bytes, tuple[Mapping[str, Any], str]] = {}
+        definition = dump(self.definition)
         tasks = []
         for index, config in enumerate(self.configs):
             try:
@@ -216,7 +217,7 @@ class PlanRecord:
             except ValueError as wrong:
                 raise JobError(self.job, f"configs[{index}]", str(wrong)) from wrong
             if text not in known:
-                known[text] = config, _hash([self.definition, config])
+                known[text] = config, _hash(b"[%b,%b]" % (definition, text))
             tasks.append(known[text])
         object.__setattr__(self, "configs", tuple(config for config, _ in tasks))
         object.__setattr__(self, "fingerprints", tuple(fingerprint for _, fingerprint in tasks))
@@ -335,5 +336,5 @@ class ControlRecord:
         )
 
 
-def _hash(data: Any) -> str:
-    return hashlib.sha256(dump(data)).hexdigest()[:16]
+def _hash(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.topics.changes import Changes
+from airflow_provider.kafka.topics.complaints import Complaints
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, ReaderFaultError
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.topics.rights import Needs
 from airflow_provider.kafka.topics.status_view import StatusRecord, StatusSnapshot, StatusView
-from airflow_provider.kafka.topics.topic_view import About, TopicView, Unreadable
+from airflow_provider.kafka.topics.superseded import superseded
+from airflow_provider.kafka.topics.topic_view import About, Parsed, TopicView, Unreadable
 
 log: Final = logging.getLogger(__name__)
 
@@ -31,12 +33,20 @@ class TopicFeed(Generic[S]):
     While the topic is read again a new view is filled; the old one is seen until that is done. A moment in which there
     are no jobs would stop every task.
 
-    :param make_view: makes an empty view
+    :param make_view: makes an empty view that tells of what it can't read
+    :param complaints: what is told goes there; while the topic is read from its beginning, many come together
     """
 
-    def __init__(self, make_view: Callable[[], TopicView[S]], changes: Changes) -> None:
+    def __init__(
+        self,
+        make_view: Callable[[Callable[[Unreadable], None]], TopicView[S]],
+        changes: Changes,
+        complaints: Complaints,
+    ) -> None:
         self._make_view = make_view
-        self._view = make_view()
+        self._complaints = complaints
+        self._whole = False
+        self._view = make_view(complaints.add)
         self._next: TopicView[S] | None = None
         self._renewals = 0  # of views before this one
         self._changes = changes
@@ -62,16 +72,19 @@ class TopicFeed(Generic[S]):
 
     def take(self, records: Sequence[Record]) -> None:
         view = self._next or self._view
-        for record in records:
-            parsed = view.parse(record.key, record.value, record.offset, record.removal)
+        for parsed in _parsed(view, records):
             with self._lock:
                 view.take(parsed)
         with self._lock:
             news = self._news()
         self._changes.tell(news)
+        if self._whole:
+            self._complaints.tell()
 
     def reached(self, offset: int) -> None:
         """Follows every record that is the last one for now: mostly there is nothing new about it."""
+        self._whole = True
+        self._complaints.tell()
         with self._lock:
             if self._next is not None:
                 self._replace(self._next, offset)
@@ -80,7 +93,8 @@ class TopicFeed(Generic[S]):
         self._changes.tell(news)
 
     def again(self) -> None:
-        self._next = self._make_view()
+        self._next = self._make_view(self._complaints.add)
+        self._whole = False
 
     def fail(self, error: LogError) -> None:
         self._problem = error
@@ -102,6 +116,17 @@ class TopicFeed(Generic[S]):
         return About.EVERYTHING
 
 
+def _parsed(view: TopicView[Any], records: Sequence[Record]) -> Iterator[Parsed]:
+    """One after the other, without those for which others stand: these are read first, to see that they can be."""
+    skipped = superseded(records)
+    first = {place: view.parse(*records[place]) for place in set(skipped.values())}
+    if any(record.key is None for record in first.values()):
+        skipped = {}
+    for place, record in enumerate(records):
+        if place not in skipped:
+            yield first[place] if place in first else view.parse(*record)
+
+
 class GroupFeed:
     """Both compacted topics of a group."""
 
@@ -111,9 +136,11 @@ class GroupFeed:
         self.followed = False
         self._preparing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.changes = Changes()
-        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(lambda: JobsView(self._on_unreadable_job), self.changes)
+        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView, self.changes, Complaints(self.topics.jobs))
         self.status: TopicFeed[StatusSnapshot] = TopicFeed(
-            lambda: StatusView(self._on_unreadable_status, self._on_stale), self.changes
+            lambda on_unreadable: StatusView(on_unreadable, self._on_stale),
+            self.changes,
+            Complaints(self.topics.status),
         )
 
     def preparing(self) -> asyncio.Lock:
@@ -144,12 +171,6 @@ class GroupFeed:
     def renewals(self) -> Mapping[str, int]:
         """How often each topic was found to have been deleted and made anew."""
         return {self.topics.jobs: self.jobs.renewals, self.topics.status: self.status.renewals}
-
-    def _on_unreadable_job(self, record: Unreadable) -> None:
-        log.warning("%s: %s", self.topics.jobs, record)
-
-    def _on_unreadable_status(self, record: Unreadable) -> None:
-        log.warning("%s: %s", self.topics.status, record)
 
     def _on_stale(self, key: str, winner: StatusRecord) -> None:
         log.debug("%s: a record of %s older than that of epoch %s came late", self.topics.status, key, winner.epoch)

@@ -31,7 +31,7 @@ log: Final = logging.getLogger(__name__)
 
 # A new order (follow, close) waits for the running poll; a record does not.
 _POLL_S: Final = 0.05
-_BATCH: Final = 1_000
+_BATCH: Final = 10_000
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_S: Final = 0.5
 _MOST_LOOKED_UP: Final = 4
@@ -126,7 +126,7 @@ class LogReader:
         }
         self._consumer = make_client(Consumer, self._config)
         self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
-        self._thread.start()
+        self._starting = threading.Lock()
 
     def follow(self, sinks: Mapping[str, Sink]) -> None:
         """Read these topics from their beginning, and what is written to them from now on."""
@@ -136,6 +136,9 @@ class LogReader:
             self._ordered.update(dict.fromkeys(sinks))
 
         self._orders.put(order)
+        with self._starting:  # only now: an order waits for the poll that is under way
+            if self._thread.ident is None:
+                self._thread.start()
 
     def unfollow(self, topics: Iterable[str]) -> None:
         """Read these topics no more."""
@@ -151,7 +154,12 @@ class LogReader:
     def close(self) -> None:
         """Stop reading; returns when the thread has ended."""
         self._closing.set()
-        self._thread.join()
+        with self._starting:
+            begun = self._thread.ident is not None
+        if begun:
+            self._thread.join()
+        else:
+            self._discard_consumer()
 
     def _run(self) -> None:
         while not self._closing.is_set():

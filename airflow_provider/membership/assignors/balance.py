@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush, nlargest
 from operator import itemgetter
 from typing import Final
 
+from airflow_provider.membership.assignors.model import Load
 from airflow_provider.membership.assignors.shares import Shares, minus, plus
 from airflow_provider.membership.assignors.spread import deal
 from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -27,15 +28,18 @@ class Pool:
     :param own: what some members are to get again, and nobody runs
     """
 
-    __slots__ = ("_excess", "_shares", "_spare", "returned")
+    __slots__ = ("_excess", "_shares", "_spare", "over", "returned")
 
     returned: Shares
     """Of each member's own what is within its share."""
+    over: Mapping[WorkerId, Load]
+    """Who has more than its share, with what it is to get again."""
 
     def __init__(self, configured: int, kept: Shares, own: Shares) -> None:
         idle = {worker: len(tasks) for worker, tasks in own.items()}
         loads = {worker: len(tasks) + idle.get(worker, 0) for worker, tasks in kept.items()}
         above = surplus(loads, idle, configured)
+        self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
             worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
         }

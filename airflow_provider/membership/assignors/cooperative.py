@@ -84,7 +84,9 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa:
     free = plus(minus(changes.created, NO_TASKS.union(*again.values())), verdict.as_new)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((*(pool.returned for pool in pools), *placed))
-    return write_down(round, memory, changes, verdict, decided, Shuffle(kept=kept, taken=taken, given=given))
+    of_planners, of_tasks = pools
+    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=(of_planners.over, of_tasks.over))
+    return write_down(round, memory, changes, verdict, decided, shuffle)
 
 
 def _compare(round: Round, memory: Memory) -> Changes:  # noqa: A002

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider.membership.model import (
     HIGHEST_INDEX,
@@ -98,17 +98,27 @@ class MoveReason(str, Enum):
     """The group speaks the eager protocol: everything is dealt out again."""
 
 
+class Load(NamedTuple):
+    """How many planners, or tasks, a worker has, and how many of them it may keep."""
+
+    has: int
+    share: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """Tasks that change their place together. No ``source``: they ran nowhere; no ``target``: they stop.
 
     One value for all tasks of the same way: a first round starts every task, and has as many moves as workers.
+
+    :param load: what made the source give up these, planners or tasks, for balance; None: not known, or another reason
     """
 
     tasks: Tasks
     source: WorkerId | None
     target: WorkerId | None
     reason: MoveReason
+    load: Load | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -116,6 +126,7 @@ class Move:
             "source": self.source,
             "target": self.target,
             "reason": self.reason.value,
+            **({"load": list(self.load)} if self.load else {}),
         }
 
     @classmethod
@@ -130,7 +141,15 @@ class Move:
             source=None if source is None else WorkerId(name_from_json(source)),
             target=None if target is None else WorkerId(name_from_json(target)),
             reason=MoveReason(data["reason"]),
+            load=_load_from_json(data.get("load")),
         )
+
+
+def _load_from_json(data: Any) -> Load | None:
+    if data is None:
+        return None
+    has, share = (whole_from_json(number, "a load", most=HIGHEST_INDEX) for number in data)
+    return Load(has, share)
 
 
 def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:

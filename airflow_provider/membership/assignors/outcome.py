@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider.membership.assignors.lost import Verdict
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.membership.assignors.model import Load, Memory, Move, MoveReason, Outcome, Round
 from airflow_provider.membership.assignors.pace import Pace
 from airflow_provider.membership.assignors.replanned import still_planned
 from airflow_provider.membership.assignors.shares import Shares, minus, plus
@@ -41,11 +41,13 @@ class Shuffle:
     :param kept: every member and what is left of its own once removed and duplicated tasks are gone
     :param taken: what a member stops because it is above its share
     :param given: what a member starts
+    :param over: who has more than its share, of planners and of tasks
     """
 
     kept: Shares
     taken: Shares
     given: Shares
+    over: tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]] = ({}, {})
 
 
 def write_down(
@@ -65,8 +67,8 @@ def write_down(
         assigned[worker] = shuffle.given.get(worker, NO_TASKS)
         revoked[worker] = plus(round.owned[worker] & changes.stopped, taken)
         target[worker] = plus(minus(kept, taken), assigned[worker])
-    stops = tuple(_stops(round.owned, revoked, changes))
-    starts = tuple(_starts(assigned, changes, memory, back=verdict.own.keys()))
+    stops = tuple(_stops(round.owned, revoked, changes, shuffle))
+    starts = tuple(_starts(assigned, changes, memory, shuffle, back=verdict.own.keys()))
     return Outcome(
         assigned=assigned,
         revoked=revoked,
@@ -95,16 +97,24 @@ def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
     return {**target, **{worker: plus(target.get(worker, NO_TASKS), tasks) for worker, tasks in waiting.items()}}
 
 
-def _stops(owned: Shares, revoked: Shares, changes: Changes) -> Iterator[Move]:
+def _stops(owned: Shares, revoked: Shares, changes: Changes, shuffle: Shuffle) -> Iterator[Move]:
     for worker, tasks in revoked.items():
         stopped = tasks & owned[worker]
         for reason, of_it in (
             (MoveReason.DELETED, stopped & changes.removed),
             (MoveReason.DUPLICATE, stopped & changes.duplicated - changes.removed),
-            (MoveReason.BALANCE, stopped - changes.stopped),
         ):
             if of_it:
                 yield Move(tasks=of_it, source=worker, target=None, reason=reason)
+        yield from _balancing(stopped - changes.stopped, worker, None, shuffle)
+
+
+def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | None, shuffle: Shuffle) -> Iterator[Move]:
+    """Planners and tasks apart: they are counted apart."""
+    planners = frozenset([task for task in tasks if task.is_planner])
+    for of_kind, over in zip((planners, frozenset(tasks) - planners), shuffle.over, strict=True):
+        if of_kind:
+            yield Move(tasks=of_kind, source=source, target=target, reason=MoveReason.BALANCE, load=over.get(source))
 
 
 def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
@@ -116,12 +126,16 @@ def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
             yield replace(move, source=None)
 
 
-def _starts(assigned: Shares, changes: Changes, memory: Memory, *, back: Collection[WorkerId]) -> Iterator[Move]:
+def _starts(
+    assigned: Shares, changes: Changes, memory: Memory, shuffle: Shuffle, *, back: Collection[WorkerId]
+) -> Iterator[Move]:
     """:param back: who is there to get again what it has lost, as far as that is within its share"""
-    origins = {task: (worker, MoveReason.LOST) for task, worker in changes.lost.items()}
-    released = {task: (move.source, move.reason) for move in memory.released for task in move.tasks}
+    origins = {task: (worker, MoveReason.LOST, None) for task, worker in changes.lost.items()}
+    released = {task: (move.source, move.reason, move.load) for move in memory.released for task in move.tasks}
     former = {
-        task: (worker, MoveReason.NEW) for worker, tasks in memory.former.items() for task in tasks & changes.created
+        task: (worker, MoveReason.NEW, None)
+        for worker, tasks in memory.former.items()
+        for task in tasks & changes.created
     }
     begun = {**former, **origins, **released}
     known = frozenset(begun)
@@ -129,12 +143,14 @@ def _starts(assigned: Shares, changes: Changes, memory: Memory, *, back: Collect
         old = tasks & known
         if len(old) < len(tasks):
             yield Move(tasks=minus(tasks, old), source=None, target=worker, reason=MoveReason.NEW)
-        groups: defaultdict[tuple[WorkerId | None, MoveReason], set[TaskId]] = defaultdict(set)
+        groups: defaultdict[tuple[WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
         for task in sorted(old):
             groups[begun[task]].add(task)
-        for (source, reason), group in groups.items():
-            if reason is MoveReason.LOST and source == worker:
-                reason = MoveReason.RETURNED
-            elif reason is MoveReason.LOST and source in back:
-                reason = MoveReason.BALANCE
-            yield Move(tasks=frozenset(group), source=source, target=worker, reason=reason)
+        for (source, reason, load), group in groups.items():
+            if reason is MoveReason.LOST and source in back and source != worker:
+                assert source is not None
+                yield from _balancing(group, source, worker, shuffle)
+                continue
+            returned = reason is MoveReason.LOST and source == worker
+            reason = MoveReason.RETURNED if returned else reason
+            yield Move(tasks=frozenset(group), source=source, target=worker, reason=reason, load=load)

@@ -1,0 +1,77 @@
+"""Reads a group for whoever looks at it once, and says what is still being read where that takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+from airflow_provider.cli.terminal import complain
+from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.shared import reach
+
+_PATIENCE_S: Final = 2.0
+
+
+@asynccontextmanager
+async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
+    """A group's topics, read to their present ends. Both of Kafka's clients connect at the same time.
+
+    :raises TransportError: no broker answers, or it refuses our credentials
+    :raises NoTopicError: there is no such group
+    :raises LogError: its topics can't be read
+    """
+    async with group_opened(settings, group) as logs:
+        with without_collector():
+            await read_on(logs, lambda: complain(f"group {group}: {reading_in_words(logs)}"))
+            yield logs
+
+
+@asynccontextmanager
+async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
+    """The same, of which nothing may have been read yet."""
+    logs = GroupLogs(settings, group)
+    logs.attach()
+    try:
+        await reach(settings)
+        yield logs
+    finally:
+        await logs.aclose()
+
+
+async def read_on(logs: GroupLogs, tell: Callable[[], None], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Read to the ends.
+
+    :param tell: is called every other second as long as that takes
+    :raises LogError: see :meth:`GroupLogs.catch_up`
+    """
+    reading = asyncio.ensure_future(logs.catch_up(timeout_s=timeout_s))
+    try:
+        while not (await asyncio.wait({reading}, timeout=_PATIENCE_S))[0]:
+            tell()
+        await reading
+    finally:
+        reading.cancel()
+
+
+def reading_in_words(logs: GroupLogs) -> str:
+    """What is still being read."""
+    topics = (f"{topic} ({read:,} of {end:,} records)" for topic, (read, end) in logs.unread.items())
+    return f"still reading {', '.join(topics) or 'its topics'}"
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Who looks once makes a hundred thousand objects and keeps them: to look for cycles in them is a quarter of the
+    time.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -1,0 +1,121 @@
+"""Why a group rebalances, in words: who came and who went, and what a round only goes on with.
+
+A change takes several rounds: tasks are revoked in one and placed in the next, or wait out a delay. Whoever reads the
+last of them asks for the cause of the first. So each round of such a chain names it, until one leaves nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.membership.assignors.model import Absence
+from airflow_provider.membership.model import MemberId, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+OTHERS_BEGAN: Final = "the group rebalances"
+"""Why a member joins that has only heard of a rebalance."""
+STARTS: Final = "a worker starts"
+
+_SAYS_LITTLE: Final = (OTHERS_BEGAN, STARTS)
+_NAMED: Final = 3
+_BEFORE: Final = "; before that: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a round happens.
+
+    :param reason: what began the chain of rounds that this one is of
+    :param step: what of it this round goes on with; empty in the first one
+    """
+
+    reason: str
+    step: str = ""
+
+
+def cause_of(
+    members: Mapping[WorkerId, MemberId],
+    absent: Mapping[WorkerId, Absence],
+    last: GroupRecord | None,
+    *,
+    now_ms: int,
+    otherwise: str,
+) -> Cause:
+    """Why the group rebalances, as far as it shows.
+
+    :param absent: what workers that were in the last round have said of their absence
+    :param otherwise: what made the leader join, where nothing else is known
+    """
+    if last is None:
+        return Cause(reason="; ".join(_came(members, frozenset())) or otherwise)
+    step = _step(last, now_ms)
+    new = "; ".join(_changes(members, absent, last))
+    if step and not new:
+        return Cause(reason=last.reason or step, step=step)
+    new = new or (_restarted(members, last) if otherwise in _SAYS_LITTLE else "") or otherwise
+    return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) and last.reason else new)
+
+
+def _goes_on(last: GroupRecord) -> bool:
+    """Whether the last round has left something for another."""
+    return last.revokes or last.deadline_ms > 0
+
+
+def _step(last: GroupRecord, now_ms: int) -> str:
+    """What the last round left to be done, whichever member joined first for it."""
+    if last.revokes:
+        return "revoked tasks have stopped"
+    if 0 < last.deadline_ms <= now_ms:
+        return "the scheduled delay is over" if last.memory.ends_ms else "the next tasks may move"
+    return ""
+
+
+def _origin(last: GroupRecord) -> str:
+    """What began the chain. A group that is never done would name more and more."""
+    return last.reason.rpartition(_BEFORE)[2]
+
+
+def _changes(
+    members: Mapping[WorkerId, MemberId], absent: Mapping[WorkerId, Absence], last: GroupRecord
+) -> Iterator[str]:
+    """Who came and who went since the last round."""
+    waited_for = frozenset(last.memory.assignment) if last.memory.ends_ms else frozenset()
+    yield from _came(members.keys() - last.members.keys(), waited_for)
+    ends: defaultdict[str, list[WorkerId]] = defaultdict(list)
+    for worker in sorted(last.members.keys() - members.keys()):
+        ends[_end(absent.get(worker))].append(worker)
+    for end, workers in ends.items():
+        yield f"{_names(workers)} {end}"
+
+
+def _came(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Iterator[str]:
+    came = frozenset(workers)
+    if joined := sorted(came - waited_for):
+        yield f"{_names(joined)} joined"
+    if back := sorted(came & waited_for):
+        yield f"{_names(back)} came back"
+
+
+def _restarted(members: Mapping[WorkerId, MemberId], last: GroupRecord) -> str:
+    """Who is in the group under another member id than in the last round: another process, or one that was cut off."""
+    again = sorted(name for name, member_id in members.items() if last.members.get(name, member_id) != member_id)
+    return f"{_names(again)} came back" if again else ""
+
+
+def _end(absence: Absence | None) -> str:
+    """How a worker went. Who has said nothing of an end in order was lost: its session ran out, or it was late."""
+    if absence is None:
+        return "went away"
+    return "got lost" if absence.left is None else f"left ({absence.left.value})"
+
+
+def _names(workers: Sequence[WorkerId]) -> str:
+    """The first few by name: a thousand may come at once, and the record is read by each of them."""
+    others = len(workers) - _NAMED
+    if others <= 1:
+        return ", ".join(workers)
+    return f"{', '.join(workers[:_NAMED])} and {others} others"

@@ -1,0 +1,61 @@
+"""Who looks at a large group sees how far it has been read."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from stand_ins import MemoryLogs
+
+from airflow_provider.cli import reading
+from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
+from airflow_provider.kafka.topics.log_errors import NoTopicError
+
+
+class SlowLogs(MemoryLogs):
+    """Is read to its end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__("g")
+        self.whole = asyncio.Event()
+
+    @property
+    def unread(self) -> dict[str, tuple[int, int]]:
+        return {} if self.whole.is_set() else {"g.status": (3_000, 22_503)}
+
+    async def catch_up(self, *, timeout_s: float = 30.0) -> None:
+        await self.whole.wait()
+
+
+async def test_what_is_still_being_read_is_told_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PATIENCE_S", 0.01)
+    logs, told = SlowLogs(), []
+
+    def tell() -> None:
+        told.append(reading_in_words(logs))
+        if len(told) == 2:
+            logs.whole.set()  # the last word before the end
+
+    await asyncio.wait_for(read_on(logs, tell), 10)
+    assert told == ["still reading g.status (3,000 of 22,503 records)"] * 2
+
+
+async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() -> None:
+    logs = SlowLogs()
+    logs.whole.set()
+    await read_on(logs, lambda: pytest.fail("it was read at once"))
+
+    async def missing(*, timeout_s: float) -> None:
+        raise NoTopicError("g.jobs")
+
+    logs.catch_up = missing  # type: ignore[method-assign]
+    with pytest.raises(NoTopicError):
+        await read_on(logs, lambda: pytest.fail("there is nothing to read"))
+
+
+def test_the_collector_rests_only_as_long() -> None:
+    assert gc.isenabled()
+    with without_collector():
+        assert not gc.isenabled()
+    assert gc.isenabled()
