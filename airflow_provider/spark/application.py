@@ -26,6 +26,7 @@ from airflow_provider.spark.pyspark_internals import (
     install_thread_sessions,
     is_alive,
     jvm_process,
+    start_jvm,
     uninstall_thread_sessions,
 )
 from airflow_provider.spark.scratch import ScratchFolder
@@ -150,12 +151,13 @@ class SparkApplication:
 
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
         self._folder = ScratchFolder()
-        conf: dict[str, bool | float | int | str | None] = {**_conf(settings, self._folder.path)}
+        conf = _conf(settings, self._folder.path)
         mark_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         try:
-            root = SparkSession.builder.config(map=conf).getOrCreate()
+            start_jvm(conf)
+            root = SparkSession.builder.config(map={**conf}).getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             self._clean_up()
             raise SparkStartError(
