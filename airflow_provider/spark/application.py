@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider.spark.cluster import warn_of_unlimited_cores
 from airflow_provider.spark.jvm import jvm_started, mark_next_jvm
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
@@ -165,6 +166,7 @@ class SparkApplication:
             ) from error
         install_thread_sessions()
         log.info("Spark %s runs with master %s", root.version, settings.master)
+        warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
         running = RunningSpark(number=self._number, root=root, jvm=jvm_process())
         jvm_started(running.jvm)
