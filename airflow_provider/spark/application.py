@@ -31,6 +31,7 @@ from airflow_provider.spark.pyspark_internals import (
     uninstall_thread_sessions,
 )
 from airflow_provider.spark.scratch import ScratchFolder
+from airflow_provider.spark.shipping import Shipment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,11 +84,13 @@ class RunningSpark:
     :param number: from 1; each start has another
     :param root: its first session, from which tasks derive theirs
     :param jvm: None if somebody else has started it
+    :param shipment: what its executors have of the jobs' modules
     """
 
     number: int
     root: SparkSession
     jvm: Popen[bytes] | None
+    shipment: Shipment
 
     @property
     def alive(self) -> bool:
@@ -168,7 +171,7 @@ class SparkApplication:
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
-        running = RunningSpark(number=self._number, root=root, jvm=jvm_process())
+        running = RunningSpark(number=self._number, root=root, jvm=jvm_process(), shipment=Shipment(self._folder.path))
         jvm_started(running.jvm)
         return running
 

@@ -186,6 +186,14 @@ def take_off_listener_bus(session: SparkSession, query: StreamingQuery | None) -
         bus.removeListener(listener.get(manager))
 
 
+def add_python_archive(context: SparkContext, archive: Path) -> None:
+    """As ``addPyFile`` does, but for the executors only: that puts the archive into this process's import path, too."""
+    context.addFile(str(archive))
+    includes = context._python_includes
+    if includes is not None:
+        includes.append(archive.name)
+
+
 def refuse_stop(session: SparkSession) -> None:
     """Make ``session.stop()`` do nothing but say so: it would stop Spark for all other tasks, too."""
 
