@@ -43,6 +43,14 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
 """The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""
 
+_UNSEEN: Final[Mapping[str, str]] = {
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""What Spark keeps of what has run, for a UI: ten to a hundred times as much by default, also where no UI is."""
+
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
 """What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
 _SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
@@ -202,8 +210,12 @@ def _require_java() -> None:
 def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
     """What Spark is told. It would take that before ``spark-defaults.conf``, so what stands there is left out."""
     named = _named_in_spark_defaults() - _OURS
-    defaults = {name: value for name, value in _defaults(settings, folder).items() if name not in named}
-    return {**defaults, **settings.conf}
+    told = {**_without(_defaults(settings, folder), named), **settings.conf}
+    return {**_without(_UNSEEN, named), **told} if told.get("spark.ui.enabled") == "false" else told
+
+
+def _without(settings: Mapping[str, str], named: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name not in named}
 
 
 def _named_in_spark_defaults() -> frozenset[str]:

@@ -5,6 +5,7 @@ With the local runner it is a JVM of the worker's process.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -163,6 +164,30 @@ async def test_no_attempt_leaves_a_listener_behind(runner, events, tmp_path):
         before = before or listeners()
     assert listeners() == before
     assert "StreamingQueryListenerBus" not in before
+
+
+def java_objects() -> int:
+    """How many objects the JVM keeps because this process may still ask for them."""
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+
+    gc.collect()
+    gateway = JavaObject("GATEWAY_SERVER", SparkContext._gateway._gateway_client).getGateway()
+    return gateway.getBindings().size()
+
+
+async def test_no_attempt_keeps_objects_of_the_jvm(runner, events):
+    """Each session would be kept, with all that it has cached."""
+    kept: list[int] = []
+    for number in range(4):
+        for index in range(3):
+            task = counting(5, 3 * number + index)
+            await runner.start(task)
+            assert isinstance(await events.last(task.task), TaskFinished)
+        if kept:
+            await until(lambda: java_objects() <= kept[0])
+        else:
+            kept.append(java_objects())
 
 
 # --- the process
