@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, looks, memberships, overload, rebalance, triggerer
+from benchmarks import assignor, cost, looks, memberships, overload, rebalance, short_tasks, triggerer
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
@@ -17,6 +17,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "memberships": memberships.run,
     "overload": overload.run,
     "rebalance": rebalance.run,
+    "short_tasks": short_tasks.run,
     "triggerer": triggerer.run,
 }
 """Each measures, prints, and gives its figures; it has a folder for its files."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider.spark.cluster import warn_of_unlimited_cores
 from airflow_provider.spark.jvm import jvm_started, mark_next_jvm
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
@@ -26,9 +27,11 @@ from airflow_provider.spark.pyspark_internals import (
     install_thread_sessions,
     is_alive,
     jvm_process,
+    start_jvm,
     uninstall_thread_sessions,
 )
 from airflow_provider.spark.scratch import ScratchFolder
+from airflow_provider.spark.shipping import Shipment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +42,14 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
 """The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""
+
+_UNSEEN: Final[Mapping[str, str]] = {
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""What Spark keeps of what has run, for a UI: ten to a hundred times as much by default, also where no UI is."""
 
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
 """What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
@@ -81,11 +92,13 @@ class RunningSpark:
     :param number: from 1; each start has another
     :param root: its first session, from which tasks derive theirs
     :param jvm: None if somebody else has started it
+    :param shipment: what its executors have of the jobs' modules
     """
 
     number: int
     root: SparkSession
     jvm: Popen[bytes] | None
+    shipment: Shipment
 
     @property
     def alive(self) -> bool:
@@ -150,12 +163,13 @@ class SparkApplication:
 
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
         self._folder = ScratchFolder()
-        conf: dict[str, bool | float | int | str | None] = {**_conf(settings, self._folder.path)}
+        conf = _conf(settings, self._folder.path)
         mark_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         try:
-            root = SparkSession.builder.config(map=conf).getOrCreate()
+            start_jvm(conf)
+            root = SparkSession.builder.config(map={**conf}).getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             self._clean_up()
             raise SparkStartError(
@@ -163,8 +177,9 @@ class SparkApplication:
             ) from error
         install_thread_sessions()
         log.info("Spark %s runs with master %s", root.version, settings.master)
+        warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
-        running = RunningSpark(number=self._number, root=root, jvm=jvm_process())
+        running = RunningSpark(number=self._number, root=root, jvm=jvm_process(), shipment=Shipment(self._folder.path))
         jvm_started(running.jvm)
         return running
 
@@ -195,8 +210,12 @@ def _require_java() -> None:
 def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
     """What Spark is told. It would take that before ``spark-defaults.conf``, so what stands there is left out."""
     named = _named_in_spark_defaults() - _OURS
-    defaults = {name: value for name, value in _defaults(settings, folder).items() if name not in named}
-    return {**defaults, **settings.conf}
+    told = {**_without(_defaults(settings, folder), named), **settings.conf}
+    return {**_without(_UNSEEN, named), **told} if told.get("spark.ui.enabled") == "false" else told
+
+
+def _without(settings: Mapping[str, str], named: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name not in named}
 
 
 def _named_in_spark_defaults() -> frozenset[str]:

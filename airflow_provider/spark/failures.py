@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from airflow_provider.spark.entry_point import EntryPointError
 from airflow_provider.spark.planning import PlanError
+from airflow_provider.spark.spark_errors import cause_in, without_java_frames, without_traces
 
 Mask: TypeAlias = Callable[[str], str]
 """Gives a text without the secrets in it; called from any thread."""
@@ -57,9 +58,7 @@ def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
 
 def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The end of the traceback, causes first as Python prints them, from the job's own code on."""
-    blocks = [
-        "".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _headline(link) for link in _chain(error)
-    ]
+    blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in _chain(error)]
     text = mask("\n\n".join(reversed(blocks)))
     return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
 
@@ -74,8 +73,17 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _headline(error: BaseException) -> str:
-    """Type and message, without the Java stack trace that Spark's exceptions append."""
-    text = _message(error).split("\n\tat ", 1)[0].split("\nJVM stacktrace:", 1)[0].strip()
+    """Type and message; before it what Spark's exceptions name as the cause far below, in a trace that is left out."""
+    message = _message(error)
+    text = without_traces(message)
+    head = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    cause = cause_in(message)
+    return head if not cause or cause in text.partition("\n")[0] else f"{cause}\nby way of {head}"
+
+
+def _in_full(error: BaseException) -> str:
+    """Type and message, with the traceback of an executor's Python."""
+    text = without_java_frames(_message(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -106,7 +106,7 @@ class LocalRunner:
         if order.task in self._attempts:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         loop = asyncio.get_running_loop()
-        session = LocalSession(self, self._settings, self._pools)
+        session = LocalSession(self, self._settings, self._pools, order.entry_point.partition(":")[0])
         attempt = _Attempt(order, AttemptGuard(self._lease), session, loop.create_future())
         self._attempts[order.task] = attempt
         _start_thread(lambda: self._run(attempt, loop), f"task-{order.task}")

@@ -13,6 +13,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, RunningSpark
+from airflow_provider.spark.cluster import is_local
 from airflow_provider.spark.pyspark_internals import (
     bind_session,
     ends_by_itself,
@@ -20,6 +21,7 @@ from airflow_provider.spark.pyspark_internals import (
     take_off_listener_bus,
     unbind_session,
 )
+from airflow_provider.spark.shipping import explain_missing
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,9 +58,11 @@ class LocalSession:
     for it, and of the streaming queries that it starts; so cancelling by the tag hits this task and no other.
     """
 
-    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools) -> None:
+    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools, module: str = "") -> None:
+        """:param module: of the job, which the executors have to import"""
         self._user = user
         self._settings = settings
+        self._module = module
         self._pools = pools
         self._pool: str | None = None
         self._tag = f"cospark-{uuid.uuid4()}"
@@ -78,8 +82,10 @@ class LocalSession:
             self._pool = self._pools.take()
             if self._pool is not None:
                 context.setLocalProperty("spark.scheduler.pool", self._pool)
-            if self._settings.master.startswith("local"):
+            if is_local(self._settings.master):
                 _share_import_path(context)
+            elif self._module:
+                self.spark.shipment.ship(context, self._module)
             refuse_stop(session)
             bind_session(session)
             self._session = session
@@ -117,7 +123,7 @@ class LocalSession:
             with contextlib.suppress(TimeoutExpired):
                 self.spark.jvm.wait(JVM_END_S)
         if self.spark.alive:
-            return error
+            return error if is_local(self._settings.master) else explain_missing(error, self._settings.master)
         gone = self.spark.gone()
         gone.__cause__ = error
         return gone

@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from subprocess import Popen
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider.spark.jvm_log import JvmLog
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
+
+_LAST_WORDS_S: Final = 2.0
+"""How long to wait for what a JVM that did not start has said of it."""
 
 _bound = threading.local()
 _originals: dict[str, Any] = {}
@@ -110,6 +119,24 @@ def ends_by_itself(query: StreamingQuery) -> bool:
     return not trigger.startswith(("ProcessingTime", "Continuous", "RealTime"))
 
 
+def start_jvm(conf: Mapping[str, str]) -> None:
+    """Start the JVM, if there is none, as ``SparkContext`` would: but what it prints on stderr is logged."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    told = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    stderr = JvmLog()
+    try:
+        with stderr:
+            gateway = launch_gateway(told, {"stderr": stderr.writing})
+    except Exception:
+        stderr.join(_LAST_WORDS_S)
+        raise
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
 def jvm_process() -> Popen[bytes] | None:
     """The JVM that PySpark has started for this process; None if there is none, or if somebody else has started it."""
     from pyspark import SparkContext
@@ -169,6 +196,14 @@ def take_off_listener_bus(session: SparkSession, query: StreamingQuery | None) -
         listener = manager.getClass().getDeclaredField("listenerBus")
         listener.setAccessible(True)
         bus.removeListener(listener.get(manager))
+
+
+def add_python_archive(context: SparkContext, archive: Path) -> None:
+    """As ``addPyFile`` does, but for the executors only: that puts the archive into this process's import path, too."""
+    context.addFile(str(archive))
+    includes = context._python_includes
+    if includes is not None:
+        includes.append(archive.name)
 
 
 def refuse_stop(session: SparkSession) -> None:

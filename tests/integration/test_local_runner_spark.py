@@ -5,6 +5,8 @@ With the local runner it is a JVM of the worker's process.
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import signal
 import subprocess
@@ -164,7 +166,49 @@ async def test_no_attempt_leaves_a_listener_behind(runner, events, tmp_path):
     assert "StreamingQueryListenerBus" not in before
 
 
+def java_objects() -> int:
+    """How many objects the JVM keeps because this process may still ask for them."""
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+
+    gc.collect()
+    gateway = JavaObject("GATEWAY_SERVER", SparkContext._gateway._gateway_client).getGateway()
+    return gateway.getBindings().size()
+
+
+async def test_no_attempt_keeps_objects_of_the_jvm(runner, events):
+    """Each session would be kept, with all that it has cached."""
+    kept: list[int] = []
+    for number in range(4):
+        for index in range(3):
+            task = counting(5, 3 * number + index)
+            await runner.start(task)
+            assert isinstance(await events.last(task.task), TaskFinished)
+        if kept:
+            await until(lambda: java_objects() <= kept[0])
+        else:
+            kept.append(java_objects())
+
+
 # --- the process
+
+
+@spark_job
+def print_on_stderr(spark, task):
+    for line in ("26/11/22 13:15:57 WARN Somebody: careful", "harmless"):
+        spark._jvm.java.lang.System.err.println(line)
+
+
+async def test_what_the_jvm_prints_is_logged_with_its_own_level(runner, events, caplog):
+    """A host takes what stands on stderr for errors."""
+    caplog.set_level(logging.INFO)
+    task = order("print_on_stderr")
+    await runner.start(task)
+    assert isinstance(await events.last(task.task), TaskFinished)
+    await until(lambda: "harmless" in caplog.text)
+    said = {record.message: record.levelname for record in caplog.records}
+    assert said["Somebody: careful"] == "WARNING"
+    assert said["harmless"] == "INFO"
 
 
 async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another(runner, events, tmp_path):

@@ -30,6 +30,7 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
         raise refusal
 
     monkeypatch.setattr(application, "_require_java", lambda: None)
+    monkeypatch.setattr(application, "start_jvm", lambda conf: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):

@@ -39,3 +39,14 @@ def test_without_spark_defaults_tables_are_temporary(
         (tmp_path / folder / "spark-defaults.conf").write_text("spark.sql.warehouse.dir /lake\n")
     told = _conf(LocalSparkSettings(), tmp_path)
     assert told.get("spark.sql.warehouse.dir") == (None if folder else str(tmp_path / "warehouse"))
+
+
+@pytest.mark.parametrize("enabled", ["false", "true"])
+def test_what_has_run_is_kept_for_a_ui_only_if_there_is_one(tmp_path: Path, enabled: str) -> None:
+    """Else a worker's JVM grows with each task until Spark's thousands are reached."""
+    retained = "spark.sql.ui.retainedExecutions"
+    told = _conf(LocalSparkSettings(conf={"spark.ui.enabled": enabled}), tmp_path)
+    assert (told.get(retained), told.get("spark.ui.retainedJobs")) == (
+        ("50", "100") if enabled == "false" else (None, None)
+    )
+    assert _conf(LocalSparkSettings(conf={retained: "7"}), tmp_path)[retained] == "7", "the operator's word counts"

@@ -1,0 +1,33 @@
+"""What is different where a worker's Spark has its executors on other machines."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+
+log = logging.getLogger(__name__)
+
+_CORES: Final = "spark.cores.max"
+
+
+def is_local(master: str) -> bool:
+    """Whether the executors are on this machine, and take its import path."""
+    return master.startswith("local")
+
+
+def warn_of_unlimited_cores(master: str, conf: SparkConf) -> None:
+    """A standalone master gives all free cores to the first application that asks; the next ones wait without a word.
+
+    :param conf: the application's, with what stands in ``spark-defaults.conf``
+    """
+    if master.startswith("spark://") and not conf.contains(_CORES):
+        log.warning(
+            "%s is not set: this worker may take all cores of %s, and the others' tasks then wait for it to end."
+            " Give each worker its share, for example spark_conf={%r: '4'}",
+            _CORES,
+            master,
+            _CORES,
+        )

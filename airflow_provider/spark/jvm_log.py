@@ -1,0 +1,111 @@
+"""What the JVM prints on stderr, as lines of this process's log with the levels that they have there.
+
+A host takes what stands on stderr for errors, and of the JVM's most is harmless. The JVM must not wait for whoever
+writes our log: one thread only reads, another passes on, and what that can't keep up with is counted and dropped. Both
+end with the JVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import re
+import threading
+from typing import IO, Final
+
+log = logging.getLogger(__name__)
+
+_MOST_WAITING: Final = 10_000
+_LONGEST_LINE: Final = 16 * 1024
+_LEVELS: Final = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_LOG4J: Final = re.compile(rf"[\d/\-]+[ T][\d:.,]+Z? +({'|'.join(_LEVELS)}) +(.*)", re.DOTALL)
+_STRUCTURED: Final = re.compile(rf'\{{.*"level": ?"({"|".join(_LEVELS)})"')
+_CONTINUED: Final = re.compile(r"\tat |\t\.\.\. \d+ |\tSuppressed: |Caused by: ")
+
+
+def parsed(line: str, last: int) -> tuple[int, str]:
+    """The level of a line and its message; what is of no known form has INFO.
+
+    :param last: the level of the line before, which the frames of a stack trace share
+    """
+    plain = _LOG4J.match(line)
+    if plain is not None:
+        return _LEVELS[plain[1]], plain[2]
+    structured = _STRUCTURED.match(line)
+    if structured is not None:
+        return _LEVELS[structured[1]], line
+    return (last if _CONTINUED.match(line) else logging.INFO), line
+
+
+class JvmLog:
+    """A pipe whose writing end is given to a JVM as stderr; what comes out is logged.
+
+    As a context manager it surrounds the start of the JVM: after that, nobody but the JVM has the writing end.
+    """
+
+    def __init__(self) -> None:
+        reading, self.writing = os.pipe()
+        self._reading = os.fdopen(reading, "rb")
+        self._lines: queue.Queue[bytes | None] = queue.Queue(_MOST_WAITING)
+        self._dropped = 0
+        self._threads = [
+            threading.Thread(target=self._read, name="jvm-stderr", daemon=True),
+            threading.Thread(target=self._pass_on, name="jvm-log", daemon=True),
+        ]
+        _open.add(self._reading)
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> JvmLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.writing)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until all that the JVM has said is in the log; it has to have ended."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _read(self) -> None:
+        with self._reading as stderr, contextlib.suppress(OSError):
+            while line := stderr.readline(_LONGEST_LINE):
+                try:
+                    self._lines.put_nowait(line)
+                except queue.Full:
+                    self._dropped += 1
+        _open.discard(self._reading)
+        self._lines.put(None)
+
+    def _pass_on(self) -> None:
+        level, told = logging.INFO, 0
+        while (line := self._lines.get()) is not None:
+            text = line.decode(errors="replace").rstrip()
+            if text:
+                level, message = parsed(text, level)
+                log.log(level, "%s", message)
+            if self._dropped > told:
+                dropped, told = self._dropped - told, self._dropped
+                log.warning("%d more lines of Spark's JVM came too fast to be logged", dropped)
+
+
+_open: Final[set[IO[bytes]]] = set()
+
+
+def _leave_pipes_to_parent() -> None:
+    """A JVM whose owner is killed must not wait for a reader that is none: what job code has forked."""
+    for reading in [*_open]:
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "rb") as nothing:  # noqa: PTH123
+            os.dup2(nothing.fileno(), reading.fileno(), inheritable=False)
+
+
+os.register_at_fork(after_in_child=_leave_pipes_to_parent)

@@ -1,0 +1,101 @@
+"""Sends the modules of jobs to the executors of a cluster, each once in the life of a Spark application."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.spark.pyspark_internals import add_python_archive
+from airflow_provider.spark.sources import Source, installed_at, sources_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
+
+_MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+class ExecutorImportError(Exception):
+    """A function of a task needs a module that the executors do not have; the message says what to install where."""
+
+
+class Shipment:
+    """What has been sent to the executors of one application, and what could not be. Any thread may call it.
+
+    :param folder: for the archives; it has to last as long as the application, as executors may come late
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._jobs: set[str] = set()
+        self._sources: set[str] = set()
+
+    def ship(self, context: SparkContext, module: str) -> None:
+        """Have the executors import what the job in ``module`` consists of, from the next function on."""
+        with self._lock:
+            if module in self._jobs:
+                return
+            for source in sources_of(module):
+                if source.name not in self._sources:
+                    self._send(context, source)
+                    self._sources.add(source.name)
+            self._jobs.add(module)
+
+    def _send(self, context: SparkContext, source: Source) -> None:
+        try:
+            obstacle = source.obstacle
+            archive = None if obstacle else _archive(source, self._folder)
+        except OSError as error:  # a job may have no use for it there
+            obstacle, archive = str(error), None
+        if archive is None:
+            log.warning("%s is not sent to the executors: %s. %s", source.name, obstacle, _advice(source.name))
+            return
+        add_python_archive(context, archive)
+        log.info(
+            "Sent %s to the executors (%d files, %d bytes)", source.name, len(source.files), archive.stat().st_size
+        )
+
+
+def explain_missing(error: BaseException, master: str) -> BaseException:
+    """``error``, or, if it comes of a module that executors lack, one that says what to do about it."""
+    missing = None if isinstance(error, ImportError) else _MISSING.search(_text(error))
+    if missing is None:
+        return error
+    plain = ExecutorImportError(
+        f"the executors of {master} have no module {missing[1]!r}. {_advice(missing[1].partition('.')[0])}"
+    )
+    plain.__cause__ = error
+    return plain
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  code of a job: whatever it does, its error is to be told
+        return ""
+
+
+def _advice(name: str) -> str:
+    where = installed_at(name)
+    here = f" (here it is in {where})" if where else ""
+    python = os.environ.get("PYSPARK_PYTHON", "python3")
+    return f"Install {name}{here} on every machine of the cluster, for the Python that runs there ({python})"
+
+
+def _archive(source: Source, folder: Path) -> Path:
+    """Named by its content: Spark takes a name once."""
+    packed = folder / f"{source.name}.packing"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, file in source.files:
+            archive.writestr(zipfile.ZipInfo(path, _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+    digest = hashlib.sha256(packed.read_bytes()).hexdigest()[:12]
+    return packed.rename(folder / f"{source.name}-{digest}.zip")

@@ -1,0 +1,49 @@
+"""Reads the messages of Spark's exceptions: pages of Java and Python traces, in which one line says what is wrong.
+
+Nothing but the text is left of what failed on an executor, or in the JVM.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PYTHON: Final = "Traceback (most recent call last):"
+_JAVA: Final = ("\n\tat ", "\nJVM stacktrace:", "\n\nDriver stacktrace:")
+_LOST_TASK: Final = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): (.+)")
+_CAUSED_BY: Final = re.compile(r"^Caused by: (.+)", re.MULTILINE)
+
+
+def cause_in(message: str) -> str:
+    """The exception at the bottom: the last line of the last Python traceback, else of Java what failed the Spark task,
+    else Java's last cause. Empty if the message has no trace.
+    """
+    if _PYTHON in message:
+        return _python_error(message.rpartition(_PYTHON)[2])
+    lost = _LOST_TASK.findall(message)
+    causes = _CAUSED_BY.findall(message)
+    return str((causes or lost or [""])[-1]).strip()
+
+
+def without_traces(message: str) -> str:
+    """What stands before the first Java frame and the first Python traceback."""
+    return without_java_frames(message).partition(_PYTHON)[0].strip()
+
+
+def without_java_frames(message: str) -> str:
+    """What stands before the first Java frame: also the traceback of an executor's Python."""
+    for mark in _JAVA:
+        message = message.partition(mark)[0]
+    return message.strip()
+
+
+def _python_error(rest: str) -> str:
+    """The type and message below the frames, which are indented; a message may have several lines."""
+    lines = rest.lstrip("\n").splitlines()
+    first = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith(" ")), len(lines))
+    told: list[str] = []
+    for line in lines[first:]:
+        if not line.strip() or line.startswith(("\tat ", " SQLSTATE: ")):
+            break
+        told.append(line.rstrip())
+    return "\n".join(told)

@@ -1,0 +1,203 @@
+"""A real standalone Spark cluster on this machine: a master and workers from the PySpark package, loopback only.
+
+Its executors know nothing of the test's import path: they have no ``PYTHONPATH``, and a folder of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from airflow_provider.spark.application import LocalSparkSettings
+from airflow_provider.spark.pyspark_internals import home_of_spark
+
+_HOST = "127.0.0.1"
+_START_S = 90.0
+_POLL_S = 0.05
+# Below the range from which the kernel takes ports for outgoing connections.
+_PORTS = range(20_000, 32_000)
+_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_FAST: Mapping[str, str] = {
+    "spark.driver.host": _HOST,
+    "spark.driver.bindAddress": _HOST,
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class StandaloneCluster:
+    """A master, and as many workers as one adds. As a context manager it is started and, in the end, killed.
+
+    It does not outlive this process, however this process ends.
+
+    :param worker_timeout_s: after what silence the master takes a worker for lost (``spark.worker.timeout``)
+    """
+
+    def __init__(self, *, worker_timeout_s: int = 60) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="cospark-standalone-"))
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.master: subprocess.Popen[bytes] | None = None
+        self._port, self._page = _free_ports(2)
+        self._worker_timeout_s = worker_timeout_s
+
+    @property
+    def url(self) -> str:
+        """For ``spark.master``."""
+        return f"spark://{_HOST}:{self._port}"
+
+    def settings(self, name: str = "cospark", cores: int = 2, **conf: str) -> LocalSparkSettings:
+        """For a runner whose application takes ``cores``; ``conf`` has further settings, with ``_`` for a dot."""
+        more = {key.replace("_", "."): value for key, value in conf.items()}
+        return LocalSparkSettings(master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **more})
+
+    def __enter__(self) -> StandaloneCluster:
+        atexit.register(self.stop)
+        try:
+            self.start_master()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Kill all of it and remove its files; may be called again."""
+        for worker in [*self.workers]:
+            self.kill_worker(worker)
+        self.kill_master()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.stop)
+
+    def start_master(self) -> None:
+        """At the same address as the last one, of which it knows nothing."""
+        options = ("--host", _HOST, "--port", str(self._port), "--webui-port", str(self._page))
+        self.master = self._start("master", "org.apache.spark.deploy.master.Master", *options)
+        self.wait(lambda state: state["status"] == "ALIVE", "the master is alive")
+
+    def kill_master(self) -> None:
+        if self.master is not None:
+            _kill(self.master)
+            self.master = None
+
+    def add_worker(self, *, cores: int = 2, memory: str = "2g") -> subprocess.Popen[bytes]:
+        """Start a worker; the master knows it when this returns."""
+        known = self.alive_workers()
+        name = f"worker-{len(list(self.folder.glob('worker-*.log')))}"
+        options = ("--host", _HOST, "--webui-port", "0", "--cores", str(cores), "--memory", memory)
+        files = ("--work-dir", str(self.folder / name))
+        worker = self._start(name, "org.apache.spark.deploy.worker.Worker", *options, *files, self.url)
+        self.workers.append(worker)
+        self.wait(lambda state: state["aliveworkers"] > known, f"{name} has registered")
+        return worker
+
+    def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:
+        """With its executors, as the loss of its machine would."""
+        executors = self.executors(worker)
+        _kill(worker)
+        for executor in executors:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                executor.kill()
+        self.workers.remove(worker)
+
+    def executors(self, worker: subprocess.Popen[bytes] | None = None) -> list[psutil.Process]:
+        """The executors' JVMs, of one worker or of all."""
+        found = []
+        for each in [worker] if worker is not None else self.workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [
+                    child for child in psutil.Process(each.pid).children(recursive=True) if child.name() == "java"
+                ]
+        return found
+
+    def alive_workers(self) -> int:
+        state = self.state()
+        return 0 if state is None else int(state["aliveworkers"])
+
+    def applications(self) -> list[str]:
+        """The names of those that the master holds for active."""
+        state = self.state()
+        return [] if state is None else [app["name"] for app in state["activeapps"]]
+
+    def state(self) -> dict[str, Any] | None:
+        """What the master's page says as JSON; None if it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{_HOST}:{self._page}/json/", timeout=5) as answer:
+                return dict(json.load(answer))
+        except OSError:
+            return None
+
+    def wait(self, holds: Callable[[dict[str, Any]], bool], what: str, *, within_s: float = _START_S) -> None:
+        """Wait until the master's state is as wanted.
+
+        :raises AssertionError: if it is not in time; with the ends of all logs
+        """
+        deadline = time.monotonic() + within_s
+        while (state := self.state()) is None or not holds(state):
+            ended = [each for each in [self.master, *self.workers] if each is not None and each.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise AssertionError(f"not so: {what}; the cluster says {state}\n{self._logs()}")
+            time.sleep(_POLL_S)
+
+    def _start(self, name: str, java_class: str, *options: str) -> subprocess.Popen[bytes]:
+        home = home_of_spark()
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+        timeout = f"-Dspark.worker.timeout={self._worker_timeout_s}"
+        env |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": _HOST, "SPARK_DAEMON_MEMORY": "192m"}
+        env |= {"SPARK_DAEMON_JAVA_OPTS": f"{_JVM} {timeout}", "SPARK_LOCAL_DIRS": str(self.folder / "local")}
+        with (self.folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [f"{home}/bin/spark-class", java_class, *options],
+                env=env,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _logs(self) -> str:
+        return "\n".join(
+            f"{file.name}:\n{file.read_text(errors='replace')[-3_000:]}" for file in sorted(self.folder.glob("*.log"))
+        )
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((_HOST, port))
+            if port not in found:
+                found.append(port)
+    return found

@@ -1,0 +1,26 @@
+"""What is said where a worker shares a standalone cluster with others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider.spark.cluster import warn_of_unlimited_cores
+
+
+@pytest.mark.parametrize(
+    ("master", "named", "warned"),
+    [
+        ("spark://there:7077", set(), True),
+        ("spark://there:7077", {"spark.cores.max"}, False),
+        ("local[2]", set(), False),
+        ("k8s://there", set(), False),
+    ],
+)
+def test_a_worker_that_may_take_all_cores_says_so_and_names_the_setting(
+    master: str, named: set[str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_unlimited_cores(master, SimpleNamespace(contains=named.__contains__))
+    assert ("spark.cores.max is not set" in caplog.text) is warned
+    assert (master in caplog.text) is warned

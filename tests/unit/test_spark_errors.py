@@ -1,0 +1,118 @@
+"""What is told first of Spark's exceptions: the messages are those that PySpark 4.3 gives, with fewer frames."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.kafka.records import TaskFailure
+from airflow_provider.spark.failures import describe, traceback_tail
+from airflow_provider.spark.spark_errors import cause_in
+
+JAVA = (
+    "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:560)\n"
+)
+PYTHON = (
+    "Traceback (most recent call last):\n"
+    '  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2044, in main\n'
+    "    process()\n"
+    "    ~~~~~~~^^\n"
+    '  File "/spark/python/lib/pyspark.zip/pyspark/serializers.py", line 572, in loads\n'
+    "    return cloudpickle.loads(obj, encoding=encoding)\n"
+    "{error}\n"
+)
+MISSING = "ModuleNotFoundError: No module named 'my_jobs'"
+
+
+class PythonException(Exception):  # noqa: N818
+    """As PySpark calls it."""
+
+
+class Py4JJavaError(Exception):
+    """As py4j calls it."""
+
+
+def of_java(error: str) -> str:
+    """What py4j raises for what PySpark does not know."""
+    thrown = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker:"
+    trace = f"{thrown} {PYTHON.format(error=error)} SQLSTATE: 38000\n"
+    return (
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most"
+        " recent failure: Lost task 0.3 in stage 1.0 (TID 4) (127.0.0.1 executor 0):"
+        f" org.apache.spark.api.python.PythonException: {trace}{JAVA * 40}\n\nDriver stacktrace:\n{JAVA * 40}"
+        f"Caused by: org.apache.spark.api.python.PythonException: {trace}{JAVA}\t... 1 more\n"
+    )
+
+
+def of_function(error: str) -> str:
+    """What PySpark raises for a function that failed."""
+    return f"An exception was thrown from the Python worker:\n{PYTHON.format(error=error).rstrip()}"
+
+
+@pytest.mark.parametrize("message", [of_java(MISSING), of_function(MISSING)], ids=["by py4j", "by PySpark"])
+def test_the_cause_on_an_executor_comes_first(message: str) -> None:
+    error = Py4JJavaError(message) if "calling" in message else PythonException(message)
+    first, second = describe(error).splitlines()[:2]
+    assert first == MISSING
+    assert second.startswith(f"by way of {type(error).__name__}: An e")
+    assert "Traceback" not in describe(error)
+
+
+def test_the_cause_is_whole_in_the_record_whatever_stands_around_it() -> None:
+    error = RuntimeError("month 3")
+    error.__cause__ = Py4JJavaError(of_java(MISSING))
+    assert MISSING in TaskFailure.of(describe(error)).message
+    assert TaskFailure.of(describe(error.__cause__)).message.startswith(MISSING)
+
+
+def test_the_frames_on_the_executor_are_in_the_traceback() -> None:
+    told = traceback_tail(PythonException(of_function(MISSING)))
+    assert "serializers.py" in told
+    assert told.endswith(MISSING)
+
+
+def test_of_several_python_errors_the_last_is_told() -> None:
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    chained = of_function("KeyError: 'customer'") + between + PYTHON.format(error="ValueError: bad row")
+    assert cause_in(chained) == "ValueError: bad row"
+
+
+def test_a_message_of_several_lines_is_told_whole() -> None:
+    assert cause_in(of_function("ValueError: bad row:\n  7, None")) == "ValueError: bad row:\n  7, None"
+
+
+def test_a_batchs_error_comes_first_too() -> None:
+    """What ``foreachBatch`` raises has crossed from Python to Java and back."""
+    message = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python"
+        f" Proxy. Return Message: {PYTHON.format(error='ValueError: bad row')}{JAVA}"
+    )
+    assert describe(RuntimeError(message)).startswith("ValueError: bad row\nby way of RuntimeError: [STREAM_FAILED]")
+
+
+def test_without_python_javas_root_cause_comes_first() -> None:
+    message = (
+        "An error occurred while calling o1.json.\n: org.apache.spark.SparkException: Job aborted.\n"
+        f"{JAVA}Caused by: org.apache.spark.SparkException: Task failed\n{JAVA}"
+        f"Caused by: java.io.IOException: No space left on device\n{JAVA}\t... 9 more\n"
+    )
+    assert describe(Py4JJavaError(message)) == (
+        "java.io.IOException: No space left on device\n"
+        "by way of Py4JJavaError: An error occurred while calling o1.json.\n"
+        ": org.apache.spark.SparkException: Job aborted."
+    )
+
+
+def test_what_failed_a_spark_task_comes_first() -> None:
+    lost = "Lost task 0.3 in stage 1.0 (TID 4) (127.0.0.1 executor 0): java.lang.OutOfMemoryError: Java heap space"
+    message = f"Job aborted due to stage failure: Task 0 failed 4 times, most recent failure: {lost}\n{JAVA}"
+    assert cause_in(message) == "java.lang.OutOfMemoryError: Java heap space"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["bad row", "", "[PATH_NOT_FOUND] Path does not exist: file:/data/in/1. SQLSTATE: 42K03", f"disk full\n{JAVA}"],
+)
+def test_what_says_it_at_once_is_told_as_it_is(message: str) -> None:
+    assert cause_in(message) == ""
+    assert describe(ValueError(message)).count("\n") == 0
