@@ -97,6 +97,7 @@ class HandRunner:
     """A runner whose tasks do what the test says, when it says so."""
 
     attached = True
+    condition = ""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
