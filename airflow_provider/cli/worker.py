@@ -9,8 +9,9 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
@@ -25,10 +26,11 @@ from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
 from airflow_provider.membership.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers.narrator import narrated
-from airflow_provider.worker.attached import attached_hands
+from airflow_provider.worker.attached import SparkOfProcess, attached_hands
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
 
 
@@ -209,7 +211,11 @@ async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equip
     await reach(kafka)
     async with shared_group(kafka, settings.member.group_id) as (transport, logs):
         make_hands = attached_hands(equipment, settings, logs)
-        worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands)
+
+        def make(saved: Mapping[str, Any] | None) -> Worker:
+            return Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=saved)
+
+        worker = SteadyWorker(settings, logs, make, SparkOfProcess(equipment, settings))
         leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))
         async with narrated(logs, settings.member.worker, already_told=Epoch(0)):
             return await worker.run()

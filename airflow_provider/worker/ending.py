@@ -17,6 +17,8 @@ class Ending(str, Enum):
     """The group has done its work; the worker has left."""
     LEFT = "left"
     """The worker was told to leave, and has."""
+    STOOD_BACK = "stood back"
+    """No task can be started here, though perhaps elsewhere (``error`` says why); the worker has left for now."""
     HANDED_OVER = "handed over"
     """The membership goes on in another process, with ``saved``."""
     FENCED = "fenced"
@@ -32,7 +34,7 @@ class Outcome:
     """How a worker's run in this process ended.
 
     :param epoch: the last one that it applied
-    :param error: for ``fenced`` and ``failed``
+    :param error: for ``fenced``, ``failed`` and ``stood back``
     :param saved: for ``handed over``: what :class:`~airflow_provider.worker.worker.Worker` takes as ``saved`` in the
         other process
     :param still_running: tasks that were told to stop and have not: they end with this process, so that no other

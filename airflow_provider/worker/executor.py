@@ -121,12 +121,17 @@ class TaskExecutor:
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
         self._closed = False
+        self.unable = ""
         self.stopped_running = 0
         self._idle()
 
     @property
     def running(self) -> Tasks:
         return self._runs.active
+
+    @property
+    def condition(self) -> str:
+        return self._runner.condition
 
     @property
     def fault(self) -> BaseException | None:
@@ -245,7 +250,7 @@ class TaskExecutor:
 
     def _schedule(self) -> None:
         now, wall = now_ms(), wall_ms()
-        if not self._closed and not self._restarts.holds(now):
+        if not self._closed and not self.unable and not self._restarts.holds(now):
             blocked = self._claims.blocked()
             blocked |= self._restarts.blocked(self._runs, others=blocked, now_ms=now, wall_ms=wall)
             for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
@@ -352,6 +357,8 @@ class TaskExecutor:
                 self._on_failed(run, event)
             case SparkLost() if run.state is RunState.STARTED:
                 self._on_spark_lost(event)
+            case SparkAbsent() if run.state is RunState.STARTED:
+                self._on_spark_absent(run, event)
             case TaskFinished() | TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent():
                 self._on_stopped(run)
         self._changed()
@@ -377,6 +384,13 @@ class TaskExecutor:
         run = self._restarts.lost(self._runs, event, now_ms=now_ms(), wall_ms=wall_ms())
         if self._restarts.condemns(run):
             self._close(run, self._end(run, TaskState.FAILED, None))
+        else:
+            self._wait_for_next(run, 0)
+
+    def _on_spark_absent(self, run: TaskRun, event: SparkAbsent) -> None:
+        self.unable = event.error
+        if run.started_at_ms is None:
+            self._set(run.task, state=RunState.WAITING)  # the attempt is still to come
         else:
             self._wait_for_next(run, 0)
 
