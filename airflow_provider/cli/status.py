@@ -134,8 +134,11 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
 def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
     """What is said of a worker; None: nothing, it is of no concern any more."""
     worker, record = status.workers.get(name), status.group
+    if worker is not None and worker.condition and worker.state is WorkerPhase.LEFT:
+        return f"stands back: {worker.condition}"
     if record is not None and name in record.members:
-        return worker.state.value if worker else "no record"
+        condition = f", {worker.condition}" if worker and worker.condition else ""
+        return f"{worker.state.value}{condition}" if worker else "no record"
     if worker is not None and worker.state is WorkerPhase.JOINING:
         return "joining"
     return "gone" if _waiting_for(name, status) else None

@@ -8,7 +8,8 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument, add_worker_option
@@ -24,10 +25,11 @@ from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
 from airflow_provider.membership.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.triggers.narrator import narrated
-from airflow_provider.worker.attached import attached_hands
+from airflow_provider.worker.attached import SparkOfProcess, attached_hands
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
 
 
@@ -215,7 +217,11 @@ async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equip
     await reach(kafka)
     async with shared_group(kafka, settings.member.group_id) as (transport, logs):
         make_hands = attached_hands(equipment, settings, logs)
-        worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands)
+
+        def make(saved: Mapping[str, Any] | None) -> Worker:
+            return Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=saved)
+
+        worker = SteadyWorker(settings, logs, make, SparkOfProcess(equipment, settings))
         leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))
         async with narrated(logs, settings.member.worker, already_told=Epoch(0), applied=worker.applied):
             return await worker.run()

@@ -23,9 +23,9 @@ from airflow_provider.worker.equipment import Equipment
 if TYPE_CHECKING:
     from airflow_provider.kafka.topics.status_view import StatusSnapshot
     from airflow_provider.worker.ending import Outcome
-    from airflow_provider.worker.worker import Worker
+    from airflow_provider.worker.standing_back import SteadyWorker
 
-    Leaving = Callable[[Worker], Coroutine[Any, Any, None]]
+    Leaving = Callable[[SteadyWorker], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class WorkerRun:
         self._kafka = kafka
         self._story = story
         self._saved = saved
-        self._worker: Worker | None = None
+        self._worker: SteadyWorker | None = None
         self._leaving: Leaving | None = None
         self._asking: asyncio.Task[None] | None = None
         self._thread: LoopThread[RunResult] = LoopThread(self._work)
@@ -105,10 +105,10 @@ class WorkerRun:
         if self._worker is not None and self._leaving is not None and self._asking is None:
             self._asking = asyncio.ensure_future(self._leaving(self._worker))
 
-    async def _interrupted(self, worker: Worker) -> None:
+    async def _interrupted(self, worker: SteadyWorker) -> None:
         worker.leave("its task was interrupted", self._tries.interrupted())
 
-    async def _ended_by_airflow(self, reason: str, worker: Worker) -> None:
+    async def _ended_by_airflow(self, reason: str, worker: SteadyWorker) -> None:
         """Only Airflow knows whether the task is to be run again: a user has marked it, or cleared it."""
         page = TaskPage.of(self._plan.member.url)
         state: str | None = RUNNING
@@ -123,14 +123,20 @@ class WorkerRun:
         from airflow_provider.kafka.records import WorkerPhase
         from airflow_provider.kafka.shared import shared_group
         from airflow_provider.triggers.standby import worker_settings
-        from airflow_provider.worker.attached import attached_hands
+        from airflow_provider.worker.attached import SparkOfProcess, attached_hands
+        from airflow_provider.worker.standing_back import SteadyWorker
         from airflow_provider.worker.worker import Worker
 
         plan = self._plan
         settings = worker_settings(plan, WorkerPhase.STABLE, self._tries.returns_ms)
         async with shared_group(self._kafka, plan.member.group_id) as (transport, logs):
             make_hands = attached_hands(self._equipment, settings, logs, masked)
-            worker = Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=self._saved)
+
+            def make(saved: Mapping[str, Any] | None) -> Worker:
+                return Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=saved)
+
+            means = SparkOfProcess(self._equipment, settings, masked)
+            worker = SteadyWorker(settings, logs, make, means, self._saved)
             told = Epoch(self._story.last_epoch or 0)
             applied = worker.applied if self._saved is None else None
             narrating = narrated(logs, plan.member.worker, already_told=told, applied=applied)
@@ -138,6 +144,6 @@ class WorkerRun:
                 self._worker = worker
                 self._thread.call_soon(self._leave)  # it may have been told so before
                 outcome = await worker.run()
-            story = self._story.stopped_more(worker.hands.stopped_running)
+            story = self._story.stopped_more(worker.stopped_running)
             story = story.in_epochs(narrator.first_epoch, narrator.epoch)
             return RunResult(outcome=outcome, story=story, status=logs.status)

@@ -32,6 +32,7 @@ from airflow_provider.spark.pyspark_internals import (
 )
 from airflow_provider.spark.scratch import ScratchFolder
 from airflow_provider.spark.shipping import Shipment
+from airflow_provider.spark.standalone import unreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +86,7 @@ class LocalSparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningSpark:
     """A Spark application of this process, which may have ended since.
 
@@ -156,6 +157,7 @@ class SparkApplication:
 
     def _start(self, settings: LocalSparkSettings) -> RunningSpark:
         _require_java()
+        _require_master(settings)
         from py4j.protocol import Py4JError
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
@@ -175,6 +177,9 @@ class SparkApplication:
             raise SparkStartError(
                 f"Spark did not start with master {settings.master!r}: {error}; what Java said is above in the log"
             ) from error
+        if not is_alive(root, jvm_process()):
+            self._discard()
+            raise SparkStartError(f"Spark ended as it started with master {settings.master!r}; see the log above")
         install_thread_sessions()
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
@@ -205,6 +210,14 @@ def _require_java() -> None:
     if java is None:
         where = f"in JAVA_HOME={home}" if home else "on PATH"
         raise SparkStartError(f"there is no Java {where}: Spark needs Java 17 or newer; install one, or set JAVA_HOME")
+
+
+def _require_master(settings: LocalSparkSettings) -> None:
+    """Spark itself would try for a minute."""
+    master = settings.conf.get("spark.master", settings.master)
+    refusals = unreachable(master)
+    if refusals:
+        raise SparkStartError(f"no Spark master can be reached at {master} ({refusals}); is it started?")
 
 
 def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:

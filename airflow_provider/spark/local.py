@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
 from airflow_provider.membership.model import TaskId, Tasks
-from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings
-from airflow_provider.spark.attempt import TaskSession, run_attempt
+from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark, SparkGoneError
+from airflow_provider.spark.attempt import run_attempt, spark_lost
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.local_session import LocalSession, Pools
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
+    LastEvent,
     OnEvent,
     RunnerClosedError,
     RunnerEvent,
     StillRunningError,
+    TaskFailed,
     TaskOrder,
     TaskStopped,
 )
+from airflow_provider.spark.watch import LOOK_S, Sight, look_at
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 CANCEL_INTERVAL_S: Final = 0.2
 """How often a stopping task's Spark jobs are cancelled: it may start another right after one was cancelled."""
@@ -35,13 +41,26 @@ class _Attempt:
     """A running task: its thread, its session, and how to stop them."""
 
     def __init__(
-        self, order: TaskOrder, guard: AttemptGuard, session: TaskSession, ended: asyncio.Future[None]
+        self, order: TaskOrder, guard: AttemptGuard, session: LocalSession, ended: asyncio.Future[None]
     ) -> None:
         self.order = order
         self.guard = guard
         self.session = session
         self.ended = ended
         self.thread_ended = threading.Event()
+        self._lost: SparkGoneError | None = None
+
+    def lose(self, gone: SparkGoneError) -> None:
+        """Its Spark has ended, which its code may not notice by itself."""
+        if not self.guard.stopping:
+            self._lost = gone
+            self.stop(str(gone))
+
+    def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
+        """What has become of it: not to be blamed for its Spark's end, whatever its code has made of that."""
+        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed)):
+            return spark_lost(self.order, self._lost, mask)
+        return last
 
     def stop(self, reason: str) -> bool:
         """:returns: whether the job's code has been called; if not, it never will be"""
@@ -73,6 +92,7 @@ class LocalRunner:
     :param lease: what ``task.fence()`` asks
     :param settings: how to start Spark
     :param mask: takes secrets out of what is told of errors
+    :param on_condition: is called when :attr:`condition` has changed
     """
 
     attached: Final = True
@@ -85,7 +105,12 @@ class LocalRunner:
         lease: Lease | None = None,
         settings: LocalSparkSettings | None = None,
         mask: Mask = nothing_secret,
+        on_condition: Callable[[], None] = lambda: None,
     ) -> None:
+        self.condition = ""
+        self._on_condition = on_condition
+        self._watching: asyncio.Task[None] | None = None
+        self._waited = False
         self._on_event = on_event
         self._allowed = tuple(allowed)
         self._lease: Lease = lease or EndlessLease()
@@ -110,6 +135,8 @@ class LocalRunner:
         attempt = _Attempt(order, AttemptGuard(self._lease), session, loop.create_future())
         self._attempts[order.task] = attempt
         _start_thread(lambda: self._run(attempt, loop), f"task-{order.task}")
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watch())
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
@@ -134,11 +161,13 @@ class LocalRunner:
         if self._closed:
             return self.running
         self._closed = True
+        if self._watching is not None:
+            self._watching.cancel()
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
         if self._abandoned:
             await asyncio.wait([attempt.ended for attempt in self._abandoned], timeout=timeout_s)
         try:
-            await asyncio.wait_for(_in_thread(lambda: APPLICATION.release(self), "spark-stop"), timeout_s)
+            await asyncio.wait_for(in_thread(lambda: APPLICATION.release(self), "spark-stop"), timeout_s)
         except asyncio.TimeoutError:
             log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)
         return left
@@ -152,7 +181,41 @@ class LocalRunner:
 
         last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask)
         attempt.thread_ended.set()
-        emit(last)
+        emit(attempt.last_word(last, self._mask))
+
+    async def _watch(self) -> None:
+        """As long as anything runs."""
+        while self._attempts:
+            await asyncio.sleep(LOOK_S)
+            sparks = {attempt.session.spark for attempt in self._attempts.values()}
+            for spark in filter(None, sparks):
+                try:
+                    self._saw(spark, await in_thread(functools.partial(look_at, spark), "spark-look"))
+                except Exception:
+                    log.exception("Could not look at this worker's Spark; looking again")
+        self._waited = False
+        self._is_in("")
+
+    def _saw(self, spark: RunningSpark, sight: Sight) -> None:
+        if sight is Sight.ENDED:
+            lost = [attempt for attempt in self._attempts.values() if attempt.session.spark is spark]
+            gone = spark.gone()
+            log.warning("%s; its tasks end: %s", gone, ", ".join(str(attempt.order.task) for attempt in lost))
+            for attempt in lost:
+                attempt.lose(gone)
+        waits = sight is Sight.WAITING
+        self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
+        self._waited = waits
+
+    def _is_in(self, condition: str) -> None:
+        if condition == self.condition:
+            return
+        if condition:
+            log.warning("Spark is %s: its tasks stand still", condition)
+        else:
+            log.info("Spark is not %s any more", self.condition)
+        self.condition = condition
+        self._on_condition()
 
     def _heard(self, attempt: _Attempt, event: RunnerEvent) -> None:
         if isinstance(event, LAST_EVENTS):
@@ -175,26 +238,28 @@ def _start_thread(target: Callable[[], None], name: str) -> None:
     threading.Thread(target=target, name=name, daemon=True).start()
 
 
-async def _in_thread(function: Callable[[], None], name: str) -> None:
+async def in_thread(function: Callable[[], T], name: str) -> T:
+    """What it returns or raises. Its thread keeps nobody from ending."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
+    done: asyncio.Future[T] = loop.create_future()
 
-    def settle(error: Exception | None) -> None:
+    def settle(outcome: Future[T]) -> None:
         if done.done():
             return
+        error = outcome.exception()
         if error is None:
-            done.set_result(None)
+            done.set_result(outcome.result())
         else:
             done.set_exception(error)
 
     def run() -> None:
-        error = None
+        outcome: Future[T] = Future()
         try:
-            function()
+            outcome.set_result(function())
         except Exception as failed:  # noqa: BLE001 - raised again where it is awaited
-            error = failed
+            outcome.set_exception(failed)
         with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop has ended
-            loop.call_soon_threadsafe(settle, error)
+            loop.call_soon_threadsafe(settle, outcome)
 
     _start_thread(run, name)
-    await done
+    return await done

@@ -130,13 +130,20 @@ class LocalSession:
 
     def cancel(self) -> None:
         session = self._session
-        if session is None or self.spark is None or not self.spark.alive:
+        if session is None or self.spark is None:
             return
-        self._cancel_jobs(session)
+        if self.spark.alive:
+            self._cancel_jobs(session)
+            self._stop_queries(session)
+            self._cancel_jobs(session)
+        elif self.spark.jvm is not None and self.spark.jvm.poll() is None:
+            with contextlib.suppress(Exception):  # its context is gone: a query that waits for data may not know it
+                self._stop_queries(session)
+
+    def _stop_queries(self, session: SparkSession) -> None:
         awaited = [] if self._awaited is None else [self._awaited]
         for query in [*session.streams.active, *awaited]:
             query.stop()
-        self._cancel_jobs(session)
 
     def _cancel_jobs(self, session: SparkSession) -> None:
         """The tag misses what threads have started that the task made itself; Spark knows of what session that was."""

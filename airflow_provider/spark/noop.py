@@ -32,6 +32,7 @@ class NoopRunner:
     """
 
     attached: Final = True
+    condition = ""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event

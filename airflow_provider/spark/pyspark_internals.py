@@ -130,7 +130,7 @@ def start_jvm(conf: Mapping[str, str]) -> None:
     stderr = JvmLog()
     try:
         with stderr:
-            gateway = launch_gateway(told, {"stderr": stderr.writing})
+            gateway = launch_gateway(told, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]
     except Exception:
         stderr.join(_LAST_WORDS_S)
         raise

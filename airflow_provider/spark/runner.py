@@ -143,6 +143,10 @@ class Runner(Protocol):
     def running(self) -> Tasks:
         """The tasks whose last event is still to come."""
 
+    @property
+    def condition(self) -> str:
+        """What all its tasks wait for, in a few words; mostly nothing."""
+
     async def start(self, order: TaskOrder) -> None:
         """Start a task and return at once; the rest is heard by events, also what is wrong with the order.
 

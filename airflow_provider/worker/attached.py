@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.spark.application import LocalSparkSettings
+from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.local import LocalRunner, in_thread
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.worker.equipment import Equipment
@@ -34,10 +34,14 @@ def attached_hands(
         def make_runner(on_event: OnEvent) -> Runner:
             if equipment.runner == "noop":
                 return NoopRunner(on_event)
-            spark = LocalSparkSettings(
-                master=equipment.spark_master, app_name=member.worker, conf=dict(equipment.spark_conf)
+            return LocalRunner(
+                on_event,
+                allowed=equipment.allowed,
+                lease=lease,
+                settings=_spark_settings(equipment, settings),
+                mask=mask,
+                on_condition=changed,
             )
-            return LocalRunner(on_event, allowed=equipment.allowed, lease=lease, settings=spark, mask=mask)
 
         return TaskExecutor(
             worker=member.worker,
@@ -56,3 +60,31 @@ def attached_hands(
         )
 
     return make_hands
+
+
+class SparkOfProcess:
+    """Starts this process's Spark for a worker that stands back until it does (a
+    :class:`~airflow_provider.worker.standing_back.Means`).
+
+    :param mask: takes secrets out of what is told of errors
+    """
+
+    def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask = nothing_secret) -> None:
+        self._settings = _spark_settings(equipment, settings)
+        self._mask = mask
+
+    async def start(self) -> str:
+        try:
+            await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
+        except SparkStartError as wrong:
+            return self._mask(str(wrong))
+        return ""
+
+    async def release(self) -> None:
+        await in_thread(lambda: APPLICATION.release(self), "spark-stop")
+
+
+def _spark_settings(equipment: Equipment, settings: WorkerSettings) -> LocalSparkSettings:
+    return LocalSparkSettings(
+        master=equipment.spark_master, app_name=settings.member.worker, conf=dict(equipment.spark_conf)
+    )

@@ -19,6 +19,8 @@ class Ending(str, Enum):
     """The worker was told to leave, and has."""
     IDLE = "idle"
     """Nobody in the group had anything to run for as long as the worker may wait; it has left. ``error`` says why."""
+    STOOD_BACK = "stood back"
+    """No task can be started here, though perhaps elsewhere (``error`` says why); the worker has left for now."""
     HANDED_OVER = "handed over"
     """The membership goes on in another process, with ``saved``."""
     FENCED = "fenced"
@@ -34,7 +36,7 @@ class Outcome:
     """How a worker's run in this process ended.
 
     :param epoch: the last one that it applied
-    :param error: for ``fenced``, ``failed`` and ``idle``
+    :param error: for ``fenced``, ``failed``, ``idle`` and ``stood back``
     :param saved: for ``handed over``: what :class:`~airflow_provider.worker.worker.Worker` takes as ``saved`` in the
         other process
     :param still_running: tasks that were told to stop and have not: they end with this process, so that no other

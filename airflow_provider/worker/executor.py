@@ -26,7 +26,6 @@ from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, Wo
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
-    LAST_EVENTS,
     OnEvent,
     QueryStarted,
     Runner,
@@ -124,12 +123,17 @@ class TaskExecutor:
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
         self._closed = False
+        self.unable = ""
         self.stopped_running = 0
         self._idle()
 
     @property
     def running(self) -> Tasks:
         return self._runs.active
+
+    @property
+    def condition(self) -> str:
+        return self._runner.condition
 
     @property
     def fault(self) -> BaseException | None:
@@ -250,7 +254,7 @@ class TaskExecutor:
 
     def _schedule(self) -> None:
         now, wall = now_ms(), wall_ms()
-        if not self._closed and not self._restarts.holds(now):
+        if not self._closed and not self.unable and not self._restarts.holds(now):
             blocked = self._claims.blocked()
             blocked |= self._restarts.blocked(self._runs, others=blocked, now_ms=now, wall_ms=wall)
             for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
@@ -347,8 +351,6 @@ class TaskExecutor:
         run = self._runs.get(event.order.task)
         if run is None:
             return
-        if isinstance(event, LAST_EVENTS):
-            self._limits.ended(run.task)
         match event:
             case TaskStarted():
                 self._limits.began(run)
@@ -357,17 +359,25 @@ class TaskExecutor:
             case QueryStarted():
                 self._set(run.task, kind=TaskKind.STREAMING)
                 self._records.running(self._runs[run.task])
+            case _:
+                self._limits.ended(run.task)
+                self._on_last_event(run, event)
+        self._changed()
+
+    def _on_last_event(self, run: TaskRun, event: RunnerEvent) -> None:
+        match event:
             case TaskFinished() if run.state is not RunState.RESTARTING:
                 self._close(run, self._finish(run, event.result))
             case TaskFailed() if run.state is RunState.STARTED:
                 self._on_failed(run, event)
             case SparkLost() if run.state is RunState.STARTED:
                 self._on_spark_lost(event)
-            case TaskFailed() | TaskStopped() | SparkLost() if run.state is RunState.TIMED_OUT:
+            case TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent() if run.state is RunState.TIMED_OUT:
                 self._try_again(run)
-            case TaskFinished() | TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent():
+            case SparkAbsent() if run.state is RunState.STARTED:
+                self._on_spark_absent(run, event)
+            case _:
                 self._on_stopped(run)
-        self._changed()
 
     def _on_stopped(self, run: TaskRun) -> None:
         del self._runs[run.task]
@@ -406,6 +416,13 @@ class TaskExecutor:
         if run is not None and run.state is RunState.STARTED:
             self._runs[task] = run.failed(self._failure(reason))
             self._stop(frozenset({task}), RunState.TIMED_OUT, reason)
+
+    def _on_spark_absent(self, run: TaskRun, event: SparkAbsent) -> None:
+        self.unable = event.error
+        if run.started_at_ms is None:
+            self._set(run.task, state=RunState.WAITING)  # the attempt is still to come
+        else:
+            self._wait_for_next(run, 0)
 
     def _failure(self, message: str, traceback: str = "") -> TaskFailure:
         return TaskFailure.of(self._mask(message), self._mask(traceback))

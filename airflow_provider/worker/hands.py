@@ -27,6 +27,14 @@ class Hands(Protocol):
         """Whether the membership should go on in another process: nothing is left to do here, or it can't be done."""
 
     @property
+    def condition(self) -> str:
+        """What keeps all tasks here from running, in a few words; mostly nothing."""
+
+    @property
+    def unable(self) -> str:
+        """Why no task can be started here, though perhaps elsewhere; mostly nothing."""
+
+    @property
     def fault(self) -> BaseException | None:
         """A fault of this program, after which the worker cannot go on."""
 
@@ -59,6 +67,7 @@ class Standby:
     running: Tasks = frozenset()
     stopped_running = 0
     fault: BaseException | None = None
+    condition = unable = ""
 
     def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released) -> None:
         self._needs_running = needs_running

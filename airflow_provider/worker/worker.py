@@ -74,7 +74,7 @@ class Worker:
         self._unstarted: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
         self._announced = False
-        self._said_process = ""
+        self._said_process = self._said_condition = ""
         self._publishes_soon = False
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -100,7 +100,7 @@ class Worker:
             while (ending := self._ending()) is None:
                 await self._changed.wait()
                 self._changed.clear()
-                self._name_jvm()
+                self._say_what_is_new()
             outcome = await self._end(ending)
         finally:
             unsubscribe()
@@ -212,9 +212,13 @@ class Worker:
             self.member.fail(bug)
         self._changed.set()
 
-    def _name_jvm(self) -> None:
-        """A JVM was started, and could outlive this process: whoever comes next under this name has to know of it."""
-        if self._announced and self._says is not WorkerPhase.DEFERRED and this_process() != self._said_process:
+    def _say_what_is_new(self) -> None:
+        """A JVM was started, and could outlive this process: whoever comes next under this name has to know of it. Or
+        there is something else that keeps the tasks from running, or nothing any more.
+        """
+        said = (self._said_process, self._said_condition)
+        new = (this_process(), self.hands.condition) != said
+        if self._announced and self._says is not WorkerPhase.DEFERRED and new:
             self._publish(self._says)
 
     def _on_logs(self) -> None:
@@ -237,7 +241,9 @@ class Worker:
 
     def _reason_to_end(self) -> Ending | None:
         wish = self._wish()
-        if wish is not None and self._is_told_to_go(wish):
+        if self.hands.unable:
+            self.leave("no task can be started here", ending=Ending.STOOD_BACK)
+        elif wish is not None and self._is_told_to_go(wish):
             absence = _STOPPED if wish.action is ControlAction.STOP else _DRAINED
             self.leave("an operator of the group asked for it", absence)
         elif self.settings.until is Until.DRAINED and self._nothing_left():
@@ -294,6 +300,9 @@ class Worker:
                 "idle_since_ms": self._idling.since_wall_ms,
             }
             return Outcome(ending=ending, epoch=epoch, saved=saved)
+        if ending is Ending.STOOD_BACK:
+            self._publish(WorkerPhase.LEFT)
+            return Outcome(ending=ending, epoch=epoch, error=self.hands.unable)
         if ending in (Ending.LEFT, Ending.DRAINED, Ending.IDLE):
             self._publish(WorkerPhase.LEFT)
             wish = self._wish()
@@ -324,6 +333,7 @@ class Worker:
         state = self.member.state
         known = self._logs.status.group
         self._said_process = this_process() if self._says is not WorkerPhase.DEFERRED else ""
+        self._said_condition = self.hands.condition
         return WorkerStatus(
             worker=self.settings.member.worker,
             state=self._says,
@@ -337,4 +347,5 @@ class Worker:
             member_id=state.member_id,
             left=self._absence.left,
             returns_ms=self._absence.returns_ms,
+            condition=self.hands.unable or self._said_condition,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +32,7 @@ from airflow_provider.spark.runner import (
     OnEvent,
     QueryStarted,
     RunnerClosedError,
+    SparkAbsent,
     SparkLost,
     StillRunningError,
     TaskFailed,
@@ -100,10 +101,13 @@ class HandRunner:
     """A runner whose tasks do what the test says, when it says so."""
 
     attached = True
+    condition = ""
 
-    def __init__(self, on_event: OnEvent) -> None:
+    def __init__(self, on_event: OnEvent, on_condition: Callable[[], None] = lambda: None) -> None:
         self._on_event = on_event
+        self._on_condition = on_condition
         self.orders: list[TaskOrder] = []
+        self.without_spark = ""
         self.told: list[tuple[TaskId, str]] = []
         self.stubborn: set[TaskId] = set()
         self._running: dict[TaskId, TaskOrder] = {}
@@ -122,6 +126,9 @@ class HandRunner:
         if order.task in self._running:
             raise StillRunningError(f"{order.task} runs already")
         self.orders.append(order)
+        if self.without_spark:
+            self._on_event(SparkAbsent(order=order, error=self.without_spark))
+            return
         self._running[order.task] = order
         self._on_event(TaskStarted(order=order))
 
@@ -156,6 +163,10 @@ class HandRunner:
         """Spark ends under these, which end one after the other."""
         for task in tasks:
             self._end(SparkLost(order=self._running.pop(task), spark=spark, error="exit code -9"))
+
+    def change_condition(self, condition: str) -> None:
+        self.condition = condition
+        self._on_condition()
 
     def let_go(self, task: TaskId) -> None:
         """It stops at last."""

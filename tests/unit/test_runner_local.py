@@ -30,6 +30,7 @@ class SlowSession:
     """Spark that takes as long to start as the test says."""
 
     started = threading.Event()
+    spark = None
 
     def __init__(self, *_: object) -> None: ...
 

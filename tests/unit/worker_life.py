@@ -77,7 +77,7 @@ class Life:
         self, stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
     ) -> TaskExecutor:
         def make_runner(on_event: OnEvent) -> HandRunner:
-            self.runner = HandRunner(on_event)
+            self.runner = HandRunner(on_event, changed)
             return self.runner  # type: ignore[no-any-return]
 
         return TaskExecutor(

@@ -283,6 +283,7 @@ class WorkerStatus:
     :param left: why it leaves, or has left, in order; said before the coordinator hears of it
     :param returns_ms: how long its return would take at most if this process ended; 0: it would never be back; None:
         not known
+    :param condition: what keeps its tasks from running, or the worker from taking any; mostly nothing
     """
 
     worker: WorkerId
@@ -297,6 +298,7 @@ class WorkerStatus:
     member_id: MemberId = UNKNOWN_MEMBER_ID
     left: LeaveReason | None = None
     returns_ms: int | None = None
+    condition: str = ""
 
     def is_stale(self, known: WorkerStatus) -> bool:
         """Whether this, read after ``known``, must not replace it."""
@@ -316,6 +318,7 @@ class WorkerStatus:
             "member_id": self.member_id,
             "left": self.left.value if self.left else None,
             "returns_ms": self.returns_ms,
+            "condition": self.condition,
         }
 
     @classmethod
@@ -337,6 +340,7 @@ class WorkerStatus:
             member_id=MemberId(want_or_none(data, "member_id", str) or UNKNOWN_MEMBER_ID),
             left=LeaveReason(left) if (left := want_or_none(data, "left", str)) else None,
             returns_ms=_returns_ms(data),
+            condition=want_or_none(data, "condition", str) or "",
         )
 
 

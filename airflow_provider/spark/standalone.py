@@ -1,0 +1,75 @@
+"""What can be asked of the master of a standalone cluster (``spark://host:port[,host:port]``).
+
+A master that is started again without recovery knows nothing of the applications it had. Its workers end their
+executors, and nobody tells the driver: its context lives, and waits for executors for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_CONNECT_S: Final = 5.0
+_SCHEME: Final = "spark://"
+
+
+def addresses(master: str) -> list[tuple[str, int]]:
+    """The hosts and ports in a master URL; none if it is no standalone cluster's."""
+    if not master.startswith(_SCHEME):
+        return []
+    found = []
+    for address in master.removeprefix(_SCHEME).split(","):
+        host, _, port = address.rpartition(":")
+        if host and port.isdecimal():
+            found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def unreachable(master: str) -> str:
+    """Why no master can be reached there, before Spark tries it for a minute; empty if one can, or can't be asked."""
+    refusals = []
+    for host, port in addresses(master):
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except OSError as refused:
+            refusals.append(f"{host}:{port}: {refused}")
+        else:
+            return ""
+    return "; ".join(refusals)
+
+
+def is_forgotten(context: SparkContext) -> bool:
+    """Whether a master answers, and none that answers knows this application."""
+    application = context.applicationId
+    answers = [_applications(context, host, port) for host, port in addresses(context.master or "")]
+    known = [ids for ids in answers if ids is not None]
+    return bool(known) and not any(application in ids for ids in known)
+
+
+def _applications(context: SparkContext, host: str, port: int) -> Sequence[str] | None:
+    """The ids of a master's applications, by its own RPC; None if it does not answer, or is not the active one."""
+    from py4j.protocol import Py4JError
+
+    jvm: Any = context._jvm  # noqa: SLF001
+    with contextlib.suppress(Py4JError):
+        request = _class(jvm, "deploy.DeployMessages$RequestMasterState$").getField("MODULE$").get(None)
+        # Its field, for its methods can't be looked at: some mention classes that PySpark does not bring along.
+        of_environment = _class(jvm, "SparkEnv").getDeclaredField("rpcEnv")
+        of_environment.setAccessible(True)
+        environment = of_environment.get(context._jsc.sc().env())  # noqa: SLF001
+        master = environment.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")
+        answer = jvm.scala.reflect.ClassTag.apply(_class(jvm, "deploy.DeployMessages$MasterStateResponse"))
+        state = master.askSync(request, answer)
+        if state.status().toString() == "ALIVE":
+            return [application.id() for application in state.activeApps()]
+    return None
+
+
+def _class(jvm: Any, name: str) -> Any:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(f"org.apache.spark.{name}", True, loader)

@@ -1,0 +1,69 @@
+"""Looks at the Spark that tasks run on: whether it is still there, and whether it has anything to run them on.
+
+A task hears of neither: it waits in a call for an answer that never comes, or computes in Python and asks nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from enum import Enum
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.spark.application import RunningSpark
+from airflow_provider.spark.standalone import is_forgotten
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 2.0
+"""How long from one look to the next."""
+_JVM_END_S: Final = 2.0
+
+
+class Sight(str, Enum):
+    """What there is to be seen of a Spark application."""
+
+    FINE = "fine"
+    WAITING = "waiting for executors"
+    """Spark jobs wait, and there is not one executor."""
+    ENDED = "ended"
+
+
+def look_at(spark: RunningSpark) -> Sight:
+    """Look once. It asks the JVM, and takes as long as that does.
+
+    An application that its master has forgotten is stopped: it would wait for executors for ever.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        return _look_at(spark)
+    except (Py4JError, OSError):
+        if spark.jvm is None:
+            return Sight.FINE
+        with contextlib.suppress(TimeoutExpired):
+            spark.jvm.wait(_JVM_END_S)
+            return Sight.ENDED
+        return Sight.FINE
+
+
+def _look_at(spark: RunningSpark) -> Sight:
+    if not spark.alive:
+        return Sight.ENDED
+    context = spark.root.sparkContext
+    if (context.master or "local").startswith("local") or _executors(context):
+        return Sight.FINE
+    if is_forgotten(context):
+        log.warning("%s does not know this worker's Spark application any more; it is stopped", context.master)
+        context._jsc.sc().stop()  # noqa: SLF001
+        return Sight.ENDED
+    return Sight.WAITING if context.statusTracker().getActiveJobsIds() else Sight.FINE
+
+
+def _executors(context: SparkContext) -> int:
+    """How many there are; Spark counts the driver as one."""
+    return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # noqa: SLF001

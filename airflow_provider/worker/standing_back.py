@@ -1,0 +1,142 @@
+"""A worker that stands back from its group while it can't run anything: its tasks are for those who can.
+
+It leaves in order, so that the others have its tasks in that round, tries again and again whether Spark starts, and
+joins anew when it does. A worker that is alone in its group does the same: nobody could run its tasks meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import group_drained
+from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.kafka.topics.topic_view import About
+from airflow_provider.membership.assignors.model import Absence, LeaveReason
+from airflow_provider.membership.model import Epoch
+from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
+
+log = logging.getLogger(__name__)
+
+_FIRST_WAIT_S: Final = 5.0
+_LONGEST_WAIT_S: Final = 60.0
+
+_STOPPED: Final = Absence(left=LeaveReason.STOPPED)
+
+MakeWorker = Callable[[Mapping[str, Any] | None], Worker]
+"""Makes a worker to join anew, or to go on with what another process has saved of its membership."""
+
+
+class Means(Protocol):
+    """What a worker can't do without."""
+
+    async def start(self) -> str:
+        """Try to have it.
+
+        :returns: why it is not to be had; empty if it is there
+        """
+
+    async def release(self) -> None:
+        """It is needed no more, if it ever was there."""
+
+
+class SteadyWorker:
+    """A worker that comes back to its group as often as it has to leave for want of its means.
+
+    :param make: makes it, for each time that it joins
+    :param logs: of the group, read to their ends
+    :param saved: of the process that held this membership before, None to join anew
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        logs: GroupLogs,
+        make: MakeWorker,
+        means: Means,
+        saved: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._logs = logs
+        self._make = make
+        self._means = means
+        self._began_at: int = logs.jobs.offset
+        self._worker = make(saved)
+        self._stopped_before = 0
+        self._told_to_leave = False
+        self._changed = asyncio.Event()
+
+    @property
+    def stopped_running(self) -> int:
+        """As of :class:`~airflow_provider.worker.hands.Hands`, in all its lives."""
+        return self._stopped_before + self._worker.hands.stopped_running
+
+    def applied(self) -> Epoch:
+        """As :meth:`Worker.applied <airflow_provider.worker.worker.Worker.applied>`."""
+        return self._worker.applied()
+
+    async def run(self) -> Outcome:
+        """As :meth:`Worker.run <airflow_provider.worker.worker.Worker.run>`; it never ends by standing back."""
+        try:
+            outcome = await self._worker.run()
+            while outcome.ending is Ending.STOOD_BACK:
+                ending = await self._stand_back(outcome.error or "")
+                if ending is not None:
+                    return Outcome(ending=ending, epoch=outcome.epoch)
+                self._stopped_before = self.stopped_running
+                self._began_at = self._logs.jobs.offset
+                self._worker = self._make(None)
+                outcome = await self._worker.run()
+        finally:
+            await self._means.release()
+        return outcome
+
+    def leave(self, reason: str, absence: Absence = _STOPPED) -> None:
+        """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
+        self._told_to_leave = True
+        self._worker.leave(reason, absence)
+        self._changed.set()
+
+    async def _stand_back(self, why: str) -> Ending | None:
+        """Wait until the worker can do its work; or how it ends without."""
+        trying = asyncio.ensure_future(self._try_until_there(why))
+        trying.add_done_callback(lambda _: self._changed.set())
+        unsubscribe = self._logs.subscribe(self._changed.set, About.JOBS | About.TASKS)
+        try:
+            while not trying.done():
+                ending = await self._reason_to_end()
+                if ending is not None:
+                    return ending
+                await self._changed.wait()
+                self._changed.clear()
+            trying.result()
+            return None
+        finally:
+            unsubscribe()
+            trying.cancel()
+
+    async def _try_until_there(self, why: str) -> None:
+        me, wait_s = self._settings.member.worker, _FIRST_WAIT_S
+        while why:
+            log.warning("worker %s stands back, and tries again in %g s: %s", me, wait_s, why)
+            await asyncio.sleep(wait_s)
+            why = await self._means.start()
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        log.info("worker %s can run tasks now, and joins its group again", me)
+
+    async def _reason_to_end(self) -> Ending | None:
+        jobs, me = self._logs.jobs, self._settings.member.worker
+        if self._told_to_leave:
+            return Ending.LEFT
+        if jobs.asked_at.get(me, -1) >= self._began_at:
+            with contextlib.suppress(LogError):
+                await self._logs.clear_control(jobs.controls[me])
+            return Ending.LEFT
+        drained = self._settings.until is Until.DRAINED and group_drained(jobs, self._logs.status.tasks)
+        return Ending.DRAINED if drained else None

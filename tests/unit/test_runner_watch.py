@@ -1,0 +1,196 @@
+"""A runner looks at the Spark that its tasks run on, and they need not notice by themselves what has become of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.spark import local, standalone, watch
+from airflow_provider.spark.application import LocalSparkSettings, SparkApplication, SparkGoneError, SparkStartError
+from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.watch import Sight, look_at
+
+TASK = TaskId("deaf", 0)
+
+
+class Spark:
+    """The third one of its process."""
+
+    def gone(self) -> SparkGoneError:
+        return SparkGoneError("this worker's Spark has ended: killed", spark=3)
+
+
+class Deaf(SparkJob):
+    """Asks Spark nothing; it looks at ``task.stopping`` and at its fence."""
+
+    def run(self, spark: Any, task: TaskContext) -> None:
+        while not task.wait(60):
+            pass
+        if task.config.get("fenced"):
+            task.fence()
+
+
+class Session:
+    """A session of a Spark that the test tells about."""
+
+    spark = Spark()
+
+    def __init__(self, *_: object) -> None: ...
+
+    def open(self) -> Any:
+        return SimpleNamespace()
+
+    def query_id(self, value: object) -> None:
+        return None
+
+    def explain(self, error: BaseException) -> BaseException:
+        return error
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Watched:
+    """A runner that runs a task, what it told, and what it sees of its Spark."""
+
+    def __init__(self) -> None:
+        self.events: list[RunnerEvent] = []
+        self.sight = Sight.FINE
+        self.looks = 0
+        self.conditions: list[str] = []
+        self.runner = LocalRunner(
+            self.events.append,
+            allowed=[__name__],
+            on_condition=lambda: self.conditions.append(self.runner.condition),
+        )
+
+    def look(self, _spark: object) -> Sight:
+        self.looks += 1
+        return self.sight
+
+    async def looked(self, times: int = 3) -> None:
+        seen = self.looks
+        await eventually(lambda: self.looks >= seen + times)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    @asynccontextmanager
+    async def run(**config: Any) -> AsyncIterator[Watched]:
+        bench = Watched()
+        monkeypatch.setattr(local, "LocalSession", Session)
+        monkeypatch.setattr(local, "look_at", bench.look)
+        monkeypatch.setattr(local, "LOOK_S", 0.01)
+        monkeypatch.setattr(local, "APPLICATION", SimpleNamespace(release=lambda _user: None))
+        order = TaskOrder(task=TASK, entry_point=f"{__name__}:Deaf", config=config, epoch=Epoch(1))
+        await bench.runner.start(order)
+        await eventually(lambda: bench.events == [TaskStarted(order=order)])
+        try:
+            yield bench
+        finally:
+            await bench.runner.close()
+
+    return run
+
+
+@pytest.mark.parametrize("fenced", [False, True], ids=["returns when it is to stop", "ends by its fence"])
+async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
+    watched: Any, fenced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(fenced=fenced) as bench:
+        bench.sight = Sight.ENDED
+        await eventually(lambda: len(bench.events) == 2)
+        last = bench.events[-1]
+        assert isinstance(last, SparkLost)
+        assert (last.spark, last.error) == (3, "SparkGoneError: this worker's Spark has ended: killed")
+        assert "this worker's Spark has ended: killed; its tasks end: deaf:0" in caplog.text
+
+
+async def test_a_task_that_was_told_to_stop_before_has_stopped(watched: Any) -> None:
+    async with watched() as bench:
+        await bench.runner.stop([TASK], "revoked")
+        bench.sight = Sight.ENDED
+        assert isinstance(bench.events[-1], TaskStopped)
+
+
+async def test_that_there_are_no_executors_is_said_as_long_as_it_lasts(
+    watched: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched() as bench:
+        await bench.looked()
+        assert bench.conditions == []
+        bench.sight = Sight.WAITING
+        await bench.looked()
+        assert bench.conditions == ["waiting for executors"]
+        assert "Spark is waiting for executors: its tasks stand still" in caplog.text
+        bench.sight = Sight.FINE
+        await eventually(lambda: bench.conditions == ["waiting for executors", ""])
+
+
+# ---- what is seen
+
+
+def spark_of(*, alive: bool = True, executors: int = 0, jobs: int = 0, master: str = "spark://m:7077") -> Any:
+    stopped: list[bool] = []
+    java = SimpleNamespace(
+        statusTracker=lambda: SimpleNamespace(getExecutorInfos=lambda: [None] * (executors + 1)),
+        stop=lambda: stopped.append(True),
+    )
+    context = SimpleNamespace(
+        master=master,
+        _jsc=SimpleNamespace(sc=lambda: java),
+        statusTracker=lambda: SimpleNamespace(getActiveJobsIds=lambda: list(range(jobs))),
+    )
+    return SimpleNamespace(alive=alive, jvm=None, root=SimpleNamespace(sparkContext=context), stopped=stopped)
+
+
+@pytest.mark.parametrize(
+    ("spark", "forgotten", "sight"),
+    [
+        ({"alive": False}, False, Sight.ENDED),
+        ({"executors": 1, "jobs": 1}, True, Sight.FINE),
+        ({"jobs": 1, "master": "local[2]"}, True, Sight.FINE),
+        ({"jobs": 1}, False, Sight.WAITING),
+        ({"jobs": 0}, False, Sight.FINE),
+        ({"jobs": 0}, True, Sight.ENDED),
+    ],
+)
+def test_what_is_seen_of_spark(
+    spark: dict[str, Any], forgotten: bool, sight: Sight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "is_forgotten", lambda _context: forgotten)
+    seen = spark_of(**spark)
+    assert look_at(seen) is sight
+    assert seen.stopped == ([True] if seen.alive and sight is Sight.ENDED else [])
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("spark://a:7077,b:7078", [("a", 7077), ("b", 7078)]),
+        ("spark://[::1]:7077", [("::1", 7077)]),
+        ("local[2]", []),
+        ("yarn", []),
+        ("spark://nonsense", []),
+    ],
+)
+def test_the_addresses_in_a_master_url(url: str, found: list[tuple[str, int]]) -> None:
+    assert standalone.addresses(url) == found
+
+
+def test_spark_does_not_try_for_a_minute_to_reach_a_master_that_is_not_there() -> None:
+    with contextlib.closing(standalone.socket.create_server(("127.0.0.1", 0))) as there:
+        port = there.getsockname()[1]
+        assert standalone.unreachable(f"spark://127.0.0.1:{port}") == ""
+    with pytest.raises(SparkStartError, match=rf"no Spark master can be reached at spark://127.0.0.1:{port} \("):
+        SparkApplication().running_for("me", LocalSparkSettings(master=f"spark://127.0.0.1:{port}"))

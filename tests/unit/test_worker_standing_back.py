@@ -1,0 +1,159 @@
+"""A worker whose Spark does not start: it leaves its tasks to others, and comes back when it can run them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from rich.console import Console
+from stand_ins import HandRunner
+from waiting import eventually
+from worker_life import A0, A1, ME, Life, living
+
+from airflow_provider.cli.status import render
+from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.membership.assignors.model import LeaveReason
+from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.worker import standing_back
+from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.settings import Until
+from airflow_provider.worker.standing_back import SteadyWorker
+from airflow_provider.worker.worker import Worker
+
+
+class SlowMeans:
+    """Something that is there when the test says so."""
+
+    def __init__(self) -> None:
+        self.there = False
+        self.tries = 0
+        self.released = False
+
+    async def start(self) -> str:
+        self.tries += 1
+        return "" if self.there else "no master"
+
+    async def release(self) -> None:
+        self.released = True
+
+
+class SteadyLife(Life):
+    """A worker's life with breaks; each of its runners has Spark or not, as the means say."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.means = SlowMeans()
+
+    def begin(self, saved: Any = None) -> None:
+        self.steady = SteadyWorker(self.settings, self.logs, self._make, self.means, saved)
+        self._run: asyncio.Task[Outcome] = asyncio.ensure_future(self.steady.run())
+
+    def _make(self, saved: Mapping[str, Any] | None) -> Worker:
+        self.worker = Worker(
+            self.settings,
+            transport=self.coordinator,  # type: ignore[arg-type]
+            logs=self.logs,
+            make_hands=self._make_hands,
+            saved=saved,
+        )
+        assert isinstance(self.runner, HandRunner)
+        self.runner.without_spark = "" if self.means.there else "no master"
+        return self.worker
+
+    async def away(self) -> None:
+        await eventually(lambda: self.means.tries > 0 or self.phase is WorkerPhase.LEFT, "it has left")
+
+
+@pytest.fixture
+def standing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A worker that stands back for want of Spark."""
+
+    @asynccontextmanager
+    async def live(*, wait_s: float = 0.02, **settings: Any) -> AsyncIterator[SteadyLife]:
+        monkeypatch.setattr(standing_back, "_FIRST_WAIT_S", wait_s)
+        life = SteadyLife(**settings)
+        await life.submit(retries=0)
+        life.begin()
+        try:
+            await life.away()
+            yield life
+        finally:
+            with contextlib.suppress(Exception):
+                await life.cancel()
+        assert life.means.released
+
+    return live
+
+
+async def test_it_leaves_its_tasks_to_others_says_so_and_uses_up_no_attempt(
+    standing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with standing(wait_s=60) as life:
+        await eventually(lambda: life.coordinator.left, "it has left the group")
+        await eventually(lambda: "stands back, and tries again in 60 s: no master" in caplog.text)
+        told = life.logs.status.workers[ME]
+        assert (told.state, told.left, told.condition) == (WorkerPhase.LEFT, LeaveReason.STOPPED, "no master")
+        page = Console(width=200)
+        with page.capture() as shown:
+            page.print(render("g", life.logs.jobs, life.logs.status, wall_ms=0))
+        assert "stands back: no master" in shown.get()
+        for task in (A0, A1):
+            status = life.logs.status.tasks.get(task)
+            assert status is None or (status.state, status.failures) == (TaskState.STOPPED, 0)
+
+
+async def test_what_keeps_its_tasks_from_running_stands_in_its_record_as_long_as_it_lasts() -> None:
+    async with living() as life:
+        for condition in ("waiting for executors", ""):
+            life.runner.change_condition(condition)
+            await eventually(lambda said=condition: life.logs.status.workers[ME].condition == said)
+            page = Console(width=200)
+            with page.capture() as shown:
+                page.print(render("g", life.logs.jobs, life.logs.status, wall_ms=0))
+            assert ("stable, waiting for executors" in shown.get()) == bool(condition)
+
+
+async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any) -> None:
+    async with standing() as life:
+        await eventually(lambda: life.means.tries >= 3, "it tries again and again")
+        life.means.there = True
+        await life.runs(A0, A1)
+        for task in (A0, A1):
+            assert (life.logs.status.tasks[task].attempt, life.logs.status.tasks[task].failures) == (1, 0)
+        await eventually(lambda: life.phase is WorkerPhase.STABLE)
+        assert life.logs.status.workers[ME].condition == ""
+
+
+async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
+    async with standing(wait_s=60) as life:
+        life.steady.leave("signal SIGTERM")
+        assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_an_operator_of_the_group_drains_it_meanwhile(standing: Any) -> None:
+    async with standing(wait_s=60) as life:
+        await eventually(lambda: life.coordinator.left)
+        wish = ControlRecord(worker=ME, action=ControlAction.DRAIN, at_ms=0)
+        await life.logs.publish_control(wish)
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert life.logs.jobs.controls == {}
+
+
+async def test_others_have_done_the_work_meanwhile(standing: Any) -> None:
+    async with standing(wait_s=60, until=Until.DRAINED) as life:
+        plan = life.logs.jobs.plan_of("a")
+        assert plan is not None
+        for task, fingerprint in zip((A0, A1), plan.fingerprints, strict=True):
+            finished = TaskStatus(
+                task=task,
+                state=TaskState.FINISHED,
+                epoch=Epoch(9),
+                worker=WorkerId("w2"),
+                fingerprint=fingerprint,
+            )
+            await life.logs.publish_task(finished)
+        assert (await life.outcome()).ending is Ending.DRAINED
