@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from airflow_provider.cli.spans import span
+from airflow_provider.kafka.presence import at
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.policy import policy_from_json, policy_in_words
@@ -57,10 +59,20 @@ def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
 
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
-        f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}"
+        f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}{_when(told)}"
         + (f"{_whose(told['state'])}: {told['error']}" if told["error"] else "")
         for task, told in tasks.items()
     ]
+
+
+def _when(told: Mapping[str, Any]) -> str:
+    if told["took_ms"] is not None:
+        return f", took {span(told['took_ms'])}"
+    return f", since {at(told['started_at_ms'])}" if _is_running(told) else ""
+
+
+def _is_running(told: Mapping[str, Any]) -> bool:
+    return told["state"] == TaskState.RUNNING.value and told["started_at_ms"] is not None
 
 
 def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
@@ -174,7 +175,7 @@ def _config(text: str) -> dict[str, Any]:
 
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with _attached(args, settings) as logs:
-        await logs.catch_up()
+        await read_on(logs, lambda: complain(f"group {args.group}: {reading_in_words(logs)}"))
         found = [job_progress(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
     if not found and not args.json:
         say(f"group {args.group} has no jobs")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from statistics import median_low
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,6 +17,7 @@ from rich.text import Text
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
+from airflow_provider.cli.spans import running_ms, span, took_ms
 from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
@@ -95,7 +98,7 @@ def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: i
         _headline(group, status, wall_ms),
         *_idle(group, jobs, status),
         *warnings,
-        _workers(jobs, status),
+        _workers(jobs, status, wall_ms),
         _jobs(jobs, status),
         *_moves(jobs, status),
     )
@@ -119,7 +122,7 @@ def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     return [] if reason is None else [_text(f"group {group} {reason}", style="yellow")]
 
 
-def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
+def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
     unfinished = configured(jobs, status.tasks)
     table = Table("worker", "state", "epoch", "tasks", expand=True)
     for name in sorted({*(status.group.members if status.group else {}), *status.workers}):
@@ -127,7 +130,7 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""
-            table.add_row(*map(_text, (name, state, epoch)), _tasks_of(name, jobs, status, unfinished))
+            table.add_row(*map(_text, (name, state, epoch)), _tasks_of(name, jobs, status, unfinished, wall_ms))
     return table
 
 
@@ -152,27 +155,30 @@ def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
     return record.memory.assignment.get(name, NO_TASKS)
 
 
-def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks) -> Text:
-    """What it still has to do, by state."""
+def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, wall_ms: int) -> Text:
+    """What it still has to do, by state, and for how long what runs has been running."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
-    by_state: dict[TaskState, list[TaskId]] = {}
+    by_state: dict[TaskState, list[str]] = {}
     for task in sorted(owned & unfinished):
         last = effective_status(task, jobs, status)
-        by_state.setdefault(last.state if last else TaskState.PENDING, []).append(task)
+        since = running_ms(last, wall_ms) if last else None
+        told = jobs.label(task) if since is None else f"{jobs.label(task)} ({span(since)})"
+        by_state.setdefault(last.state if last else TaskState.PENDING, []).append(told)
     text = Text()
-    for state, tasks in by_state.items():
-        text.append_text(_text(_names(state.value, tasks, jobs), style=_STYLES.get(state, "")))
-    waiting = sorted(_waiting_for(name, status) & unfinished)
-    return text.append_text(_text(_names("wait for it", waiting, jobs), style="yellow")) if waiting else text
+    for state, names in by_state.items():
+        text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
+    waiting = [jobs.label(task) for task in sorted(_waiting_for(name, status) & unfinished)]
+    return text.append_text(_text(_names("wait for it", waiting), style="yellow")) if waiting else text
 
 
-def _names(label: str, tasks: Sequence[TaskId], jobs: JobsSnapshot) -> str:
-    more = f" and {len(tasks) - _MOST_TASKS} more" if len(tasks) > _MOST_TASKS else ""
-    return f"{label}: {', '.join(jobs.label(task) for task in tasks[:_MOST_TASKS])}{more}  "
+def _names(label: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
+    return f"{label}: {', '.join(names[:_MOST_TASKS])}{more}  "
 
 
 def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
-    table = Table("job", "state", "tasks", "errors", expand=True)
+    table = Table("job", "state", "tasks", "took", "errors", expand=True)
+    times = _times(jobs, status)
     for name in sorted(jobs.jobs):
         progress = job_progress(name, jobs, status)
         assert progress is not None
@@ -180,10 +186,32 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
             name,
             progress.state.value,
             ", ".join(f"{count} {state.value}" for state, count in progress.counts.items()),
+            _took(name, times[name], jobs),
             "; ".join(progress.errors_in_words),
         )
         table.add_row(*map(_text, cells))
     return table
+
+
+def _times(jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[tuple[int, int]]]:
+    """How long the finished tasks of each job's present run took (ms), with the index of each."""
+    times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for task, last in status.tasks.items():
+        took = took_ms(last) if last.state is TaskState.FINISHED and not task.is_planner else None
+        if took is not None:
+            work = jobs.work_of(task)
+            if work is not None and last.is_of(work.definition.run_key, work.fingerprint):
+                times[task.job].append((took, task.index))
+    return times
+
+
+def _took(job: str, times: Sequence[tuple[int, int]], jobs: JobsSnapshot) -> str:
+    if not times:
+        return ""
+    longest, index = max(times)
+    if len(times) == 1:
+        return span(longest)
+    return f"{span(median_low(took for took, _ in times))}, at most {span(longest)} ({jobs.label(TaskId(job, index))})"
 
 
 def _moves(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:

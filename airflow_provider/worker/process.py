@@ -75,6 +75,29 @@ def end_what_outlived(worker: WorkerStatus | None) -> None:
         log.warning("Killed JVM %d: it had outlived process %d, which had this worker's name", seen[1][0], seen[0][0])
 
 
+def tell_of_rival(worker: WorkerStatus | None) -> None:
+    """Say that another process had the name of the worker that starts here, and has not ended as far as can be seen.
+
+    The coordinator fences it, which is what a restart needs; of two that were started by mistake each must say so.
+    """
+    if worker is None or predecessor_of(worker) is Predecessor.GONE or is_same_process(worker.process, this_process()):
+        return
+    seen = _seen(worker.process)
+    if seen and not seen[0].over:
+        log.warning(
+            "worker %s: process %d on this host has that name, and is alive: it is fenced now, and stops its tasks. Two"
+            " workers must not share a name",
+            worker.worker,
+            seen[0].number,
+        )
+    elif not seen:
+        log.info(
+            "worker %s: a process on %s had that name and has not said that it left. If it lives, it is fenced now",
+            worker.worker,
+            worker.process.partition("/")[0] or "an unknown host",
+        )
+
+
 def _seen(process: str) -> list[_Pid]:
     """The processes that are meant, the worker's own first; none if they can't be seen from here."""
     here = f"{socket.gethostname()}/{_place()}"

@@ -25,7 +25,13 @@ from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.idling import Idling
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import end_what_outlived, is_same_process, predecessor_of, this_process
+from airflow_provider.worker.process import (
+    end_what_outlived,
+    is_same_process,
+    predecessor_of,
+    tell_of_rival,
+    this_process,
+)
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -195,6 +201,7 @@ class Worker:
             self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
         else:
             end_what_outlived(last)
+            tell_of_rival(last)
             self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
             self._says = WorkerPhase.JOINING
         self._announcing = asyncio.ensure_future(self._announce())

@@ -136,14 +136,17 @@ class _LateClient:
 
     def __init__(self, ends: Iterable[int]) -> None:
         self._ends = iter(ends)
+        self.asked: list[str] = []
 
     def poll(self, _timeout: float) -> None: ...
 
     def list_offsets(self, asked: Iterable[TopicPartition], **_: object) -> dict[TopicPartition, Future[object]]:
+        self.asked.append("ends")
         end = SimpleNamespace(offset=next(self._ends))
         return {partition: _done(end) for partition in asked}
 
     def describe_topics(self, *_: object, **__: object) -> dict[str, Future[object]]:
+        self.asked.append("topic")
         return {"etl.jobs": _done(object())}
 
 
@@ -162,3 +165,14 @@ async def test_an_answer_that_does_not_come_in_time_is_not_taken_for_an_end(monk
     monkeypatch.setattr(admin_module, "AdminClient", lambda _: _LateClient(repeat(OFFSET_INVALID)))
     with pytest.raises(BrokerAwayError):
         await TopicAdmin({}, Outage("broker:9093")).end_offsets(["etl.jobs"], timeout_s=0.2)
+
+
+async def test_no_end_is_asked_for_before_there_is_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Librdkafka would look for the leader while it still connects, and then again 3 s later."""
+    client = _LateClient([5, 7])
+    monkeypatch.setattr(admin_module, "AdminClient", lambda _: client)
+    admin = TopicAdmin({}, Outage("broker:9093"))
+    assert await admin.end_offsets(["etl.jobs"], timeout_s=IN_TIME_S) == {"etl.jobs": 5}
+    assert client.asked == ["topic", "ends"]
+    assert await admin.end_offsets(["etl.jobs"], timeout_s=IN_TIME_S) == {"etl.jobs": 7}
+    assert client.asked == ["topic", "ends", "ends"], "once there is one"

@@ -94,7 +94,14 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
         {"worker": "w1", "state": "stable", "epoch": 5, "url": "http://w1", "assigned": [["a", 0], ["a", 1]]},
         {"worker": "w2", "state": "deferred", "epoch": 5, "url": "http://w2", "assigned": [["a", 2]]},
     ]
-    assert about["tasks"]["a:2"] == {"state": "failed", "worker": "w2", "attempt": 1, "error": "boom"}
+    assert about["tasks"]["a:2"] == {
+        "state": "failed",
+        "worker": "w2",
+        "attempt": 1,
+        "started_at_ms": None,
+        "took_ms": None,
+        "error": "boom",
+    }
     assert list(about["tasks"]) == ["a:planner", "a:0", "a:1", "a:2"], "no task of an older plan, none of a removed job"
 
 
@@ -355,6 +362,22 @@ def test_a_group_that_all_have_left_says_so() -> None:
     assert "g: all workers have left, the last one at 1970-01-01 00:00:00 UTC, epoch 5 (w2 joined)" in page(
         JOBS, replace(BUSY, workers=gone)
     )
+
+
+def test_how_long_tasks_run_and_took_is_shown() -> None:
+    ended = {TaskId("a", i): (1_000, 1_500 + 100 * i) for i in (0, 1)}
+    tasks = {
+        task: replace(told(task, TaskState.FINISHED), started_at_ms=began, finished_at_ms=end)
+        for task, (began, end) in ended.items()
+    }
+    running = replace(told(A2, TaskState.RUNNING, W2), started_at_ms=1_000)
+    status = replace(BUSY, tasks={**tasks, A2: running})
+    text = page(JOBS, status, wall_ms=213_000)
+    assert "running: a:2 (3 min)" in row(text, "w2")
+    assert "0.5 s, at most 0.6 s (a:1)" in row(text, "a")
+    lines = as_lines(describe(coordinator("w1", "w2"), JOBS, status))
+    assert "  task a:1: finished at w1, attempt 1, took 0.6 s" in lines
+    assert "  task a:2: running at w2, attempt 1, since 1970-01-01 00:00:01 UTC" in lines
 
 
 def test_a_group_without_jobs_says_so() -> None:

@@ -17,7 +17,13 @@ from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.model import Epoch, WorkerId
 from airflow_provider.spark import jvm, procfs
-from airflow_provider.worker.process import end_what_outlived, has_ended, predecessor_of, this_process
+from airflow_provider.worker.process import (
+    end_what_outlived,
+    has_ended,
+    predecessor_of,
+    tell_of_rival,
+    this_process,
+)
 
 _HOST, _PLACE, _PID, _START = this_process().split("/")
 on_linux = pytest.mark.skipif(not _PLACE, reason="needs procfs")
@@ -198,6 +204,24 @@ def test_no_record_ends_what_is_somebody_elses(jvm_in_use: subprocess.Popen[byte
 
 
 @on_linux
+def test_who_takes_over_the_name_of_a_process_that_lives_says_so(
+    jvm_in_use: subprocess.Popen[bytes], child: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    living = f"{_HOST}/{_PLACE}/{jvm_in_use.pid}/{procfs.start_of(jvm_in_use.pid)}"
+    tell_of_rival(record(living))
+    (line,) = caplog.records
+    assert line.levelname == "WARNING"
+    assert f"worker w1: process {jvm_in_use.pid} on this host has that name, and is alive" in line.getMessage()
+    caplog.clear()
+    for quiet in (None, record(child), record(this_process()), record(living, WorkerPhase.LEFT)):
+        tell_of_rival(quiet)
+    assert not caplog.records, "it is nobody, has ended, or has left"
+    tell_of_rival(record("elsewhere/boot+pid:[1]/7/8"))
+    (line,) = caplog.records
+    assert (line.levelname, "a process on elsewhere had that name" in line.getMessage()) == ("INFO", True)
+
+
 def test_what_a_job_forks_does_not_keep_the_jvm_alive() -> None:
     script = textwrap.dedent("""
         import os, subprocess, time

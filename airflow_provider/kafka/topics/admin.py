@@ -86,6 +86,7 @@ class TopicAdmin:
         ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._heard.append}
         self._client = make_client(AdminClient, {**config, **ours})
         self._ends = EndOffsets(self._client)
+        self._met = False
 
     async def prepare(self, topics: Topics, needs: Needs, *, timeout_s: float) -> None:
         """See that the user may do with a group's topics what is needed; make those that are missing, if that is for
@@ -208,6 +209,10 @@ class TopicAdmin:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
+        if not self._met:
+            # To ask for an end librdkafka looks for the topic's leader. While it still connects it can't, and tries
+            # again after 3 s. This question waits for the connection.
+            await self._describe(topics[0], timeout_s)
         try:
             answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
             return {topic: await self._end(topic, answers[topic]) for topic in topics}
@@ -228,7 +233,9 @@ class TopicAdmin:
         asked = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=timeout_s, include_authorized_operations=True
         )
-        return await self._answer(topic, asyncio.wrap_future(asked[topic]))
+        description = await self._answer(topic, asyncio.wrap_future(asked[topic]))
+        self._met = True
+        return description
 
     async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
         """Wait for an answer, and not for one that will not come."""
