@@ -142,7 +142,7 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(telling, "SAY_EVERY_S", 0.05)
-    looks = []
+    looks: list[int] = []
 
     def look(*_: Any) -> SoFar:
         looks.append(1)
