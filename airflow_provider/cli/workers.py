@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
@@ -19,6 +20,9 @@ from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import WorkerId
+from airflow_provider.worker.process import still_runs
+
+_LOOK_S: Final = 0.05
 
 _ACTIONS: Final = {
     ControlAction.DRAIN: "ask workers to start nothing more, and to leave when what they run has finished",
@@ -38,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
         who.add_argument("--all", action="store_true", help="every worker that is in the group")
-        asking.add_argument("--wait", type=float, metavar="S", help="until they have left, at most S seconds")
+        asking.add_argument(
+            "--wait",
+            type=float,
+            metavar="S",
+            help="until they have left and, where that can be seen from here, ended: at most S seconds",
+        )
         add_connection_arguments(asking)
 
 
@@ -64,21 +73,34 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
     try:
         await logs.catch_up()
         workers = _named(logs.status, args.group, None if args.all else args.workers)
+        processes = {worker: _process_of(worker, logs.status) for worker in workers}
         for worker in workers:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms())
             await logs.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
-        return 0 if args.wait is None else await _wait(args, logs, frozenset(workers))
+        return 0 if args.wait is None else await _wait(args, logs, processes)
     finally:
         await logs.aclose()
 
 
-async def _wait(args: argparse.Namespace, logs: GroupLogs, asked: frozenset[WorkerId]) -> int:
+def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
+    """Which runs its tasks; empty for one that is deferred: the triggerer is not asked to end."""
+    said = status.workers.get(worker)
+    return said.process if said is not None and said.state is not WorkerPhase.DEFERRED else ""
+
+
+async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[WorkerId, str]) -> int:
+    """Until they have left, and their processes have ended as far as that can be seen from here."""
+    asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
         await logs.wait_for(lambda _jobs, status: not asked & _present(status), timeout_s=args.wait)
     except LogTimeoutError:
         left = ", ".join(sorted(asked & _present(logs.status)))
         return _refuse(args, f"after {args.wait:g} s still in the group: {left}", 1)
+    while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
+        if time.monotonic() >= until:
+            return _refuse(args, f"after {args.wait:g} s out of the group, and not ended: {', '.join(running)}", 1)
+        await asyncio.sleep(_LOOK_S)
     return 0
 
 

@@ -18,8 +18,8 @@ KAFKA = os.environ.get("COSPARK_EXAMPLE_CONN_ID", "kafka_default")
 GROUP = os.environ.get("COSPARK_EXAMPLE_GROUP", "example") + ".batch"
 FOLDER = os.environ.get("COSPARK_EXAMPLE_FOLDER", "/tmp/cospark-example")  # noqa: S108
 
+# [START howto_batch_dag]
 with DAG("example_batch_group", schedule=None, catchup=False, max_active_runs=1, tags=["example", "cospark"]):
-    # [START howto_operator_spark_job]
     submit = SparkJobOperator(
         task_id="submit",
         group=GROUP,
@@ -30,9 +30,7 @@ with DAG("example_batch_group", schedule=None, catchup=False, max_active_runs=1,
         task_retries=1,
         kafka_conn_id=KAFKA,
     )
-    # [END howto_operator_spark_job]
 
-    # [START howto_operator_spark_worker]
     workers = SparkWorkerOperator.partial(
         task_id="worker",
         group=GROUP,
@@ -42,12 +40,10 @@ with DAG("example_batch_group", schedule=None, catchup=False, max_active_runs=1,
         retries=2,
         retry_delay=timedelta(seconds=1),
     ).expand(slots=[1, 1, 2])
-    # [END howto_operator_spark_worker]
 
-    # [START howto_sensor_job]
     counted = JobSensor(
         task_id="counted", group=GROUP, job="count_by_digit", kafka_conn_id=KAFKA, deferrable=True, timeout=3600
     )
-    # [END howto_sensor_job]
 
     submit >> [workers, counted]
+# [END howto_batch_dag]

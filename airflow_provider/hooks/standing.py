@@ -24,7 +24,7 @@ class Standing:
 
     :param planning: how many of the jobs have no plan yet
     :param tasks: how many the plans have
-    :param longest: which of those that run has run longest
+    :param longest: what the one is called that has run longest of those that run
     :param since_ms: since when (wall clock, milliseconds since 1970)
     """
 
@@ -33,7 +33,7 @@ class Standing:
     finished: int
     running: int
     failed: int
-    longest: TaskId | None = None
+    longest: str | None = None
     since_ms: int | None = None
 
     @classmethod
@@ -58,7 +58,7 @@ class Standing:
             finished=counts[TaskState.FINISHED],
             running=counts[TaskState.RUNNING],
             failed=counts[TaskState.FAILED],
-            longest=None if longest is None else longest.task,
+            longest=None if longest is None else jobs.label(longest.task),
             since_ms=None if longest is None else longest.started_at_ms,
         )
 
@@ -80,7 +80,7 @@ class Standing:
         )
 
     def in_words(self, wall_ms: int) -> str:
-        """As in "31 of 40 finished, 6 running (longest: etl:7, 212 s), 0 failed"."""
+        """As in "31 of 40 finished, 6 running (longest: etl:7 (orders), 212 s), 0 failed"."""
         if self.planning and not self.tasks:
             return "being planned"
         longest = "" if self.longest is None else f" (longest: {self.longest}{_for(self.since_ms, wall_ms)})"

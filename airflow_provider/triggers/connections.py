@@ -62,6 +62,8 @@ class Connection:
         self._conn_id = conn_id
         self._changed = asyncio.Event()
         self._complaint = ""
+        self._refused: KafkaSettings | None = None
+        self._taking = asyncio.Lock()
         self._looking = asyncio.ensure_future(self._look_again_and_again())
 
     async def other_than(self, settings: KafkaSettings) -> KafkaSettings:
@@ -77,22 +79,38 @@ class Connection:
         while True:
             await asyncio.sleep(_LOOK_AGAIN_S)
             try:
-                await self._look()
-                self._complaint = ""
-            except Exception as problem:  # noqa: BLE001  Airflow's or the broker's: what works by now, goes on
-                if str(problem) != self._complaint:
-                    self._complaint = str(problem)
-                    log.warning(
-                        "What connection %r says now can't be used, so its triggers go on with what it said: %s",
-                        self._conn_id,
-                        problem,
-                    )
+                settings = await settings_of(self._conn_id)
+            except Exception as problem:  # noqa: BLE001  Airflow's: what works by now, goes on
+                self._complain(problem)
+            else:
+                self._refused = None
+                await self.go_on_with(settings)
 
-    async def _look(self) -> None:
-        settings = await settings_of(self._conn_id)
-        if settings == self.settings:
-            return
-        await _reach(settings)
+    async def go_on_with(self, settings: KafkaSettings) -> None:
+        """Take what the connection says now, if a broker does; all who come with the same at a time ask it once."""
+        async with self._taking:
+            if settings == self.settings:
+                self._complaint = ""
+            elif settings != self._refused:
+                try:
+                    await _reach(settings)
+                except Exception as problem:  # noqa: BLE001  the broker's: what works by now, goes on
+                    self._refused = settings
+                    self._complain(problem)
+                else:
+                    self._take(settings)
+
+    def _complain(self, problem: Exception) -> None:
+        if str(problem) != self._complaint:
+            self._complaint = str(problem)
+            log.warning(
+                "What connection %r says now can't be used, so its triggers go on with what it said: %s",
+                self._conn_id,
+                problem,
+            )
+
+    def _take(self, settings: KafkaSettings) -> None:
+        self._complaint = ""
         log.info("Connection %r has changed: its triggers go on with what it says now", self._conn_id)
         self.settings = settings
         changed, self._changed = self._changed, asyncio.Event()
@@ -122,6 +140,7 @@ async def connection_of(kafka_conn_id: str) -> AsyncIterator[Connection]:
         connection = connections[kafka_conn_id] = Connection(kafka_conn_id, settings)
     connection.users += 1
     try:
+        await connection.go_on_with(settings)
         yield connection
     finally:
         connection.users -= 1

@@ -56,7 +56,7 @@ class Narrator:
     """
 
     def __init__(
-        self, logs: GroupLogs, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None
+        self, logs: GroupLogs, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None = None
     ) -> None:
         self._logs = logs
         self._worker = worker

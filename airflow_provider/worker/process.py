@@ -68,6 +68,11 @@ def has_ended(process: str) -> bool:
     return bool(seen) and all(pid.over for pid in seen)
 
 
+def still_runs(process: str) -> bool:
+    """Whether something of ``process`` can be seen from here to run; False also where that can't be seen."""
+    return any(not pid.over for pid in _seen(process))
+
+
 def end_what_outlived(worker: WorkerStatus | None) -> None:
     """Kill the JVM of the worker's last process, if that has ended without it and was on this host."""
     seen = _seen(worker.process) if worker is not None else []

@@ -319,6 +319,7 @@ async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it
 
     async def jobs() -> list[str]:
         async with watched_logs(settings, group_id) as logs:
+            await logs.wait_for(lambda jobs, _: bool(jobs.jobs))  # the topics are made before the job is written
             return list(logs.jobs.jobs)
 
     waiting = asyncio.ensure_future(jobs())

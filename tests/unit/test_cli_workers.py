@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 
 import pytest
@@ -14,6 +16,8 @@ from airflow_provider.cli.main import main
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.log_errors import NoTopicError
 from airflow_provider.membership.model import Epoch, MemberId, WorkerId
+from airflow_provider.spark.procfs import start_of
+from airflow_provider.worker.process import this_process
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 
@@ -95,3 +99,31 @@ def test_a_group_that_does_not_exist(cli: Cli) -> None:
     cli.logs.failing = NoTopicError("g.jobs")
     status, _, told = cli("stop", "g", "--all")
     assert (status, "g.jobs" in told) == (1, True)
+
+
+@pytest.mark.parametrize(("phase", "waits"), [(WorkerPhase.STABLE, True), (WorkerPhase.DEFERRED, False)])
+def test_it_waits_until_the_process_has_ended_too_but_never_for_a_triggerer(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, phase: WorkerPhase, waits: bool
+) -> None:
+    """Whoever upgrades it, or starts it anew, does so then; on another host that can't be seen."""
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = f"{this_process().rpartition('/')[0].rpartition('/')[0]}/{sleeper.pid}/{start_of(sleeper.pid)}"
+    published = cli.logs.publish_control
+
+    def said(state: WorkerPhase) -> WorkerStatus:
+        return WorkerStatus(worker=W1, state=state, epoch=Epoch(5), slots=1, process=process)
+
+    async def leave(wish: ControlRecord) -> None:
+        await published(wish)
+        await cli.logs.publish_worker(said(WorkerPhase.LEFT))
+
+    monkeypatch.setattr(cli.logs, "publish_control", leave)
+    asyncio.run(cli.logs.publish_worker(said(phase)))
+    try:
+        status, _, complaint = cli("stop", "g", "w1", "--wait", "0.2")
+        assert status == int(waits)
+        assert ("after 0.2 s out of the group, and not ended: w1" in complaint) is waits
+    finally:
+        sleeper.communicate(b"\n")
+    asyncio.run(cli.logs.publish_worker(said(phase)))
+    assert cli("stop", "g", "w1", "--wait", "20")[0] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import shlex
@@ -14,6 +15,8 @@ from airflow_provider.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OURS = [*(ROOT / "airflow_provider" / "operators").glob("*.py"), *(ROOT / "airflow_provider" / "sensors").glob("*.py")]
+OURS += [ROOT / "airflow_provider" / name for name in ("hooks/spark_group.py", "kafka/records/jobs.py", "spark/job.py")]
 RUNNABLE = re.compile(r"<!-- runnable(?:: \w+)? -->\n```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
@@ -29,6 +32,40 @@ def test_code_runs(page: Path) -> None:
     for block in RUNNABLE.finditer(text):
         line = text.count("\n", 0, block.start(1))
         exec(compile("\n" * line + block[1], str(page), "exec", dont_inherit=True), names)
+
+
+def _dag_blocks() -> list[Any]:
+    page = ROOT / "docs" / "dags.md"
+    text = page.read_text()
+    found = re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
+    return [pytest.param(block[1], id=f"line {text.count(chr(10), 0, block.start()) + 1}") for block in found]
+
+
+@pytest.mark.parametrize("block", _dag_blocks())
+def test_a_block_about_dags_can_be_copied_and_makes_its_dag(block: str) -> None:
+    """By itself, without anything that stands elsewhere on the page."""
+    tree, names = ast.parse(block), {"__name__": "copied"}
+    dags = [statement for statement in tree.body if isinstance(statement, ast.With)]
+    for dag in dags:
+        dag.items[0].optional_vars = ast.Name(id="dag", ctx=ast.Store())
+    exec(compile(ast.fix_missing_locations(tree), "docs/dags.md", "exec", dont_inherit=True), names)
+    assert "DAG(" not in block or dags
+    for _ in dags:
+        made: Any = names["dag"]
+        made.validate()
+        made.check_cycle()
+
+
+def test_the_page_about_dags_has_the_import_line_of_each_class_it_shows() -> None:
+    text = (ROOT / "docs" / "dags.md").read_text()
+    blocks = "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    imported = {
+        alias.name for node in ast.walk(ast.parse(blocks)) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    ours = set(re.findall(r"^class (\w+)", "".join(path.read_text() for path in OURS), re.MULTILINE))
+    shown = set(re.findall(r"\b[A-Z]\w+", text)) & ours
+    assert shown
+    assert shown <= imported
 
 
 @pages

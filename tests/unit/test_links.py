@@ -88,7 +88,8 @@ async def test_what_airflow_does_not_take_is_tried_again_and_said_once(caplog: p
 async def test_the_links_of_many_are_stored_one_by_one() -> None:
     logs: Any = FakeLogs()
     logs.status = led(3)
-    storing, stored = [], []
+    storing: list[str] = []
+    stored: list[str] = []
 
     async def push(link: str) -> None:
         storing.append(link)

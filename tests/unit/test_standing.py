@@ -16,10 +16,10 @@ from waiting import eventually
 from airflow_provider.hooks import standing as standing_module
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.hooks.standing import Pace, SoFar, Standing, group_so_far
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import PlanRecord, TaskState
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId
+from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.triggers import telling
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
@@ -42,6 +42,14 @@ class TestWords:
         standing = Standing.of_job("job", known, began(status, 1, 9_000, 4_000, 1))
         assert standing.in_words(16_999) == "1 of 5 finished, 2 running (longest: job:2, 12 s), 1 failed"
         assert standing.in_words(0) == "1 of 5 finished, 2 running (longest: job:2, 0 s), 1 failed", "another clock"
+
+    def test_the_task_is_called_as_its_plan_calls_it(self) -> None:
+        configs: list[Any] = [{"name": "orders"}, {"name": "items"}]
+        plan = PlanRecord.of(job(), configs, planned_by=WorkerId("w"), at_ms=1)
+        known = JobsSnapshot(jobs={"job": job()}, plans={"job": plan})
+        standing = Standing.of_job("job", known, status_snapshot(known, "job", RUNNING, FINISHED))
+        assert f"(longest: {known.label(TaskId('job', 0))})" in standing.in_words(0)
+        assert "orders" in standing.in_words(0)
 
     def test_what_an_older_worker_wrote_has_no_start(self) -> None:
         known = jobs_snapshot(job(), tasks=1)
@@ -134,7 +142,7 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(telling, "SAY_EVERY_S", 0.05)
-    looks = []
+    looks: list[int] = []
 
     def look(*_: Any) -> SoFar:
         looks.append(1)

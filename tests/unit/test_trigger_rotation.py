@@ -78,3 +78,40 @@ async def test_a_sensor_goes_on_with_new_credentials(triggerer: Triggerer) -> No
     triggerer.logs.now(status=group_snapshot(3))
     assert len(await asyncio.wait_for(running, 10)) == 1
     assert not triggerer.logs.listeners
+
+
+async def test_a_trigger_that_begins_after_a_change_goes_by_what_the_connection_says_now(
+    triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others may not have looked yet, and the old password may be gone."""
+    monkeypatch.setattr(connections, "_LOOK_AGAIN_S", 600.0)
+    running = await triggerer.start(worker_trigger())
+    triggerer.settings = ROTATED
+    begun = [asyncio.ensure_future(_settings_of_a_new_trigger()) for _ in range(3)]
+    assert await asyncio.wait_for(asyncio.gather(*begun), 10) == [ROTATED] * 3
+    assert triggerer.reached.count(ROTATED) == 1, "asked once for all"
+    await eventually(lambda: triggerer.used == [SETTINGS, ROTATED], "the others go on with it, too")
+    await eventually(lambda: len(triggerer.saved) == 2)
+    assert triggerer.worker
+    triggerer.worker.end(Ending.DRAINED)
+    await asyncio.wait_for(running, 10)
+
+
+async def test_what_no_broker_takes_is_not_used_by_a_trigger_that_begins_either(
+    triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "_LOOK_AGAIN_S", 600.0)
+    running = await triggerer.start(worker_trigger())
+    triggerer.refused, triggerer.settings = [ROTATED], ROTATED
+    for _ in range(2):
+        assert await _settings_of_a_new_trigger() == SETTINGS
+    assert triggerer.reached.count(ROTATED) == 1
+    assert caplog.text.count("Authentication failed") == 1
+    assert triggerer.worker
+    triggerer.worker.end(Ending.DRAINED)
+    await asyncio.wait_for(running, 10)
+
+
+async def _settings_of_a_new_trigger() -> KafkaSettings:
+    async with connections.connection_of("c") as connection:
+        return connection.settings

@@ -105,6 +105,7 @@ class Triggerer:
         self.settings = SETTINGS
         self.used: list[KafkaSettings] = []
         self.refused: list[KafkaSettings] = []
+        self.reached: list[KafkaSettings] = []
         self.worker: FakeWorker | None = None
         self.held: asyncio.Event = asyncio.Event()
         self.saved: list[Any] = []
@@ -126,6 +127,7 @@ class Triggerer:
             yield None, self.logs
 
         async def reach(settings: KafkaSettings) -> None:
+            self.reached.append(settings)
             if settings in self.refused:
                 raise TransportError("Authentication failed", fault=Fault.SECURITY)
 
