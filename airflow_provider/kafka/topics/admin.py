@@ -235,7 +235,8 @@ class TopicAdmin:
         )
         description = await self._answer(topic, asyncio.wrap_future(asked[topic]))
         self._met = True
-        return description
+        described: TopicDescription = description
+        return described
 
     async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
         """Wait for an answer, and not for one that will not come."""
