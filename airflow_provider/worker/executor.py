@@ -255,8 +255,7 @@ class TaskExecutor:
     def _schedule(self) -> None:
         now, wall = now_ms(), wall_ms()
         if not self._closed and not self.unable and not self._restarts.holds(now):
-            blocked = self._claims.blocked()
-            blocked |= self._restarts.blocked(self._runs, others=blocked, now_ms=now, wall_ms=wall)
+            blocked = self._restarts.blocked(self._runs, self._claims.blocked(), now_ms=now, wall_ms=wall)
             for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
                 self._steps.spawn(self._start(task))
         dues = (self._runs.next_due_ms(now_ms=now), self._restarts.due_ms(self._runs, now_ms=now, wall_ms=wall))
@@ -370,12 +369,10 @@ class TaskExecutor:
                 self._close(run, self._finish(run, event.result))
             case TaskFailed() if run.state is RunState.STARTED:
                 self._on_failed(run, event)
-            case SparkLost() if run.state is RunState.STARTED:
-                self._on_spark_lost(event)
+            case SparkLost() | SparkAbsent() if run.state is RunState.STARTED:
+                self._on_no_spark(run, event)
             case TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent() if run.state is RunState.TIMED_OUT:
                 self._try_again(run)
-            case SparkAbsent() if run.state is RunState.STARTED:
-                self._on_spark_absent(run, event)
             case _:
                 self._on_stopped(run)
 
@@ -403,9 +400,15 @@ class TaskExecutor:
         else:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
 
-    def _on_spark_lost(self, event: SparkLost) -> None:
-        run = self._restarts.lost(self._runs, event, now_ms=now_ms(), wall_ms=wall_ms())
-        if self._restarts.condemns(run):
+    def _on_no_spark(self, run: TaskRun, event: SparkLost | SparkAbsent) -> None:
+        if isinstance(event, SparkAbsent):
+            self.unable = event.error
+        else:
+            run = self._restarts.lost(self._runs, event, now_ms=now_ms(), wall_ms=wall_ms())
+        if run.started_at_ms is None:
+            self._set(run.task, state=RunState.WAITING)  # the attempt is still to come
+            self._schedule()
+        elif self._restarts.condemns(run):
             self._close(run, self._end(run, TaskState.FAILED, None))
         else:
             self._wait_for_next(run, 0)
@@ -416,13 +419,6 @@ class TaskExecutor:
         if run is not None and run.state is RunState.STARTED:
             self._runs[task] = run.failed(self._failure(reason))
             self._stop(frozenset({task}), RunState.TIMED_OUT, reason)
-
-    def _on_spark_absent(self, run: TaskRun, event: SparkAbsent) -> None:
-        self.unable = event.error
-        if run.started_at_ms is None:
-            self._set(run.task, state=RunState.WAITING)  # the attempt is still to come
-        else:
-            self._wait_for_next(run, 0)
 
     def _failure(self, message: str, traceback: str = "") -> TaskFailure:
         return TaskFailure.of(self._mask(message), self._mask(traceback))
