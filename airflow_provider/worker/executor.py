@@ -39,7 +39,6 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.worker.claim_watch import ClaimWatch
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.replanning import in_known_order
 from airflow_provider.worker.run_table import RunTable
@@ -96,7 +95,7 @@ class TaskExecutor:
         linger_s: float,
         lease_ms: int,
         mask: Mask = nothing_secret,
-        max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
+        max_spark_deaths: int,
     ) -> None:
         self._worker = worker
         self._group_id = group_id
@@ -258,8 +257,7 @@ class TaskExecutor:
             blocked = self._restarts.blocked(self._runs, self._claims.blocked(), now_ms=now, wall_ms=wall)
             for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
                 self._steps.spawn(self._start(task))
-        dues = (self._runs.next_due_ms(now_ms=now), self._restarts.due_ms(self._runs, now_ms=now, wall_ms=wall))
-        due = min((due for due in dues if due is not None), default=None)
+        due = self._restarts.due_ms(self._runs, self._runs.next_due_ms(now_ms=now), now_ms=now, wall_ms=wall)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if due is None else call_at(due, lambda: self._steps.guarded(self._schedule))
