@@ -42,13 +42,17 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
         if about["policy"]:
             lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
     lines += [
-        f"  {member['worker']} ({member['state'] or 'no record'}): {_assigned(member['assigned'])}"
-        for member in about["members"]
+        f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'])}" for member in about["members"]
     ]
     lines += _listed(about["tasks"]) if tasks or len(about["tasks"]) <= _MOST_LISTED else _counted(about["tasks"])
     if about["jobs"] and not about["tasks"]:
         lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
     return lines
+
+
+def _state(member: Mapping[str, Any]) -> str:
+    state = member["state"] or "no record"
+    return f"{state}, {member['condition']}" if member["condition"] else state
 
 
 def _assigned(tasks: Sequence[tuple[str, int]]) -> str:

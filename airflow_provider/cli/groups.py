@@ -201,6 +201,7 @@ def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) 
         "state": worker.state.value if worker else None,
         "epoch": worker.epoch if worker else None,
         "url": worker.url if worker else None,
+        "condition": worker.condition if worker else "",
         "assigned": tasks_to_json(assigned),
     }
 

@@ -133,6 +133,7 @@ class GroupReport:
                     "slots": worker.slots,
                     "running": tasks_to_json(worker.running),
                     "url": worker.url,
+                    "condition": worker.condition,
                 }
                 for worker in self.workers
             },

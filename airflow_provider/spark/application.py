@@ -178,7 +178,8 @@ class SparkApplication:
                 f"Spark did not start with master {settings.master!r}: {error}; what Java said is above in the log"
             ) from error
         if not is_alive(root, jvm_process()):
-            self._discard()
+            forget_application()
+            self._clean_up()
             raise SparkStartError(f"Spark ended as it started with master {settings.master!r}; see the log above")
         install_thread_sessions()
         log.info("Spark %s runs with master %s", root.version, settings.master)

@@ -72,16 +72,19 @@ class SparkOfProcess:
     def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask = nothing_secret) -> None:
         self._settings = _spark_settings(equipment, settings)
         self._mask = mask
+        self._started = False
 
     async def start(self) -> str:
         try:
             await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
         except SparkStartError as wrong:
             return self._mask(str(wrong))
+        self._started = True
         return ""
 
     async def release(self) -> None:
-        await in_thread(lambda: APPLICATION.release(self), "spark-stop")
+        if self._started:  # else it may just be starting, and who leaves does not wait for that
+            await in_thread(lambda: APPLICATION.release(self), "spark-stop")
 
 
 def _spark_settings(equipment: Equipment, settings: WorkerSettings) -> LocalSparkSettings:

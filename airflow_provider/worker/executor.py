@@ -39,7 +39,6 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.worker.claim_watch import ClaimWatch
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.replanning import in_known_order
 from airflow_provider.worker.run_table import RunTable
@@ -96,7 +95,7 @@ class TaskExecutor:
         linger_s: float,
         lease_ms: int,
         mask: Mask = nothing_secret,
-        max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
+        max_spark_deaths: int,
     ) -> None:
         self._worker = worker
         self._group_id = group_id
@@ -255,12 +254,10 @@ class TaskExecutor:
     def _schedule(self) -> None:
         now, wall = now_ms(), wall_ms()
         if not self._closed and not self.unable and not self._restarts.holds(now):
-            blocked = self._claims.blocked()
-            blocked |= self._restarts.blocked(self._runs, others=blocked, now_ms=now, wall_ms=wall)
+            blocked = self._restarts.blocked(self._runs, self._claims.blocked(), now_ms=now, wall_ms=wall)
             for task in self._runs.start_next(slots=self._slots, now_ms=now, blocked=blocked):
                 self._steps.spawn(self._start(task))
-        dues = (self._runs.next_due_ms(now_ms=now), self._restarts.due_ms(self._runs, now_ms=now, wall_ms=wall))
-        due = min((due for due in dues if due is not None), default=None)
+        due = self._restarts.due_ms(self._runs, self._runs.next_due_ms(now_ms=now), now_ms=now, wall_ms=wall)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if due is None else call_at(due, lambda: self._steps.guarded(self._schedule))
@@ -370,12 +367,10 @@ class TaskExecutor:
                 self._close(run, self._finish(run, event.result))
             case TaskFailed() if run.state is RunState.STARTED:
                 self._on_failed(run, event)
-            case SparkLost() if run.state is RunState.STARTED:
-                self._on_spark_lost(event)
+            case SparkLost() | SparkAbsent() if run.state is RunState.STARTED:
+                self._on_no_spark(run, event)
             case TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent() if run.state is RunState.TIMED_OUT:
                 self._try_again(run)
-            case SparkAbsent() if run.state is RunState.STARTED:
-                self._on_spark_absent(run, event)
             case _:
                 self._on_stopped(run)
 
@@ -403,9 +398,15 @@ class TaskExecutor:
         else:
             self._close(failed, self._end(failed, TaskState.FAILED, None))
 
-    def _on_spark_lost(self, event: SparkLost) -> None:
-        run = self._restarts.lost(self._runs, event, now_ms=now_ms(), wall_ms=wall_ms())
-        if self._restarts.condemns(run):
+    def _on_no_spark(self, run: TaskRun, event: SparkLost | SparkAbsent) -> None:
+        if isinstance(event, SparkAbsent):
+            self.unable = event.error
+        else:
+            run = self._restarts.lost(self._runs, event, now_ms=now_ms(), wall_ms=wall_ms())
+        if run.started_at_ms is None:
+            self._set(run.task, state=RunState.WAITING)  # the attempt is still to come
+            self._schedule()
+        elif self._restarts.condemns(run):
             self._close(run, self._end(run, TaskState.FAILED, None))
         else:
             self._wait_for_next(run, 0)
@@ -416,13 +417,6 @@ class TaskExecutor:
         if run is not None and run.state is RunState.STARTED:
             self._runs[task] = run.failed(self._failure(reason))
             self._stop(frozenset({task}), RunState.TIMED_OUT, reason)
-
-    def _on_spark_absent(self, run: TaskRun, event: SparkAbsent) -> None:
-        self.unable = event.error
-        if run.started_at_ms is None:
-            self._set(run.task, state=RunState.WAITING)  # the attempt is still to come
-        else:
-            self._wait_for_next(run, 0)
 
     def _failure(self, message: str, traceback: str = "") -> TaskFailure:
         return TaskFailure.of(self._mask(message), self._mask(traceback))

@@ -70,25 +70,31 @@ class SparkRestarts:
         """Whether nothing may start, because Spark has ended just now."""
         return now_ms < self._hold_until_ms
 
-    def blocked(self, runs: Mapping[TaskId, TaskRun], *, others: Tasks = NO_TASKS, now_ms: int, wall_ms: int) -> Tasks:
-        """The tasks that have to wait for a trial.
+    def blocked(self, runs: Mapping[TaskId, TaskRun], others: Tasks = NO_TASKS, *, now_ms: int, wall_ms: int) -> Tasks:
+        """The tasks that can't start, because they have to wait for their trial, or for other reasons.
 
-        :param others: which can't start for other reasons
+        :param others: those with other reasons
         """
         waiting = self._in(runs, RunState.WAITING)
         if not waiting or self._on_trial(runs, wall_ms):
-            return frozenset(run.task for run in waiting)
+            return others.union(run.task for run in waiting)
         ready = [run for run in waiting if run.task not in others and run.not_before_ms <= now_ms]
         first = min(ready, key=lambda run: (run.spark_deaths, run.task), default=None)
-        return frozenset(run.task for run in waiting if run is not first)
+        return others.union(run.task for run in waiting if run is not first)
 
-    def due_ms(self, runs: Mapping[TaskId, TaskRun], *, now_ms: int, wall_ms: int) -> int | None:
-        """When :meth:`holds` and :meth:`blocked` may say something else (monotonic milliseconds)."""
+    def due_ms(
+        self, runs: Mapping[TaskId, TaskRun], other_ms: int | None = None, *, now_ms: int, wall_ms: int
+    ) -> int | None:
+        """When :meth:`holds` and :meth:`blocked` may say something else (monotonic milliseconds).
+
+        :param other_ms: when there is another reason to look again, which may be sooner
+        """
+        due_ms = None
         if self.holds(now_ms):
-            return self._hold_until_ms
-        if not self._on_trial(runs, wall_ms) or not self._in(runs, RunState.WAITING):
-            return None
-        return now_ms + _LOOK_AGAIN_MS
+            due_ms = self._hold_until_ms
+        elif self._on_trial(runs, wall_ms) and self._in(runs, RunState.WAITING):
+            due_ms = now_ms + _LOOK_AGAIN_MS
+        return min((due for due in (due_ms, other_ms) if due is not None), default=None)
 
     def _wait(self, now_ms: int) -> None:
         calm = self._last_ms is not None and now_ms - self._last_ms >= _CALM_MS

@@ -138,5 +138,7 @@ class SteadyWorker:
             with contextlib.suppress(LogError):
                 await self._logs.clear_control(jobs.controls[me])
             return Ending.LEFT
-        drained = self._settings.until is Until.DRAINED and group_drained(jobs, self._logs.status.tasks)
+        drained = self._settings.until is Until.DRAINED and group_drained(
+            jobs, self._logs.status.tasks, since=self._began_at
+        )
         return Ending.DRAINED if drained else None

@@ -84,6 +84,7 @@ class OurWorker:
             return NoopRunner(tell)
 
         return TaskExecutor(
+            max_spark_deaths=3,
             worker=self._settings.member.worker,
             group_id=self._settings.member.group_id,
             logs=self._logs,

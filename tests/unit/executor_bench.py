@@ -41,6 +41,7 @@ class Bench:
         self.finished: list[Tasks] = []
         self.runner: Any = None
         self.executor = TaskExecutor(
+            max_spark_deaths=3,
             worker=worker,
             group_id="g",
             logs=logs,

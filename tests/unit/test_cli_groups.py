@@ -91,9 +91,18 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
     assert (about["group"], about["state"], about["protocol"]) == ("g", "Stable", "sessioned")
     assert (about["epoch"], about["converged"], about["leader"], about["reason"]) == (5, True, "w1", "w2 joined")
     assert about["members"] == [
-        {"worker": "w1", "state": "stable", "epoch": 5, "url": "http://w1", "assigned": [["a", 0], ["a", 1]]},
-        {"worker": "w2", "state": "deferred", "epoch": 5, "url": "http://w2", "assigned": [["a", 2]]},
+        {
+            "worker": "w1",
+            "state": "stable",
+            "epoch": 5,
+            "url": "http://w1",
+            "condition": "",
+            "assigned": [["a", 0], ["a", 1]],
+        },
+        {"worker": "w2", "state": "deferred", "epoch": 5, "url": "http://w2", "condition": "", "assigned": [["a", 2]]},
     ]
+    about["members"][0]["condition"] = "waiting for executors"
+    assert "  w1 (stable, waiting for executors): a:0, a:1" in as_lines(about)
     assert about["tasks"]["a:2"] == {
         "state": "failed",
         "worker": "w2",

@@ -359,6 +359,7 @@ async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pyt
 async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
     logs, finished = MemoryLogs(), list[Tasks]()
     executor = TaskExecutor(
+        max_spark_deaths=3,
         worker=ME,
         group_id="g",
         logs=logs,

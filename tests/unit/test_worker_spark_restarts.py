@@ -162,7 +162,7 @@ def test_with_one_chance_left_tasks_run_one_after_the_other_and_others_beside() 
     waiting = table(run_of(0, deaths=2), run_of(1, deaths=2), run_of(2, deaths=1), run_of(3))
     restarts = knowing(waiting.values())
     assert restarts.blocked(waiting, now_ms=0, wall_ms=0) == {A1}
-    assert restarts.blocked(waiting, others=frozenset({A0}), now_ms=0, wall_ms=0) == {A0}, "that one can't start now"
+    assert restarts.blocked(waiting, frozenset({A0}), now_ms=0, wall_ms=0) == {A0}, "that one can't start now"
     on_trial = {**waiting, A0: running(0, 2, started_at_ms=1_000)}
     assert restarts.blocked(on_trial, now_ms=0, wall_ms=1_000 + TRIAL_MS - 1) == {A1}
     assert restarts.blocked(on_trial, now_ms=0, wall_ms=1_000 + TRIAL_MS) == frozenset()

@@ -81,6 +81,7 @@ class Life:
             return self.runner  # type: ignore[no-any-return]
 
         return TaskExecutor(
+            max_spark_deaths=3,
             worker=ME,
             group_id="g",
             logs=self.logs,
