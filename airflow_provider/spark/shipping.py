@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_ON_EXECUTOR: Final = ("from the Python worker", "api.python.PythonException")
+"""What Spark says of errors in a Python of an executor; the functions of ``foreachBatch`` run in this process."""
 _MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -67,8 +69,9 @@ class Shipment:
 
 def explain_missing(error: BaseException, master: str) -> BaseException:
     """``error``, or, if it comes of a module that executors lack, one that says what to do about it."""
-    missing = None if isinstance(error, ImportError) else _MISSING.search(_text(error))
-    if missing is None:
+    text = _text(error)
+    missing = _MISSING.search(text)
+    if missing is None or not any(mark in text for mark in _ON_EXECUTOR):
         return error
     plain = ExecutorImportError(
         f"the executors of {master} have no module {missing[1]!r}. {_advice(missing[1].partition('.')[0])}"

@@ -13,6 +13,8 @@ from airflow_provider.spark import shipping
 from airflow_provider.spark.shipping import ExecutorImportError, Shipment, explain_missing
 from airflow_provider.spark.sources import sources_of
 
+MISSING = "Traceback (most recent call last):\nModuleNotFoundError: No module named"
+
 
 @pytest.fixture
 def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -136,9 +138,7 @@ def test_what_cannot_be_read_is_said_and_fails_nothing(
 
 
 def test_what_executors_lack_is_named_with_what_to_install() -> None:
-    lost = RuntimeError(
-        "Lost task 0.3: Traceback (most recent call last):\nModuleNotFoundError: No module named 'pytest.x'"
-    )
+    lost = RuntimeError(f"An exception was thrown from the Python worker:\n{MISSING} 'pytest.x'")
     plain = explain_missing(lost, "spark://there:7077")
     assert isinstance(plain, ExecutorImportError)
     assert plain.__cause__ is lost
@@ -146,6 +146,14 @@ def test_what_executors_lack_is_named_with_what_to_install() -> None:
     assert "on every machine of the cluster" in str(plain)
 
 
-def test_what_this_process_lacks_is_told_as_it_is() -> None:
-    for error in (ModuleNotFoundError("No module named 'there'"), RuntimeError("no row")):
-        assert explain_missing(error, "spark://there:7077") is error
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'there'"),
+        RuntimeError("no row"),
+        RuntimeError(f"An exception was raised by the Python Proxy. Return Message: {MISSING} 'there'"),
+    ],
+    ids=["the job's own", "another", "foreachBatch's"],
+)
+def test_what_this_process_lacks_is_told_as_it_is(error: Exception) -> None:
+    assert explain_missing(error, "spark://there:7077") is error
