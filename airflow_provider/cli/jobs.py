@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
@@ -60,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--replan-interval-ms", type=int, metavar="MS", help="plan again after so long, for ever (default: plan once)"
     )
-    submit.add_argument("--wait", action="store_true", help="until the job has finished or failed")
+    submit.add_argument("--wait", action="store_true", help="until the job has finished or failed; says how far it is")
+    submit.add_argument("--timeout", type=float, metavar="S", help="with --wait: at most S seconds (default: no end)")
     add_connection_arguments(submit)
 
     listing = actions.add_parser("list", help="the jobs of a group and how far they are")
@@ -128,6 +130,8 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     )
     if args.wait and not definition.bounded:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
+    if args.timeout is not None and not (args.wait and args.timeout > 0):
+        raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
     await reach(settings)
     async with shared_logs(settings, args.group, SUBMITTER) as logs:
         submission = await logs.submit(definition)
@@ -139,17 +143,12 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
-    # Only from here on: a snapshot of before may hold the run before.
-    await logs.catch_up()
-
-    def progress() -> JobProgress | None:
-        return job_progress(args.name, logs.jobs, logs.status)
-
-    await logs.wait_for(lambda _jobs, _status: (now := progress()) is None or now.complete)
-    end = progress()
-    if end is None:
-        removal = logs.jobs.removals.get(args.name)
-        return _refuse(args, f"job {args.name} {removal or 'was removed'}", 1)
+    try:
+        end = await wait_until_complete(
+            args.name, logs, timeout_s=args.timeout, in_words=lambda progress: _lines(progress)[0], tell=say
+        )
+    except (JobGoneError, LateJobError) as missed:
+        return _refuse(args, missed, 1)
     say(*_lines(end))
     return 0 if end.state is JobState.FINISHED else 1
 

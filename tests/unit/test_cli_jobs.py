@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from group_records import record_of
 from stand_ins import MemoryLogs
 
+from airflow_provider.cli import job_wait
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
@@ -114,6 +116,8 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("j", "m:f", "--retries", "-1"), "retries"),
         (("j", "m:f", "--kind", "streaming", "--wait"), "does not come to an end"),
         (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not come to an end"),
+        (("j", "m:f", "--timeout", "9"), "--timeout: give a number of seconds above 0, and --wait with it"),
+        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: give a number of seconds above 0"),
     ],
 )
 def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
@@ -150,6 +154,40 @@ def test_waiting_ends_with_the_job_and_tells_how(
     monkeypatch.setattr(cli.logs, "submit", submit_and_end)
     done = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--run-key", "r", "--wait")
     assert done == (status, f"job a: already submitted, nothing changed\n{line}", "")
+
+
+def test_waiting_in_a_group_without_workers_says_so_and_takes_a_limit(cli: Cli) -> None:
+    status, out, err = cli("submit", "g", "a", "m:f", "--wait", "--timeout", "0.05")
+    assert (status, out.splitlines()[0]) == (1, "job a: submitted")
+    assert out.splitlines()[1].startswith("nobody is in group g: the job waits until a worker joins it")
+    assert err.startswith("cospark jobs submit: after 0.05 s: nobody is in group g")
+
+
+def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 30 s at most; here 10 ms stand for them."""
+    monkeypatch.setattr(job_wait, "SAY_EVERY_S", 0.01)
+    cli.has(plan=2)
+    cli.run(cli.logs.publish_group(record_of({ME: frozenset({TaskId("a", 0), TaskId("a", 1)})}, epoch=1)))
+    steps = [(0, TaskState.RUNNING), (0, TaskState.FINISHED), (1, TaskState.RUNNING), (1, TaskState.FINISHED)]
+    wait_for, looks = cli.logs.wait_for, iter(range(1_000))
+
+    async def wait_and_go_on(*holds: Any, **timeout: Any) -> None:
+        """After each two looks one more step."""
+        if next(looks) % 2 and steps:
+            index, state = steps.pop(0)
+            await cli.tell(TaskId("a", index), state)
+        await wait_for(*holds, **timeout)
+
+    monkeypatch.setattr(cli.logs, "wait_for", wait_and_go_on)
+    status, out, _ = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--wait", "--timeout", "60")
+    assert status == 0
+    assert out.splitlines()[1:] == [
+        "a: running: 2 unassigned",
+        "a: running: 1 unassigned, 1 running",
+        "a: running: 1 unassigned, 1 finished",
+        "a: running: 1 running, 1 finished",
+        "a: finished: 2 finished",
+    ]
 
 
 def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
