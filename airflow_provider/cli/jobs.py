@@ -14,10 +14,11 @@ from airflow_provider.cli.connection import add_connection_arguments, settings_o
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.hooks.reports import JobReport
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import JobProgress, JobState, job_progress
+from airflow_provider.kafka.progress import JobProgress, JobState
 from airflow_provider.kafka.records import JobDefinition, TaskKind
 from airflow_provider.kafka.retrying import retried_in_words
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     listing = actions.add_parser("list", help="the jobs of a group and how far they are")
     add_group_argument(listing)
-    listing.add_argument("--json", action="store_true", help="one JSON object a job")
+    listing.add_argument("--json", action="store_true", help="one JSON object a job, with what its tasks returned")
     add_connection_arguments(listing)
 
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
@@ -174,12 +175,12 @@ def _config(text: str) -> dict[str, Any]:
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with _attached(args, settings) as logs:
         await logs.catch_up()
-        found = [job_progress(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
+        found = [JobReport.of(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
     if not found and not args.json:
         say(f"group {args.group} has no jobs")
-    for progress in found:
-        assert progress is not None
-        say(*([json.dumps(_as_json(progress))] if args.json else _lines(progress)))
+    for report in found:
+        assert report is not None
+        say(*([json.dumps(_as_json(report))] if args.json else _lines(report.progress)))
     return 0
 
 
@@ -226,7 +227,8 @@ def _lines(progress: JobProgress) -> list[str]:
     ]
 
 
-def _as_json(progress: JobProgress) -> dict[str, Any]:
+def _as_json(report: JobReport) -> dict[str, Any]:
+    progress, told = report.progress, report.to_json()
     return {
         "job": progress.job,
         "run_key": progress.run_key,
@@ -236,4 +238,6 @@ def _as_json(progress: JobProgress) -> dict[str, Any]:
         "counts": {state.value: count for state, count in progress.counts.items()},
         "errors": {str(task): error.message for task, error in progress.errors.items()},
         "names": {str(task): name for task, name in progress.names.items()},
+        "results": told["results"],
+        "runs": told["runs"],
     }

@@ -235,19 +235,27 @@ def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None
 
 
 def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
-    cli.has(plan=1)
-    cli.told(TaskId("a", 0), TaskState.FAILED, "boom")
+    cli.has(plan=3)
+    began = {"started_at_ms": 1_700_000_000_000}
+    cli.told(TaskId("a", 0), TaskState.FAILED, "boom", **began, finished_at_ms=1_700_000_002_500, attempt=2)
+    cli.told(TaskId("a", 1), TaskState.FINISHED, **began, finished_at_ms=1_700_000_000_250, result={"rows": 7})
     status, out, _ = cli("list", "g", "--json")
     assert status == 0
+    began_at = "2023-11-14T22:13:20+00:00"
     assert json.loads(out) == {
         "job": "a",
         "run_key": "",
         "state": "failed",
-        "complete": True,
-        "planned": 1,
-        "counts": {"failed": 1},
+        "complete": False,
+        "planned": 3,
+        "counts": {"unassigned": 1, "finished": 1, "failed": 1},
         "errors": {"a:0": "boom"},
         "names": {},
+        "results": {"1": {"rows": 7}},
+        "runs": {
+            "0": {"state": "failed", "worker": "w1", "attempt": 2, "started_at": began_at, "seconds": 2.5},
+            "1": {"state": "finished", "worker": "w1", "attempt": 1, "started_at": began_at, "seconds": 0.25},
+        },
     }
 
 
