@@ -6,16 +6,13 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
+from airflow_provider.hooks.standing import SAY_EVERY_S, Standing
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.presence import all_left, what_was
 from airflow_provider.kafka.progress import JobProgress, job_progress
-from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-
-SAY_EVERY_S: Final = 30.0
-"""How far the job is, is said no more often, and only when it has changed."""
 
 
 class JobGoneError(Exception):
@@ -31,10 +28,10 @@ async def wait_until_complete(
     logs: GroupLogs,
     *,
     timeout_s: float | None,
-    in_words: Callable[[JobProgress], str],
     tell: Callable[[str], None],
 ) -> JobProgress:
-    """How the job has ended. A broker that is away is waited for, too.
+    """How the job has ended. A broker that is away is waited for, too. How far it is, is told when that has changed,
+    and no more often than others say it in their logs.
 
     :param timeout_s: how long to wait, in seconds; without end if None
     :param tell: is told how far the job is
@@ -48,14 +45,15 @@ async def wait_until_complete(
     def progress() -> JobProgress | None:
         return job_progress(job, logs.jobs, logs.status)
 
-    said = ""
+    said: Standing | str | None = None
     while (now := progress()) is not None and not now.complete:
-        present = in_words(now) if _somebody_is_in(logs.status) else _nobody(logs.group)
+        present = _nobody(logs) or Standing.of_job(job, logs.jobs, logs.status)
+        text = present if isinstance(present, str) else f"{job}: {present.in_words(wall_ms())}"
         left_s = until - time.monotonic()
         if left_s <= 0:
-            raise LateJobError(f"after {timeout_s:g} s: {present}; the job stays in its group")
+            raise LateJobError(f"after {timeout_s:g} s: {text}; the job stays in its group")
         if present != said:
-            tell(present)
+            tell(text)
             said = present
         with suppress(LogTimeoutError, BrokerAwayError):
             await logs.wait_for(
@@ -67,12 +65,9 @@ async def wait_until_complete(
     return now
 
 
-def _somebody_is_in(status: StatusSnapshot) -> bool:
-    """Whether a worker was in the last round and has not left since."""
-    told = status.workers
-    members = status.group.members if status.group else ()
-    return any(name not in told or told[name].state is not WorkerPhase.LEFT for name in members)
-
-
-def _nobody(group: str) -> str:
-    return f"nobody is in group {group}: the job waits until a worker joins it (cospark worker {group}, or a DAG's)"
+def _nobody(logs: GroupLogs) -> str | None:
+    """That nobody is in the group, as far as its topics say; None: somebody is."""
+    record, workers = logs.status.group, logs.status.workers
+    if record is not None and not all_left(record, workers):
+        return None
+    return f"nobody is in group {logs.group}, and the job waits for a worker to join: {what_was(record, workers)}"

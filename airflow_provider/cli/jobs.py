@@ -145,9 +145,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
     try:
-        end = await wait_until_complete(
-            args.name, logs, timeout_s=args.timeout, in_words=lambda progress: _lines(progress)[0], tell=say
-        )
+        end = await wait_until_complete(args.name, logs, timeout_s=args.timeout, tell=say)
     except (JobGoneError, LateJobError) as missed:
         return _refuse(args, missed, 1)
     say(*_lines(end))

@@ -159,7 +159,7 @@ def test_waiting_ends_with_the_job_and_tells_how(
 def test_waiting_in_a_group_without_workers_says_so_and_takes_a_limit(cli: Cli) -> None:
     status, out, err = cli("submit", "g", "a", "m:f", "--wait", "--timeout", "0.05")
     assert (status, out.splitlines()[0]) == (1, "job a: submitted")
-    assert out.splitlines()[1].startswith("nobody is in group g: the job waits until a worker joins it")
+    assert out.splitlines()[1].endswith("the job waits for a worker to join: no worker has joined yet")
     assert err.startswith("cospark jobs submit: after 0.05 s: nobody is in group g")
 
 
@@ -182,10 +182,10 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
     status, out, _ = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--wait", "--timeout", "60")
     assert status == 0
     assert out.splitlines()[1:] == [
-        "a: running: 2 unassigned",
-        "a: running: 1 unassigned, 1 running",
-        "a: running: 1 unassigned, 1 finished",
-        "a: running: 1 running, 1 finished",
+        "a: 0 of 2 finished, 0 running, 0 failed",
+        "a: 0 of 2 finished, 1 running (longest: a:0), 0 failed",
+        "a: 1 of 2 finished, 0 running, 0 failed",
+        "a: 1 of 2 finished, 1 running (longest: a:1), 0 failed",
         "a: finished: 2 finished",
     ]
 
