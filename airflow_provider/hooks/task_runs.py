@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from airflow_provider.kafka.progress import effective_status
-from airflow_provider.kafka.records import TaskState, TaskStatus
+from airflow_provider.kafka.records import StreamProgress, TaskState, TaskStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import TaskId
@@ -19,6 +19,7 @@ class TaskRunReport:
 
     :param started_at_ms: wall clock, milliseconds since 1970; None: it has not begun
     :param ended_at_ms: the same; None: it has not ended
+    :param progress: of a stream: its last batch, not older than half a minute while it has new ones
     """
 
     state: TaskState
@@ -26,6 +27,7 @@ class TaskRunReport:
     attempt: int
     started_at_ms: int | None
     ended_at_ms: int | None
+    progress: StreamProgress | None = None
 
     @classmethod
     def of(cls, status: TaskStatus) -> TaskRunReport:
@@ -35,6 +37,7 @@ class TaskRunReport:
             attempt=status.attempt,
             started_at_ms=status.started_at_ms,
             ended_at_ms=status.finished_at_ms,
+            progress=status.progress,
         )
 
     def seconds(self, now_ms: int) -> float | None:
@@ -48,12 +51,15 @@ class TaskRunReport:
         return round(max(0, end_ms - self.started_at_ms) / 1000, 3)
 
     def to_json(self, now_ms: int) -> dict[str, Any]:
+        progress = self.progress
+        last = {} if progress is None else {"batch": progress.batch, "rows_per_second": progress.rows_per_second}
         return {
             "state": self.state.value,
             "worker": self.worker,
             "attempt": self.attempt,
             "started_at": None if self.started_at_ms is None else time_of(self.started_at_ms),
             "seconds": self.seconds(now_ms),
+            **last,
         }
 
 

@@ -28,6 +28,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     OnEvent,
+    QueryProgressed,
     QueryStarted,
     Runner,
     RunnerClosedError,
@@ -354,9 +355,8 @@ class TaskExecutor:
                 self._limits.began(run)
                 self._set(run.task, started_at_ms=wall_ms())
                 self._records.running(self._runs[run.task])
-            case QueryStarted():
-                self._set(run.task, kind=TaskKind.STREAMING)
-                self._records.running(self._runs[run.task])
+            case QueryStarted() | QueryProgressed():
+                self._on_query(run, event)
             case TaskFinished() if run.state is not RunState.RESTARTING:
                 self._close(run, self._finish(run, event.result))
             case TaskFailed() if run.state is RunState.STARTED:
@@ -368,6 +368,14 @@ class TaskExecutor:
             case TaskFinished() | TaskFailed() | TaskStopped() | SparkLost() | SparkAbsent():
                 self._on_stopped(run)
         self._changed()
+
+    def _on_query(self, run: TaskRun, event: QueryStarted | QueryProgressed) -> None:
+        if isinstance(event, QueryStarted):
+            self._set(run.task, kind=TaskKind.STREAMING)
+            self._records.running(self._runs[run.task])
+        elif run.state is RunState.STARTED:
+            self._runs[run.task] = run.progressed(event.progress, wall_ms())
+            self._records.progressed(self._runs[run.task])
 
     def _on_stopped(self, run: TaskRun) -> None:
         del self._runs[run.task]

@@ -7,7 +7,7 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.task_runs import TaskRunReport
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import StreamProgress, TaskState
 
 RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED, TaskState.PENDING
 
@@ -37,3 +37,16 @@ def test_a_report_has_each_task_that_somebody_has_had() -> None:
     assert report is not None
     runs = report.to_json(now_ms=10_000)["runs"]
     assert {index: run["state"] for index, run in runs.items()} == {"0": "finished", "1": "running"}
+
+
+def test_of_a_stream_its_last_batch_is_told() -> None:
+    run = TaskRunReport(
+        state=RUNNING,
+        worker="w",
+        attempt=1,
+        started_at_ms=1_000,
+        ended_at_ms=None,
+        progress=StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000),
+    )
+    told = run.to_json(10_000)
+    assert (told["batch"], told["rows_per_second"], told["seconds"]) == (7, 12.5, 9.0)
