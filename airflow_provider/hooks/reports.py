@@ -18,6 +18,10 @@ from airflow_provider.membership.model import TaskId, tasks_to_json
 from airflow_provider.membership.record import GroupRecord
 
 
+def _no_runs() -> Mapping[int, TaskRunReport]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
     """How far the present run of a job is.
@@ -34,7 +38,7 @@ class JobReport:
     results: Mapping[int, Any]
     submitted_by: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
-    runs: Callable[[], Mapping[int, TaskRunReport]] = field(default=dict, compare=False, repr=False)
+    runs: Callable[[], Mapping[int, TaskRunReport]] = field(default=_no_runs, compare=False, repr=False)
 
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:

@@ -39,8 +39,8 @@ def await_termination(
     while not query.awaitTermination(every_s):
         progress = query.lastProgress
         if progress is not None and progress["batchId"] != told:
-            told = progress["batchId"]
-            tell(QueryProgress(batch=told, rows_per_second=_finite(progress["processedRowsPerSecond"])))
+            told = batch = int(progress["batchId"])
+            tell(QueryProgress(batch=batch, rows_per_second=_finite(progress["processedRowsPerSecond"])))
 
 
 def _finite(rate: float | None) -> float:
