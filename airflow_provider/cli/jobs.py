@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.hooks.reports import JobReport
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import JobProgress, JobState, job_progress
+from airflow_provider.kafka.progress import JobProgress, JobState
 from airflow_provider.kafka.records import JobDefinition, TaskKind
 from airflow_provider.kafka.retrying import retried_in_words
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -61,12 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--replan-interval-ms", type=int, metavar="MS", help="plan again after so long, for ever (default: plan once)"
     )
-    submit.add_argument("--wait", action="store_true", help="until the job has finished or failed")
+    submit.add_argument("--wait", action="store_true", help="until the job has finished or failed; says how far it is")
+    submit.add_argument("--timeout", type=float, metavar="S", help="with --wait: at most S seconds (default: no end)")
     add_connection_arguments(submit)
 
     listing = actions.add_parser("list", help="the jobs of a group and how far they are")
     add_group_argument(listing)
-    listing.add_argument("--json", action="store_true", help="one JSON object a job")
+    listing.add_argument("--json", action="store_true", help="one JSON object a job, with what its tasks returned")
     add_connection_arguments(listing)
 
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
@@ -129,6 +132,8 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     )
     if args.wait and not definition.bounded:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
+    if args.timeout is not None and not (args.wait and args.timeout > 0):
+        raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
     await reach(settings)
     async with shared_logs(settings, args.group, SUBMITTER) as logs:
         submission = await logs.submit(definition)
@@ -140,17 +145,10 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
-    # Only from here on: a snapshot of before may hold the run before.
-    await logs.catch_up()
-
-    def progress() -> JobProgress | None:
-        return job_progress(args.name, logs.jobs, logs.status)
-
-    await logs.wait_for(lambda _jobs, _status: (now := progress()) is None or now.complete)
-    end = progress()
-    if end is None:
-        removal = logs.jobs.removals.get(args.name)
-        return _refuse(args, f"job {args.name} {removal or 'was removed'}", 1)
+    try:
+        end = await wait_until_complete(args.name, logs, timeout_s=args.timeout, tell=say)
+    except (JobGoneError, LateJobError) as missed:
+        return _refuse(args, missed, 1)
     say(*_lines(end))
     return 0 if end.state is JobState.FINISHED else 1
 
@@ -176,12 +174,12 @@ def _config(text: str) -> dict[str, Any]:
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with _attached(args, settings) as logs:
         await read_on(logs, lambda: complain(f"group {args.group}: {reading_in_words(logs)}"))
-        found = [job_progress(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
+        found = [JobReport.of(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
     if not found and not args.json:
         say(f"group {args.group} has no jobs")
-    for progress in found:
-        assert progress is not None
-        say(*([json.dumps(_as_json(progress))] if args.json else _lines(progress)))
+    for report in found:
+        assert report is not None
+        say(*([json.dumps(_as_json(report))] if args.json else _lines(report.progress)))
     return 0
 
 
@@ -228,7 +226,8 @@ def _lines(progress: JobProgress) -> list[str]:
     ]
 
 
-def _as_json(progress: JobProgress) -> dict[str, Any]:
+def _as_json(report: JobReport) -> dict[str, Any]:
+    progress, told = report.progress, report.to_json()
     return {
         "job": progress.job,
         "run_key": progress.run_key,
@@ -238,4 +237,6 @@ def _as_json(progress: JobProgress) -> dict[str, Any]:
         "counts": {state.value: count for state, count in progress.counts.items()},
         "errors": {str(task): error.message for task, error in progress.errors.items()},
         "names": {str(task): name for task, name in progress.names.items()},
+        "results": told["results"],
+        "runs": told["runs"],
     }

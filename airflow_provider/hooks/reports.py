@@ -1,12 +1,14 @@
-"""What the topics say, as it is passed on by XCom. Pure."""
+"""What the topics say, as it is passed on by XCom. Pure, but for the time of day."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider.hooks.task_runs import TaskRunReport, task_runs
 from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
@@ -14,6 +16,10 @@ from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import one_by_one
 from airflow_provider.membership.model import TaskId, tasks_to_json
 from airflow_provider.membership.record import GroupRecord
+
+
+def _no_runs() -> Mapping[int, TaskRunReport]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +30,15 @@ class JobReport:
     :param results: what finished tasks returned, by index
     :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
+    :param runs: gives, by index, the runs of tasks that somebody has or has had. They are looked up when the report is
+        told: whoever waits makes one at each change, of thousands of tasks
     """
 
     progress: JobProgress
     results: Mapping[int, Any]
     submitted_by: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
+    runs: Callable[[], Mapping[int, TaskRunReport]] = field(default=_no_runs, compare=False, repr=False)
 
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
@@ -46,7 +55,12 @@ class JobReport:
             work, last = jobs.work_of(task), status.tasks.get(task)
             if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
                 results[index] = last.result
-        return cls(progress=progress, results=results, submitted_by=jobs.jobs[job].submitted_by, names=names)
+
+        def runs() -> Mapping[int, TaskRunReport]:
+            return task_runs(job, progress.planned or 0, jobs, status)
+
+        by = jobs.jobs[job].submitted_by
+        return cls(progress=progress, results=results, submitted_by=by, names=names, runs=runs)
 
     @property
     def failed(self) -> bool:
@@ -56,7 +70,9 @@ class JobReport:
         """Why it failed: a line for each task."""
         return "\n".join(self.progress.errors_in_words) or "no task has left an error"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, now_ms: int | None = None) -> dict[str, Any]:
+        """:param now_ms: wall clock by which it is told how long tasks have run; by default that of this host"""
+        now_ms = wall_ms() if now_ms is None else now_ms
         progress = self.progress
         return {
             "job": progress.job,
@@ -68,6 +84,7 @@ class JobReport:
             "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
             "results": {str(index): result for index, result in self.results.items()},
             "names": {str(index): name for index, name in self.names.items()},
+            "runs": {str(index): run.to_json(now_ms) for index, run in self.runs().items()},
         }
 
 

@@ -299,6 +299,10 @@ class GroupLogs:
         """Write what became of a task, to the status topic and to the timeline."""
         await self._put_with_event(task_key(status.task), status.to_json(), TaskEvent(status=status, at_ms=wall_ms()))
 
+    async def publish_progress(self, status: TaskStatus) -> None:
+        """Write how far a task is that goes on running, to the status topic only."""
+        await self._put(self.topics.status, task_key(status.task), status.to_json())
+
     async def forget_task(self, task: TaskId) -> None:
         """Delete the last word about a task of a job that was removed."""
         await self._put(self.topics.status, task_key(task), None)

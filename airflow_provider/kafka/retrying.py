@@ -41,6 +41,7 @@ def to_try_again(
             failures=0,
             started_at_ms=None,
             finished_at_ms=None,
+            progress=None,
         )
         for status in failed
     ]

@@ -21,9 +21,11 @@ from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
 from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.planning import make_plan
+from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
+    QueryProgressed,
     QueryStarted,
     SparkAbsent,
     SparkLost,
@@ -60,8 +62,10 @@ class TaskSession(Protocol):
         itself, and whatever else runs in the session; None if there are none.
         """
 
-    def await_query(self, query: Any) -> Any:
+    def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
         """Wait until the query ends; what to report of it.
+
+        :param tell: is told from time to time how far it is
 
         :raises Exception: if the query failed
         """
@@ -152,7 +156,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
     query_id = session.query_id(value)
     if query_id is not None:
         emit(QueryStarted(order=order, query_id=query_id))
-        return session.await_query(value)
+        return session.await_query(value, lambda progress: emit(QueryProgressed(order=order, progress=progress)))
     try:
         return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:

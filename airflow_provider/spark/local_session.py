@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ from airflow_provider.spark.pyspark_internals import (
     take_off_listener_bus,
     unbind_session,
 )
+from airflow_provider.spark.query_progress import QueryProgress, await_termination
 from airflow_provider.spark.shipping import explain_missing
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ class LocalSession:
         left = [query.name or str(query.id) for query in self._session.streams.active if str(query.id) != mine]
         return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
 
-    def await_query(self, query: StreamingQuery) -> Any:
+    def await_query(self, query: StreamingQuery, tell: Callable[[QueryProgress], None]) -> Any:
         self._awaited = query
-        query.awaitTermination()
+        await_termination(query, tell)
         progress = query.lastProgress
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from airflow_provider.membership.model import Epoch, TaskId, Tasks
 from airflow_provider.spark.job import Config
+from airflow_provider.spark.query_progress import QueryProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,14 @@ class QueryStarted:
     order: TaskOrder
     query_id: str
     """Stays the same over restarts from the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryProgressed:
+    """The task's query has done another batch. Told from time to time, not of each."""
+
+    order: TaskOrder
+    progress: QueryProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +127,7 @@ class SparkAbsent:
 
 LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent)
-RunnerEvent: TypeAlias = TaskStarted | QueryStarted | LastEvent
+RunnerEvent: TypeAlias = TaskStarted | QueryStarted | QueryProgressed | LastEvent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""

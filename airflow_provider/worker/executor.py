@@ -27,6 +27,7 @@ from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_locat
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     OnEvent,
+    QueryProgressed,
     QueryStarted,
     Runner,
     RunnerClosedError,
@@ -353,9 +354,8 @@ class TaskExecutor:
                 self._limits.began(run)
                 self._set(run.task, started_at_ms=wall_ms())
                 self._records.running(self._runs[run.task])
-            case QueryStarted():
-                self._set(run.task, kind=TaskKind.STREAMING)
-                self._records.running(self._runs[run.task])
+            case QueryStarted() | QueryProgressed():
+                self._on_query(run, event)
             case _:
                 self._limits.ended(run.task)
                 self._on_last_event(run, event)
@@ -373,6 +373,14 @@ class TaskExecutor:
                 self._try_again(run)
             case _:
                 self._on_stopped(run)
+
+    def _on_query(self, run: TaskRun, event: QueryStarted | QueryProgressed) -> None:
+        if isinstance(event, QueryStarted):
+            self._set(run.task, kind=TaskKind.STREAMING)
+            self._records.running(self._runs[run.task])
+        elif run.state is RunState.STARTED:
+            self._runs[run.task] = run.progressed(event.progress, wall_ms())
+            self._records.progressed(self._runs[run.task])
 
     def _on_stopped(self, run: TaskRun) -> None:
         del self._runs[run.task]

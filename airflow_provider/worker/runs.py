@@ -8,6 +8,7 @@ from enum import Enum
 
 from airflow_provider.kafka.records import (
     CheckpointClaim,
+    StreamProgress,
     TaskFailure,
     TaskKind,
     TaskState,
@@ -17,6 +18,7 @@ from airflow_provider.kafka.records import (
 )
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import TaskOrder
 
 
@@ -46,6 +48,7 @@ class TaskRun:
     :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
+    :param progress: of a stream: its last batch, as far as it was told
     :param wait_written: while it waits: whether this worker has written that it does
     """
 
@@ -61,6 +64,7 @@ class TaskRun:
     started_at_ms: int | None = None
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
+    progress: StreamProgress | None = None
     wait_written: bool = False
 
     @property
@@ -92,6 +96,7 @@ class TaskRun:
             state=RunState.WAITING,
             attempt=self.attempt + 1,
             started_at_ms=None,
+            progress=None,
             not_before_ms=now_ms + delay_ms,
             retry_at_ms=wall_ms + delay_ms if delay_ms else None,
             wait_written=True,
@@ -103,6 +108,10 @@ class TaskRun:
         if self.not_before_ms <= now_ms + longest_ms:
             return replace(self, work=work)
         return replace(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
+
+    def progressed(self, progress: QueryProgress, wall_ms: int) -> TaskRun:
+        told = StreamProgress(batch=progress.batch, rows_per_second=progress.rows_per_second, at_ms=wall_ms)
+        return replace(self, progress=told)
 
     def start(self) -> TaskRun:
         return replace(self, state=RunState.STARTED, retry_at_ms=None)
@@ -139,6 +148,7 @@ class TaskRun:
             retry_at_ms=self.retry_at_ms,
             error=self.error,
             claim=self.claim,
+            progress=self.progress,
             **more,  # type: ignore[arg-type]
         )
 

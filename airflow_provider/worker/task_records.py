@@ -37,6 +37,11 @@ class TaskRecords:
     def running(self, run: TaskRun) -> None:
         self._say(run.status(TaskState.RUNNING, self._worker))
 
+    def progressed(self, run: TaskRun) -> None:
+        """What nobody waits for: that the task runs has been said. It is no step of the timeline."""
+        status = run.status(TaskState.RUNNING, self._worker)
+        self._journal.note(lambda: self._logs.publish_progress(status))
+
     def stopped(self, run: TaskRun, *, started: bool = True) -> None:
         """:param started: whether there was anything of it that has ended now"""
         status = run.status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms() if started else None)

@@ -27,9 +27,11 @@ from airflow_provider.kafka.wire.messages import (
     SyncResponse,
 )
 from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
+from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
+    QueryProgressed,
     QueryStarted,
     RunnerClosedError,
     SparkAbsent,
@@ -151,6 +153,10 @@ class HandRunner:
 
     def streams(self, task: TaskId) -> None:
         self._on_event(QueryStarted(order=self._running[task], query_id="q"))
+
+    def progress(self, task: TaskId, batch: int, rows_per_second: float) -> None:
+        progress = QueryProgress(batch=batch, rows_per_second=rows_per_second)
+        self._on_event(QueryProgressed(order=self._running[task], progress=progress))
 
     def finish(self, task: TaskId, result: Any = None) -> None:
         self._end(TaskFinished(order=self._running.pop(task), result=result))

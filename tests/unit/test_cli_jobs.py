@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from group_records import record_of
 from stand_ins import MemoryLogs
 
+from airflow_provider.cli import job_wait
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
@@ -114,6 +116,8 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("j", "m:f", "--retries", "-1"), "retries"),
         (("j", "m:f", "--kind", "streaming", "--wait"), "does not come to an end"),
         (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not come to an end"),
+        (("j", "m:f", "--timeout", "9"), "--timeout: give a number of seconds above 0, and --wait with it"),
+        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: give a number of seconds above 0"),
     ],
 )
 def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
@@ -150,6 +154,40 @@ def test_waiting_ends_with_the_job_and_tells_how(
     monkeypatch.setattr(cli.logs, "submit", submit_and_end)
     done = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--run-key", "r", "--wait")
     assert done == (status, f"job a: already submitted, nothing changed\n{line}", "")
+
+
+def test_waiting_in_a_group_without_workers_says_so_and_takes_a_limit(cli: Cli) -> None:
+    status, out, err = cli("submit", "g", "a", "m:f", "--wait", "--timeout", "0.05")
+    assert (status, out.splitlines()[0]) == (1, "job a: submitted")
+    assert out.splitlines()[1].endswith("the job waits for a worker to join: no worker has joined yet")
+    assert err.startswith("cospark jobs submit: after 0.05 s: nobody is in group g")
+
+
+def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 30 s at most; here 10 ms stand for them."""
+    monkeypatch.setattr(job_wait, "SAY_EVERY_S", 0.01)
+    cli.has(plan=2)
+    cli.run(cli.logs.publish_group(record_of({ME: frozenset({TaskId("a", 0), TaskId("a", 1)})}, epoch=1)))
+    steps = [(0, TaskState.RUNNING), (0, TaskState.FINISHED), (1, TaskState.RUNNING), (1, TaskState.FINISHED)]
+    wait_for, looks = cli.logs.wait_for, iter(range(1_000))
+
+    async def wait_and_go_on(*holds: Any, **timeout: Any) -> None:
+        """After each two looks one more step."""
+        if next(looks) % 2 and steps:
+            index, state = steps.pop(0)
+            await cli.tell(TaskId("a", index), state)
+        await wait_for(*holds, **timeout)
+
+    monkeypatch.setattr(cli.logs, "wait_for", wait_and_go_on)
+    status, out, _ = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--wait", "--timeout", "60")
+    assert status == 0
+    assert out.splitlines()[1:] == [
+        "a: 0 of 2 finished, 0 running, 0 failed",
+        "a: 0 of 2 finished, 1 running (longest: a:0), 0 failed",
+        "a: 1 of 2 finished, 0 running, 0 failed",
+        "a: 1 of 2 finished, 1 running (longest: a:1), 0 failed",
+        "a: finished: 2 finished",
+    ]
 
 
 def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,19 +235,27 @@ def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None
 
 
 def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
-    cli.has(plan=1)
-    cli.told(TaskId("a", 0), TaskState.FAILED, "boom")
+    cli.has(plan=3)
+    began = {"started_at_ms": 1_700_000_000_000}
+    cli.told(TaskId("a", 0), TaskState.FAILED, "boom", **began, finished_at_ms=1_700_000_002_500, attempt=2)
+    cli.told(TaskId("a", 1), TaskState.FINISHED, **began, finished_at_ms=1_700_000_000_250, result={"rows": 7})
     status, out, _ = cli("list", "g", "--json")
     assert status == 0
+    began_at = "2023-11-14T22:13:20+00:00"
     assert json.loads(out) == {
         "job": "a",
         "run_key": "",
         "state": "failed",
-        "complete": True,
-        "planned": 1,
-        "counts": {"failed": 1},
+        "complete": False,
+        "planned": 3,
+        "counts": {"unassigned": 1, "finished": 1, "failed": 1},
         "errors": {"a:0": "boom"},
         "names": {},
+        "results": {"1": {"rows": 7}},
+        "runs": {
+            "0": {"state": "failed", "worker": "w1", "attempt": 2, "started_at": began_at, "seconds": 2.5},
+            "1": {"state": "finished", "worker": "w1", "attempt": 1, "started_at": began_at, "seconds": 0.25},
+        },
     }
 
 

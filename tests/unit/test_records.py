@@ -19,6 +19,7 @@ from airflow_provider.kafka.records import (
     JobError,
     PlanRecord,
     RebalanceEvent,
+    StreamProgress,
     TaskEvent,
     TaskFailure,
     TaskKind,
@@ -103,6 +104,7 @@ GROUP = GroupRecord(
 
 RECORDS = [
     JOB,
+    replace(STATUS, progress=StreamProgress(batch=7, rows_per_second=12.5, at_ms=30)),
     JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING, replan_interval_ms=60_000),
     PlanRecord.of(JOB, [{"month": 1}, {"month": 2}], planned_by=W1, at_ms=3),
     ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=4),

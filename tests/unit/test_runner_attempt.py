@@ -10,7 +10,9 @@ from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, spark_job
+from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
+    QueryProgressed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -44,7 +46,8 @@ class FakeSession:
     def left_running(self, value):
         return "it returned a query" if isinstance(value, Query) else None
 
-    def await_query(self, query):
+    def await_query(self, query, tell):
+        tell(QueryProgress(batch=9, rows_per_second=2.5))
         return {"last_batch": 9}
 
     def explain(self, error):
@@ -163,7 +166,12 @@ def test_a_number_that_no_record_can_have_fails_the_task_for_good():
 
 def test_a_streaming_task_tells_its_query():
     attempt = Attempt(order("stream"))
-    assert attempt.events == [TaskStarted(order=attempt.order), QueryStarted(order=attempt.order, query_id="query-1")]
+    progress = QueryProgress(batch=9, rows_per_second=2.5)
+    assert attempt.events == [
+        TaskStarted(order=attempt.order),
+        QueryStarted(order=attempt.order, query_id="query-1"),
+        QueryProgressed(order=attempt.order, progress=progress),
+    ]
     assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
 
 

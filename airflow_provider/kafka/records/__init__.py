@@ -36,6 +36,7 @@ from airflow_provider.kafka.records.status import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.kafka.records.stream_progress import StreamProgress
 
 __all__ = [
     "GROUP_KEY",
@@ -51,6 +52,7 @@ __all__ = [
     "PlanRecord",
     "RebalanceEvent",
     "Removal",
+    "StreamProgress",
     "TaskEvent",
     "TaskFailure",
     "TaskKind",

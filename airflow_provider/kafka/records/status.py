@@ -10,6 +10,7 @@ from typing import Any, Final
 from airflow_provider.kafka.records.checks import check_job_name
 from airflow_provider.kafka.records.envelope import DEEPEST, dump, want, want_number, want_number_or_none, want_or_none
 from airflow_provider.kafka.records.jobs import TaskKind
+from airflow_provider.kafka.records.stream_progress import StreamProgress
 from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import (
     HIGHEST_INDEX,
@@ -136,6 +137,7 @@ class TaskStatus:
     :param result: what a finished task returned, any JSON value
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
+    :param progress: of a stream: the last batch of this attempt, as far as it was told
     """
 
     task: TaskId
@@ -155,6 +157,7 @@ class TaskStatus:
     result: Any = None
     handle: Any = None
     claim: CheckpointClaim | None = None
+    progress: StreamProgress | None = None
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -205,6 +208,7 @@ class TaskStatus:
             "result": self.result,
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
+            **({"progress": self.progress.to_json()} if self.progress else {}),
         }
 
     @classmethod
@@ -217,6 +221,7 @@ class TaskStatus:
         check_job_name(task.job)
         error = want_or_none(data, "error", dict)
         claim = want_or_none(data, "claim", dict)
+        progress = want_or_none(data, "progress", dict)
         return cls(
             task=task,
             state=TaskState(want(data, "state", str)),
@@ -235,6 +240,7 @@ class TaskStatus:
             result=_writable(data, "result"),
             handle=_writable(data, "handle"),
             claim=CheckpointClaim.from_json(claim) if claim else None,
+            progress=StreamProgress.from_json(progress) if progress else None,
         )
 
 

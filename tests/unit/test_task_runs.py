@@ -1,0 +1,52 @@
+"""How long tasks run, or did run."""
+
+from __future__ import annotations
+
+import pytest
+from airflow_values import job, jobs_snapshot, status_snapshot
+
+from airflow_provider.hooks.reports import JobReport
+from airflow_provider.hooks.task_runs import TaskRunReport
+from airflow_provider.kafka.records import StreamProgress, TaskState
+
+RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED, TaskState.PENDING
+
+
+@pytest.mark.parametrize(
+    ("state", "started_at_ms", "ended_at_ms", "seconds"),
+    [
+        (RUNNING, 1_000, None, 9.0),
+        (RUNNING, 11_000, None, 0.0),  # its host's clock is ahead
+        (RUNNING, None, None, None),
+        (FINISHED, 1_000, 3_250, 2.25),
+        (STOPPED, 1_000, 2_000, 1.0),
+        (STOPPED, 1_000, None, None),
+        (PENDING, None, None, None),
+    ],
+)
+def test_what_runs_counts_until_now_and_what_has_ended_until_then(
+    state: TaskState, started_at_ms: int | None, ended_at_ms: int | None, seconds: float | None
+) -> None:
+    run = TaskRunReport(state=state, worker="w", attempt=1, started_at_ms=started_at_ms, ended_at_ms=ended_at_ms)
+    assert run.seconds(10_000) == seconds
+
+
+def test_a_report_has_each_task_that_somebody_has_had() -> None:
+    jobs = jobs_snapshot(job(), tasks=3)
+    report = JobReport.of("job", jobs, status_snapshot(jobs, "job", FINISHED, RUNNING))
+    assert report is not None
+    runs = report.to_json(now_ms=10_000)["runs"]
+    assert {index: run["state"] for index, run in runs.items()} == {"0": "finished", "1": "running"}
+
+
+def test_of_a_stream_its_last_batch_is_told() -> None:
+    run = TaskRunReport(
+        state=RUNNING,
+        worker="w",
+        attempt=1,
+        started_at_ms=1_000,
+        ended_at_ms=None,
+        progress=StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000),
+    )
+    told = run.to_json(10_000)
+    assert (told["batch"], told["rows_per_second"], told["seconds"]) == (7, 12.5, 9.0)
