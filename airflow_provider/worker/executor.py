@@ -221,7 +221,8 @@ class TaskExecutor:
                 timer.cancel()
         left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
         if left:
-            log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(map(str, sorted(left))))
+            labels = map(self._logs.jobs.label, sorted(left))
+            log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(labels))
         if self._closings:
             await asyncio.wait(self._closings.values(), timeout=_LAST_WORDS_S)
         await self._steps.cancel()

@@ -325,7 +325,7 @@ class Worker:
             return self._over[1] or self._idle_error
         if not self._overdue:
             return None
-        stuck = ", ".join(map(str, sorted(self.hands.running)))
+        stuck = ", ".join(map(self._logs.jobs.label, sorted(self.hands.running)))
         return (
             f"told to stop {self.settings.member.rebalance_timeout_ms / 1000:g} s ago and still running: {stuck}; the"
             " worker ends without having left the group (does the job look at task.stopping?)"

@@ -335,14 +335,35 @@ def who_is_back_has_its_own(now: Round) -> None:
         return
     if not last.memory.revoked.isdisjoint(_all(now.owned)):
         return
-    unowned = now.configured - _all(now.owned)
-    for worker, target in now.target.items():
-        for kind in (True, False):
-            lost = (last.memory.assignment.get(WorkerId(worker), NO_TASKS) & unowned) - target
-            given_away = [task for task in lost if task.is_planner is kind]
-            share = sum(task.is_planner is kind for task in now.configured) // len(now.owned)
-            if given_away and sum(task.is_planner is kind for task in target) < share:
-                raise _Not(f"epoch {now.record.epoch} gives away {_names(given_away)} of {worker}, which is back")
+    for worker in now.owned:
+        given_away = _given_away(now, worker, last.memory.assignment.get(WorkerId(worker), NO_TASKS))
+        if given_away:
+            raise _Not(f"epoch {now.record.epoch} gives away {_names(given_away)} of {worker}, which is back")
+
+
+@invariant
+def what_is_planned_anew_stays_put(now: Round) -> None:
+    """A task that was not configured while its job was planned anew, or had ended, and is configured again, goes to the
+    member that had it, unless that gave it more than the even share.
+    """
+    if now.last is None or not now.cooperative:
+        return
+    for worker in now.owned:
+        given_away = _given_away(now, worker, now.last.memory.former.get(WorkerId(worker), NO_TASKS))
+        if given_away:
+            raise _Not(f"epoch {now.record.epoch} gives away {_names(given_away)}, which {worker} had before")
+
+
+def _given_away(now: Round, worker: str, had: Tasks) -> list[TaskId]:
+    """What nobody has, and a member had that has less than its share and does not get it."""
+    target = now.target[worker]
+    gone = (had & now.configured) - target - _all(now.owned)
+    given_away = list[TaskId]()
+    for kind in (True, False):
+        share = sum(task.is_planner is kind for task in now.configured) // len(now.owned)
+        if sum(task.is_planner is kind for task in target) < share:
+            given_away += [task for task in gone if task.is_planner is kind]
+    return given_away
 
 
 # ---- when the faults stop

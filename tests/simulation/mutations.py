@@ -50,6 +50,7 @@ _SPREAD = "the_spread_is_at_most_one"
 _REST = "everything_converges"
 _NEVER = "who_never_comes_back_is_not_waited_for"
 _BACK = "who_is_back_has_its_own"
+_ANEW = "what_is_planned_anew_stays_put"
 _IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 
 MUTATIONS = (
@@ -338,6 +339,13 @@ MUTATIONS = (
         edits=(("if worker in kept and worker in round.named}", "if False}"),),
         plan="calm",
         broken=(_BACK,),
+    ),
+    Mutation(
+        name="forgets who had what is planned anew",
+        module=f"{MEMBERSHIP}.assignors.replanned",
+        edits=(("    if not created:\n", "    if created:\n"),),
+        plan="calm",
+        broken=(_ANEW,),
     ),
     Mutation(
         name="gives what is waited for to others when anybody comes back",

@@ -454,6 +454,7 @@ class World:
         invariants.who_never_comes_back_is_not_waited_for(now)
         if self.named:
             invariants.who_is_back_has_its_own(now)
+            invariants.what_is_planned_anew_stays_put(now)
 
     def _latest(self, now: Round, task: TaskId) -> int:
         """Until when (wall clock) a task may wait that was missed in this round."""

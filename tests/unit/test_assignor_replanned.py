@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import led_group
 from assignor_group import Group, tasks_in, tasks_of
 
 from airflow_provider.hooks.narration import move_in_words
+from airflow_provider.kafka.leading import gather_call
+from airflow_provider.kafka.records import PlanRecord
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.assignors.model import Memory, MoveReason
-from airflow_provider.membership.model import NO_TASKS, TaskId, WorkerId
+from airflow_provider.membership.embedded import encode_metadata
+from airflow_provider.membership.events import JoinedMember, PerformAssignment
+from airflow_provider.membership.leader import lead
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    Assignment,
+    ConfigOffset,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+    WorkerState,
+)
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.record import GroupRecord
 
 W1, W2, W3 = (WorkerId(f"w{number}") for number in range(1, 4))
 
@@ -100,3 +123,42 @@ def test_a_record_of_an_older_release_remembers_none() -> None:
     data = Memory(former={W1: NO_TASKS}).to_json()
     del data["former"]
     assert Memory.from_json(data).former == {}
+
+
+def member(worker: WorkerId, owned: Tasks) -> JoinedMember:
+    has = Assignment(version=1, assigned=owned)
+    state = WorkerState(version=1, url="", config_offset=ConfigOffset(0), assignment=has)
+    return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
+
+
+def round_of(jobs: JobsSnapshot, group: led_group.Group, owned: Mapping[WorkerId, Tasks]) -> GroupRecord:
+    """What the leader of the group makes of what its members have; it becomes the group's last round."""
+    members = tuple(member(worker, tasks) for worker, tasks in owned.items())
+    command = PerformAssignment(
+        seq=1,
+        generation=GenerationId(group.record.generation + 1),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId(W1),
+        last_completed=group.record.generation,
+        members=members,
+        reason="new work",
+    )
+    record = lead(gather_call(command, jobs, group.status, policy=Deferred(), at_ms=0)).record
+    assert record is not None
+    group.status = replace(group.status, group=GroupRecord.from_json(record.to_json()))
+    return record
+
+
+def test_a_stream_whose_job_gets_another_config_goes_on_where_its_checkpoint_is_warm() -> None:
+    group = led_group.Group({"w2": "s s", "w1": "s s"})
+    before = group.record.assignment
+    memory = Memory(generation=group.record.generation, assignment=before, members=frozenset({W1, W2}))
+    group.status = replace(group.status, group=replace(group.record, memory=memory))
+    other = replace(group.job, config={"other": True})
+    unplanned = replace(group.jobs, jobs={"a": other})
+    stopped = dict.fromkeys(before, NO_TASKS)
+    planner = round_of(unplanned, group, stopped).assignment
+    assert tasks_in(NO_TASKS.union(*planner.values())) == NO_TASKS
+    plan = PlanRecord.of(other, group.jobs.plans["a"].configs, planned_by=W1, at_ms=0)
+    planned = round_of(replace(unplanned, plans={"a": plan}), group, stopped)
+    assert {worker: tasks_in(tasks) for worker, tasks in planned.assignment.items()} == before

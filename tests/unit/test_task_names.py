@@ -14,6 +14,7 @@ from stand_ins import MemoryLogs
 
 from airflow_provider.cli.status import render
 from airflow_provider.hooks.reports import JobReport
+from airflow_provider.hooks.standing import Standing
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
@@ -88,6 +89,12 @@ def test_status_and_report_have_it() -> None:
     assert report.to_json()["names"] == {"0": "orders", "1": "items"}
     assert report.to_json()["errors"].keys() == {"a:0"}, "that name is a contract"
     assert report.failures_in_words() == "a:0 (orders): boom"
+
+
+def test_the_log_of_whoever_waits_has_it() -> None:
+    runs = replace(FAILED, state=TaskState.RUNNING, started_at_ms=0)
+    standing = Standing.of_job("a", JOBS, replace(STATUS, tasks={A0: runs}))
+    assert standing.in_words(5_000) == "0 of 3 finished, 1 running (longest: a:0 (orders), 5 s), 0 failed"
 
 
 async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
