@@ -25,7 +25,7 @@ from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.idling import Idling
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import end_what_outlived, is_same_process, predecessor_of, this_process
+from airflow_provider.worker.process import end_what_outlived, is_gone, is_same_process, predecessor_of, this_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class Worker:
             # No further than it has been read: the topic may have been made anew since.
             self._began_at = min(self._began_at, int(saved.get("began_at", self._began_at)))
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
-        self.member = GroupMember(state, transport, logs, self, policy=settings.policy)
+        sees = is_gone if settings.phase is not WorkerPhase.DEFERRED else None
+        self.member = GroupMember(state, transport, logs, self, policy=settings.policy, is_gone=sees)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
 
