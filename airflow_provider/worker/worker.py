@@ -74,6 +74,7 @@ class Worker:
         self._unstarted: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
         self._announced = False
+        self._slots = settings.slots
         self._said_process = self._said_condition = ""
         self._publishes_soon = False
         self._stop_timer: asyncio.TimerHandle | None = None
@@ -273,7 +274,10 @@ class Worker:
         return jobs.controls[me] if jobs.asked_at.get(me, -1) >= self._began_at else None
 
     def _is_told_to_go(self, wish: ControlRecord) -> bool:
-        self.hands.drain()
+        if self._slots:
+            self._slots = 0
+            self.hands.drain()
+            self._publish(self._says)
         return wish.action is ControlAction.STOP or not self.hands.running
 
     def _may_hand_over(self) -> bool:
@@ -339,7 +343,7 @@ class Worker:
             worker=self.settings.member.worker,
             state=self._says,
             epoch=state.epoch or (known.epoch if known else state.epoch),
-            slots=self.settings.slots,
+            slots=self._slots,
             url=self.settings.member.url,
             owned=state.owned,
             running=self.hands.running,
