@@ -28,6 +28,9 @@ log: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0
 """Most joins take less."""
 
+_DECIDED: Final = (KafkaErrorCode.NONE, KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_INSTANCE_ID)
+"""Other answers are of a coordinator that could not look."""
+
 KnowsGone = Callable[[WorkerStatus], bool]
 """Whether whoever said that surely has ended, and runs nothing any more."""
 
@@ -66,6 +69,7 @@ class GoneMembers:
         except (TransportError, TimeoutError, asyncio.TimeoutError) as failed:
             log.debug("group %s: worker %s could not be removed: %s", self._settings.group_id, worker, failed)
             return
-        self._removed.add((worker, member_id))
+        if error in _DECIDED:
+            self._removed.add((worker, member_id))
         if error is KafkaErrorCode.NONE:
             log.info("group %s: removed worker %s, whose process has ended", self._settings.group_id, worker)
