@@ -80,7 +80,7 @@ def _work(settings: KafkaSettings, load: Load, folder: Path) -> int:
         old.unlink()
     with ExitStack() as ending:
         workers = [_worker(settings, load, folder / f"w{number}", ending) for number in range(load.workers)]
-        began = asyncio.run(_submit(settings, load))
+        began = asyncio.run(submit(settings, load))
         time.sleep(load.seconds)
         # Paused, so that they write nothing more while they are ended one after the other.
         for worker in workers:
@@ -103,7 +103,7 @@ def _worker(settings: KafkaSettings, load: Load, path: Path, ending: ExitStack) 
     return process
 
 
-async def _submit(settings: KafkaSettings, load: Load) -> int:
+async def submit(settings: KafkaSettings, load: Load) -> int:
     async with shared_logs(settings, _GROUP, WORKER) as logs:
         await logs.wait_for(
             lambda _jobs, status: status.group is not None and len(status.group.members) == load.workers,
@@ -126,7 +126,7 @@ def _figures(settings: KafkaSettings, began_ms: int) -> dict[str, Any]:
     topics = Topics.of(_GROUP)
     written: Counter[str] = Counter()
     finished, delays, epochs = set(), [], []
-    for key, value, at_ms in _records(settings, topics.status):
+    for key, value, at_ms in records_of(settings, topics.status):
         if at_ms < began_ms or value is None:
             continue
         record, kind = decode(value), key.partition(":")[0]
@@ -142,14 +142,14 @@ def _figures(settings: KafkaSettings, began_ms: int) -> dict[str, Any]:
     return {
         "finished": len(finished),
         "written": dict(written),
-        "events": sum(at_ms >= began_ms for _, _, at_ms in _records(settings, topics.events)),
+        "events": sum(at_ms >= began_ms for _, _, at_ms in records_of(settings, topics.events)),
         "rounds": len(epochs),
         "epochs": max(epochs, default=0) - min(epochs, default=0),
         "record_delay_s": {"median": statistics.median(delays), "worst": max(delays)} if delays else None,
     }
 
 
-def _records(settings: KafkaSettings, topic: str) -> Iterator[tuple[str, bytes | None, int]]:
+def records_of(settings: KafkaSettings, topic: str) -> Iterator[tuple[str, bytes | None, int]]:
     """Every record: key, value, when it arrived."""
     consumer = Consumer({**settings.librdkafka(), "group.id": "benchmark", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument, add_worker_option
@@ -31,6 +31,9 @@ from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipmen
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
+
+_SESSION_MS: Final = 30_000
+"""A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,14 +103,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_timing(parser: argparse.ArgumentParser) -> None:
-    timing = parser.add_argument_group("the membership (milliseconds; defaults are Kafka Connect's)")
+    timing = parser.add_argument_group("the membership (milliseconds; but for the session, defaults are Connect's)")
     timing.add_argument(
         "--connect-protocol",
         choices=[protocol.value for protocol in ConnectProtocol],
         default=ConnectProtocol.SESSIONED.value,
         help="which versions of the embedded protocol to offer (default: %(default)s)",
     )
-    defaults = MemberSettings.__dataclass_fields__
+    fields = MemberSettings.__dataclass_fields__
+    defaults = {**{name: field.default for name, field in fields.items()}, "session_timeout_ms": _SESSION_MS}
     for name, meaning in (
         ("session_timeout_ms", "the coordinator removes a worker that is silent for so long"),
         ("heartbeat_interval_ms", "time between heartbeats"),
@@ -117,7 +121,7 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
         timing.add_argument(
             f"--{name.replace('_', '-')}",
             type=int,
-            default=defaults[name].default,
+            default=defaults[name],
             metavar="MS",
             help=f"{meaning} (default: %(default)s)",
         )

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from airflow_provider.kafka.asking import REQUESTS, Asking, Question
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.gone import GoneMembers, KnowsGone
 from airflow_provider.kafka.leader_records import LeaderRecords
 from airflow_provider.kafka.leader_watch import LeaderWatch
 from airflow_provider.kafka.leading import assign
@@ -27,6 +28,7 @@ from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, Top
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.topics_watch import TopicsWatch
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.messages import NodeId
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
@@ -100,6 +102,7 @@ class GroupMember:
 
     :param state: a new :class:`MemberState`, or a resumed one
     :param policy: how an imbalance is resolved while this member leads
+    :param is_gone: which others need not be waited for in a round; None: from here nothing is seen of them
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class GroupMember:
         listener: MembershipListener,
         *,
         policy: Policy,
+        is_gone: KnowsGone | None = None,
     ) -> None:
         self.state = state
         self._transport = transport
@@ -136,6 +140,7 @@ class GroupMember:
         )
         self._record_read: GroupRecord | None = None
         self._silence = Silence(state.settings.group_id, state.settings.worker)
+        self._gone = None if is_gone is None else GoneMembers(state.settings, transport, logs, is_gone)
         self._topics = TopicsWatch(logs, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone)
         self._leaving_for: str | None = None
         self._whom_to_allow = ""
@@ -295,6 +300,8 @@ class GroupMember:
         asking = self._spawn(self._requests, self._ask(question))
         if isinstance(question, SendJoin):
             self._joining = asking
+            if self._gone is not None:
+                self._spawn(self._requests, self._gone.remove_while(asking, NodeId(question.node)))
 
     def _give_up_join(self) -> None:
         """A JoinGroup that still waits for a connection must not be sent after the next one: it would look like another

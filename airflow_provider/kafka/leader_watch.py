@@ -20,8 +20,10 @@ _SETTLE_S: Final = 0.05
 _REST: Final = 10
 """A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
 
-_BETWEEN_HELPS_S: Final = 2.0
-"""The least time between two rebalances for the sake of a worker that has a slot free."""
+_BETWEEN_HELPS_S: Final = 0.4
+"""The least time between two rebalances for the sake of a worker that has a slot free: with the time in which changes
+settle, it is noticed within half a second.
+"""
 
 _TEND_S: Final = 60.0
 """How often a leader looks for what nobody needs any more in the topics."""

@@ -16,7 +16,6 @@ from airflow_provider.kafka.records import (
     GROUP_KEY,
     REMOVAL_HEADER,
     ControlRecord,
-    Event,
     JobDefinition,
     PlanRecord,
     RebalanceEvent,
@@ -38,7 +37,7 @@ from airflow_provider.kafka.topics import clients
 from airflow_provider.kafka.topics.feed import GroupFeed
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
-from airflow_provider.kafka.topics.producer import NO_HEADERS
+from airflow_provider.kafka.topics.producer import NewRecord
 from airflow_provider.kafka.topics.rights import WATCHER, Needs
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.topics.topic_view import About
@@ -277,7 +276,9 @@ class GroupLogs:
         statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]
         if known is not None:
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
-            await self._write(self.topics.jobs, job_key(job), None, {REMOVAL_HEADER: removal.to_header()})
+            await self._write_all(
+                NewRecord(self.topics.jobs, job_key(job), None, {REMOVAL_HEADER: removal.to_header()})
+            )
         if job in self.jobs.plans:
             await self._put(self.topics.jobs, plan_key(job), None)
         await asyncio.gather(*(self._put(self.topics.status, key, None) for key in statuses))
@@ -297,7 +298,11 @@ class GroupLogs:
 
     async def publish_task(self, status: TaskStatus) -> None:
         """Write what became of a task, to the status topic and to the timeline."""
-        await self._put_with_event(task_key(status.task), status.to_json(), TaskEvent(status=status, at_ms=wall_ms()))
+        key, event = task_key(status.task), TaskEvent(status=status, at_ms=wall_ms())
+        await self._write_all(
+            NewRecord(self.topics.status, key, encode(status.to_json())),
+            NewRecord(self.topics.events, key, encode(event.to_json())),
+        )
 
     async def publish_progress(self, status: TaskStatus) -> None:
         """Write how far a task is that goes on running, to the status topic only."""
@@ -322,9 +327,9 @@ class GroupLogs:
     async def publish_group(self, record: GroupRecord | EncodedRound) -> None:
         """Write a completed rebalance, to the status topic and to the timeline. By its leader."""
         encoded = record if isinstance(record, EncodedRound) else await self.encode_group(record)
-        await asyncio.gather(
-            self._write(self.topics.status, GROUP_KEY, encoded.status),
-            self._write(self.topics.events, GROUP_KEY, encoded.event),
+        await self._write_all(
+            NewRecord(self.topics.status, GROUP_KEY, encoded.status),
+            NewRecord(self.topics.events, GROUP_KEY, encoded.event),
         )
 
     async def reassert(self) -> int:
@@ -368,18 +373,11 @@ class GroupLogs:
         now_ms = wall_ms()
         return await off_loop(lambda: leftovers(jobs, status, wall_ms=now_ms), tasks=len(status.tasks))
 
-    async def _put_with_event(self, key: str, data: dict[str, Any], event: Event) -> None:
-        await asyncio.gather(
-            self._put(self.topics.status, key, data), self._put(self.topics.events, key, event.to_json())
-        )
-
     async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
-        await self._write(topic, key, None if data is None else encode(data))
+        await self._write_all(NewRecord(topic, key, None if data is None else encode(data)))
 
-    async def _write(
-        self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS
-    ) -> None:
-        await self._open().writer.write(topic, key, value, headers)
+    async def _write_all(self, *records: NewRecord) -> None:
+        await self._open().writer.write(*records)
 
     async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
         feed, outage = self._followed(), self._open().outage

@@ -152,7 +152,7 @@ class MemberState:
     @property
     def lease_stop_at(self) -> int | None:
         """When tasks must be told to stop unless a heartbeat is answered before."""
-        if self.lease_until is None or not self.running - self.stopping:
+        if self.lease_until is None or self.owned <= self.held | self.stopping:
             return None
         return self.lease_until - self.settings.lease_margin_ms
 

@@ -36,7 +36,7 @@ def await_termination(
     :raises Exception: if the query failed
     """
     told: int | None = None
-    while not query.awaitTermination(every_s):
+    while not query.awaitTermination(every_s):  # type: ignore[arg-type]  # Spark takes parts of seconds, too
         progress = query.lastProgress
         if progress is not None and progress["batchId"] != told:
             told = batch = int(progress["batchId"])

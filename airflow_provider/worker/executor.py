@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
@@ -41,6 +40,7 @@ from airflow_provider.spark.runner import (
 )
 from airflow_provider.worker.claim_watch import ClaimWatch
 from airflow_provider.worker.hands import Released
+from airflow_provider.worker.linger import Linger
 from airflow_provider.worker.replanning import in_known_order
 from airflow_provider.worker.run_table import RunTable
 from airflow_provider.worker.runs import (
@@ -108,7 +108,6 @@ class TaskExecutor:
         self._stopped = stopped
         self._finished = finished
         self._changed = changed
-        self._linger_s = linger_s
         self._mask = mask
         self._records = TaskRecords(worker, logs)
         self._runs = RunTable()
@@ -120,12 +119,10 @@ class TaskExecutor:
         self._compared_with: JobsSnapshot | None = None
         self._closings: dict[TaskId, asyncio.Task[None]] = {}
         self._timer: Timer | None = None
-        self._linger_timer: asyncio.TimerHandle | None = None
-        self._idle_since = time.monotonic()
+        self._linger = Linger(linger_s, changed)
         self._closed = False
         self.unable = ""
         self.stopped_running = 0
-        self._idle()
 
     @property
     def running(self) -> Tasks:
@@ -141,7 +138,7 @@ class TaskExecutor:
 
     @property
     def done(self) -> bool:
-        return not self._runs and time.monotonic() - self._idle_since >= self._linger_s
+        return not self._runs and self._linger.over
 
     # ---- what the membership says
 
@@ -163,7 +160,7 @@ class TaskExecutor:
                 self._records.remember_stopped(run)
             elif run is not None:
                 self._records.stopped(run, started=False)
-        self._idle()
+        self._linger.begin()
         if at_once:
             self._stopped(at_once)
         for task in closing:
@@ -205,7 +202,7 @@ class TaskExecutor:
                 self._runs[run.task] = replace(run, not_before_ms=0, retry_at_ms=None) if no_plan else run
                 self._limits.renew(run)
         if released:
-            self._idle()
+            self._linger.begin()
             self._stopped(frozenset(released))
         self._schedule()
 
@@ -216,9 +213,9 @@ class TaskExecutor:
         self._slots, self._closed = 0, True
         self._claims.close()
         self._limits.close()
-        for timer in (self._timer, self._linger_timer):
-            if timer is not None:
-                timer.cancel()
+        self._linger.close()
+        if self._timer is not None:
+            self._timer.cancel()
         left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
         if left:
             labels = map(self._logs.jobs.label, sorted(left))
@@ -291,7 +288,7 @@ class TaskExecutor:
     def _release(self, task: TaskId) -> None:
         """Nothing of it runs here any more, and all has been said of it."""
         del self._runs[task]
-        self._idle()
+        self._linger.begin()
         self._stopped(frozenset({task}))
         self._schedule()
 
@@ -387,7 +384,7 @@ class TaskExecutor:
         del self._runs[run.task]
         self._records.stopped(run)
         if not (run.state is RunState.RESTARTING and self._admit(run.task, run.epoch)):
-            self._idle()
+            self._linger.begin()
             self._stopped(frozenset({run.task}))
         self._schedule()
 
@@ -479,7 +476,7 @@ class TaskExecutor:
         except TooLargeError as wrong:
             await self._insist_on_end(run.cut_short(state, str(wrong)), TaskState.FAILED, ended_at, None)
         del self._closings[run.task], self._runs[run.task]
-        self._idle()
+        self._linger.begin()
         self._finished(frozenset({run.task}))
         self._schedule()
 
@@ -500,10 +497,3 @@ class TaskExecutor:
 
     def _set(self, task: TaskId, **changes: Any) -> None:
         self._runs[task] = replace(self._runs[task], **changes)
-
-    def _idle(self) -> None:
-        """Something ended; look again when there has been nothing to do for long enough."""
-        self._idle_since = time.monotonic()
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
-        self._linger_timer = asyncio.get_running_loop().call_later(self._linger_s, self._changed)

@@ -62,6 +62,11 @@ def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
     return Predecessor.GONE if has_ended(worker.process) else Predecessor.UNKNOWN
 
 
+def is_gone(worker: WorkerStatus) -> bool:
+    """Whether whoever wrote this record surely runs nothing any more, wherever its membership is believed to be."""
+    return worker.state is WorkerPhase.LEFT or has_ended(worker.process)
+
+
 def has_ended(process: str) -> bool:
     """Whether ``process`` and its JVM surely are no more; False where that can't be seen from here."""
     seen = _seen(process)

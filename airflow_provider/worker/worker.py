@@ -27,6 +27,7 @@ from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import (
     end_what_outlived,
+    is_gone,
     is_same_process,
     predecessor_of,
     tell_of_rival,
@@ -80,6 +81,7 @@ class Worker:
         self._unstarted: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
         self._announced = False
+        self._slots = settings.slots
         self._said_process = self._said_condition = ""
         self._publishes_soon = False
         self._stop_timer: asyncio.TimerHandle | None = None
@@ -94,7 +96,8 @@ class Worker:
             # No further than it has been read: the topic may have been made anew since.
             self._began_at = min(self._began_at, int(saved.get("began_at", self._began_at)))
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
-        self.member = GroupMember(state, transport, logs, self, policy=settings.policy)
+        sees = is_gone if settings.phase is not WorkerPhase.DEFERRED else None
+        self.member = GroupMember(state, transport, logs, self, policy=settings.policy, is_gone=sees)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
 
@@ -279,7 +282,10 @@ class Worker:
         return jobs.controls[me] if jobs.asked_at.get(me, -1) >= self._began_at else None
 
     def _is_told_to_go(self, wish: ControlRecord) -> bool:
-        self.hands.drain()
+        if self._slots:
+            self._slots = 0
+            self.hands.drain()
+            self._publish(self._says)
         return wish.action is ControlAction.STOP or not self.hands.running
 
     def _may_hand_over(self) -> bool:
@@ -345,7 +351,7 @@ class Worker:
             worker=self.settings.member.worker,
             state=self._says,
             epoch=state.epoch or (known.epoch if known else state.epoch),
-            slots=self.settings.slots,
+            slots=self._slots,
             url=self.settings.member.url,
             owned=state.owned,
             running=self.hands.running,

@@ -51,6 +51,22 @@ async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: Ma
                 assert deadline_ms <= starts[-1].from_ms < deadline_ms + 4_000
 
 
+async def test_nobody_waits_for_the_session_of_a_worker_whose_process_has_ended(fleet: MakeFleet) -> None:
+    session_ms = 55_000
+    async with fleet("--runner", "noop", "--session-timeout-ms", str(session_ms)) as group:
+        await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.balanced("w1", "w2")
+        group.kill("w1")
+        killed = time.monotonic()
+        group.start("w3")
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w2", "w3"}, "w3 is there"
+        )
+        assert (time.monotonic() - killed) * 1000 < session_ms / 2
+
+
 @pytest.mark.timeout(400)
 async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_it_wakes(
     fleet: MakeFleet, tmp_path: Path

@@ -10,13 +10,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from log_bench import JOB, PLAN, W1
+from log_bench import JOB, PLAN, TASK, W1, soon, task_status
 
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, remove_job, send_control, submit_job
 from airflow_provider.kafka.records import ControlAction, ControlRecord
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_view import About
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
@@ -37,6 +38,23 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings, group_
     await many[-1].catch_up()
     await many[-1].aclose()
     await many[-1].aclose()
+
+
+async def test_what_many_write_at_once_is_told_in_a_few_turns(settings, group_id):
+    """With a fetch for each record, whoever reads would be woken as often as somebody writes."""
+    async with GroupLogs(settings, group_id, WORKER) as logs:
+        await logs.publish_task(task_status(0))
+        told = []
+        logs.subscribe(lambda: told.append(logs.status.offset), About.TASKS)
+        began = asyncio.get_running_loop().time()
+        writes = []
+        for epoch in range(1, 301):
+            writes.append(asyncio.ensure_future(logs.publish_task(task_status(epoch))))
+            await asyncio.sleep(0.003)
+        await asyncio.gather(*writes)
+        await soon(lambda: told and logs.status.tasks[TASK].epoch == 300)
+        took_s = asyncio.get_running_loop().time() - began
+    assert len(told) <= 10 + took_s / 0.015, f"told {len(told)} times in {took_s:.1f} s"
 
 
 async def test_closed_logs_say_so(settings, group_id):
@@ -72,6 +90,7 @@ from airflow_provider.kafka.one_shot import read_group, submit_job
 from airflow_provider.kafka.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.kafka.topics.topic_view import About
 
 settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id="c")
 group, how = sys.argv[2:]

@@ -15,7 +15,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.feed import GroupFeed
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import NO_HEADERS
+from airflow_provider.kafka.topics.producer import NO_HEADERS, NewRecord
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.wire.messages import (
     FindCoordinatorResponse,
@@ -71,6 +71,10 @@ class MemoryLogs(GroupLogs):
     async def catch_up(self, *, timeout_s: float = 30.0) -> None:
         if self.failing is not None:
             raise self.failing
+
+    async def _write_all(self, *records: NewRecord) -> None:
+        writes = [self._write(*record[:3], *filter(None, record[3:])) for record in records]
+        await (asyncio.gather(*writes) if len(writes) > 1 else writes[0])
 
     async def _write(
         self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS

@@ -163,6 +163,14 @@ def test_a_policy_is_chosen(ends: Any, options: tuple[str, ...], policy: Policy)
     assert began.settings.policy == policy
 
 
+def test_by_default_its_tasks_go_on_while_a_broker_restarts(ends: Any) -> None:
+    began = ends(outcome(Ending.LEFT))
+    main(["worker", "g", *BROKER])
+    member = began.settings.member
+    lease_ms = member.session_lease_ms - member.lease_margin_ms - member.heartbeat_interval_ms
+    assert lease_ms >= 2 * 9_000, "twice what a restart was measured to take"
+
+
 def test_a_worker_without_a_name_has_one_of_its_own(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
     main(["worker", "g", *BROKER])

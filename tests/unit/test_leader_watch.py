@@ -104,7 +104,8 @@ async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which
     watched.watch.close()
 
 
-async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again() -> None:
+async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_watch, "_BETWEEN_HELPS_S", 60.0)
     watched = Watched(Group({"w1": "r p", "w2": ""}))
     watched.watch.lead(True)
     await watched.asks("a worker has a slot free while tasks wait elsewhere")
@@ -114,6 +115,15 @@ async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again() -
     watched.logs.submit("b")
     watched.watch.look()
     await asyncio.wait_for(watched.asks("new work: b:planner"), 1)
+    watched.watch.close()
+
+
+async def test_a_slot_that_is_free_again_is_noticed_within_half_a_second() -> None:
+    watched = Watched(Group({"w1": "r p", "w2": ""}))
+    watched.watch.lead(True)
+    await watched.asks("a worker has a slot free while tasks wait elsewhere")
+    watched.watch.look()
+    await eventually(lambda: len(watched.asked) == 2, "and again, without another change", within_s=1.5)
     watched.watch.close()
 
 

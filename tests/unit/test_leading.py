@@ -85,6 +85,13 @@ def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str
     assert not spare_capacity(group.jobs, group.status), why
 
 
+@pytest.mark.parametrize(("slots", "helped"), [(1, True), (0, False)], ids=["free", "it drains"])
+def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
+    group = Group({"w1": "r p", "w2": ""})
+    said = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
+    assert spare_capacity(group.jobs, replace(group.status, workers={W2: said})) is helped
+
+
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (2, True), (3, False)])
 def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slots(slots: int, helped: bool) -> None:
     """One of the two that are silent would move: with three slots, both are about to start."""

@@ -348,6 +348,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     await eventually(lambda: life.state(A0) is TaskState.FINISHED)
     await asyncio.sleep(0.05)
     assert life.runner.running == {A1}
+    assert life.logs.status.workers[ME].slots == 0, "a leader has nothing given to it for the sake of a free slot"
     life.runner.finish(A1)
     assert (await life.outcome()).ending is Ending.LEFT
     assert life.state(TaskId("a", 2)) is None, "it has never started"

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -25,6 +25,7 @@ _silence.disabled = True
 
 NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 _POLL_S: Final = 0.1
+_LINGER_MS: Final = 5
 _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
@@ -32,6 +33,18 @@ _PROPAGATION_MS: Final = 5_000
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
+
+
+class NewRecord(NamedTuple):
+    """A record to be written; no value deletes the key."""
+
+    topic: str
+    key: str
+    value: bytes | None
+    headers: Mapping[str, bytes] = NO_HEADERS
+
+
+_Outcome = tuple["asyncio.Future[None]", "LogError | None"]
 
 
 class LogWriter:
@@ -52,7 +65,8 @@ class LogWriter:
             **config,
             "acks": "all",
             "enable.idempotence": True,
-            "linger.ms": 0,
+            # What one turn of an event loop has to say goes in one request, not in one for each record.
+            "linger.ms": _LINGER_MS,
             # A topic made by the way would have the broker's default settings: it would not be compacted.
             "allow.auto.create.topics": False,
             "compression.type": "gzip",
@@ -66,13 +80,15 @@ class LogWriter:
             "error_cb": self._on_error,
         }
         self._lock = threading.Lock()
+        self._told_lock = threading.Lock()
+        self._told: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
         self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
         self._thread.start()
 
-    def send(self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> Future[int]:
+    def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
         """Write one record; no value deletes the key.
 
         :returns: a future of the record's offset, which fails with a :class:`LogError`
@@ -80,35 +96,69 @@ class LogWriter:
         future: Future[int] = Future()
         future.set_running_or_notify_cancel()
 
-        def stored(error: KafkaError | None, message: Message) -> None:
+        def stored(offset: int, error: LogError | None) -> None:
+            if error is None:
+                future.set_result(offset)
+            else:
+                future.set_exception(error)
+
+        self._produce(NewRecord(topic, key, value), stored)
+        return future
+
+    async def write(self, *records: NewRecord) -> None:
+        """Write these, and wait until all are stored.
+
+        :raises LogError: if one could not be stored
+        """
+        loop = asyncio.get_running_loop()
+        all_stored: asyncio.Future[None] = loop.create_future()
+        left, failed = len(records), None
+
+        def stored(_offset: int, error: LogError | None) -> None:
+            nonlocal left, failed
+            with self._told_lock:
+                left, failed = left - 1, failed or error
+                if not left:
+                    self._told.setdefault(loop, []).append((all_stored, failed))
+
+        for record in records:
+            self._produce(record, stored)
+        if not left:
+            self._tell()  # refused at once, perhaps
+        await all_stored
+
+    def _produce(self, record: NewRecord, stored: Callable[[int, LogError | None], None]) -> None:
+        topic, key, value, headers = record
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 self._outage.is_back()
-                future.set_result(message.offset() or 0)
+                stored(message.offset() or 0, None)
             else:
-                future.set_exception(self._explain(topic, key, error))
+                stored(0, self._explain(topic, key, error))
 
         try:
             self._live_producer().produce(
-                topic, key=key.encode(), value=value, partition=0, on_delivery=stored, headers=dict(headers)
+                topic, key=key.encode(), value=value, partition=0, on_delivery=delivered, headers=dict(headers)
             )
         except KafkaException as refused:
-            future.set_exception(self._explain(topic, key, refused.args[0]))
+            stored(0, self._explain(topic, key, refused.args[0]))
         except BufferError as full:
-            future.set_exception(LogError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
-        return future
+            stored(0, LogError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
 
-    async def write(self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS) -> int:
-        """As :meth:`send`; waits until the record is stored.
-
-        :returns: the record's offset
-        :raises LogError: if it could not be stored
-        """
-        return await asyncio.wrap_future(self.send(topic, key, value, headers))
+    def _tell(self) -> None:
+        """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
+        with self._told_lock:
+            told, self._told = self._told, {}
+        for loop, outcomes in told.items():
+            with contextlib.suppress(RuntimeError):  # it is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, outcomes)
 
     def close(self) -> None:
         """Write what is still to be written, for at most 5 s, and stop; returns when the thread has ended."""
         with contextlib.suppress(KafkaException):
             self._producer.flush(_FLUSH_S)
+        self._tell()
         self._closing.set()
         self._thread.join()
 
@@ -122,6 +172,7 @@ class LogWriter:
             except KafkaException as failed:
                 self._fatal = failed.args[0]
                 self._closing.wait(_POLL_S)
+            self._tell()
 
     def _live_producer(self) -> Producer:
         """The producer; a new one if it has met a fatal error, after which it writes nothing any more.
@@ -132,6 +183,7 @@ class LogWriter:
             if self._fatal is not None:
                 self._fatal = None
                 _discard(self._producer)
+                self._tell()
                 self._producer = make_client(Producer, self._config)
             return self._producer
 
@@ -156,6 +208,16 @@ class LogWriter:
             self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             tell(self._outage, error)
+
+
+def _settle(outcomes: Iterable[_Outcome]) -> None:
+    for all_stored, failed in outcomes:
+        if all_stored.done():
+            continue  # whoever waited has been cancelled
+        if failed is None:
+            all_stored.set_result(None)
+        else:
+            all_stored.set_exception(failed)
 
 
 def _discard(producer: Producer) -> None:

@@ -32,6 +32,7 @@ log: Final = logging.getLogger(__name__)
 # A new order (follow, close) waits for the running poll; a record does not.
 _POLL_S: Final = 0.05
 _BATCH: Final = 10_000
+_GATHER_MS: Final = 20
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_S: Final = 0.5
 _MOST_LOOKED_UP: Final = 4
@@ -114,6 +115,10 @@ class LogReader:
             "allow.auto.create.topics": False,
             # A topic that is followed from now on waits for the fetch that is under way.
             "fetch.wait.max.ms": 200,
+            # The first record after a silence comes at once. What follows it within this time comes together: where
+            # many write, a fetch for each record would cost more than the record.
+            "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": _GATHER_MS,
             "reconnect.backoff.max.ms": 1_000,
             # A topic that has just been made, or a leader that has just changed, is tried again soon.
             "fetch.error.backoff.ms": 50,

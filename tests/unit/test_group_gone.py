@@ -1,0 +1,116 @@
+"""A round does not wait for members that are known to be gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from group_records import record_of
+from stand_ins import IdleListener, LonelyCoordinator, MemoryLogs
+from waiting import eventually
+
+from airflow_provider.kafka import gone
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.group import GroupMember
+from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
+from airflow_provider.kafka.wire.messages import JoinRequest, JoinResponse, NodeId
+from airflow_provider.membership.errors import KafkaErrorCode
+from airflow_provider.membership.events import Predecessor, Started
+from airflow_provider.membership.model import NO_TASKS, Epoch, MemberId, WorkerId
+from airflow_provider.membership.policy import Deferred
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.worker.process import is_gone, this_process
+
+ME, OTHER = WorkerId("w1"), WorkerId("w2")
+ENDED = "/".join((*this_process().split("/")[:-2], "999999999", "1"))
+"""On this machine, and there is no such process."""
+
+
+class Waiting(LonelyCoordinator):
+    """Completes no round as long as the other member is in the group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members = {OTHER: MemberId("m2")}
+        self.asked: list[tuple[WorkerId, MemberId]] = []
+        self.alone = asyncio.Event()
+
+    async def join(self, node: NodeId, request: JoinRequest) -> JoinResponse:
+        await self.alone.wait()
+        return await super().join(node, request)
+
+    async def leave(self, *who: Any, reason: str) -> KafkaErrorCode:
+        _node, _group, member_id, worker = who
+        self.asked.append((worker, member_id))
+        if self.members.get(worker) != member_id:
+            return KafkaErrorCode.FENCED_INSTANCE_ID
+        del self.members[worker]
+        self.alone.set()
+        return await super().leave(*who, reason=reason)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gone, "_LOOK_S", 0.01)
+
+
+async def said(process: str, *, state: WorkerPhase = WorkerPhase.STABLE, member_id: str = "m2") -> MemoryLogs:
+    logs = MemoryLogs()
+    await logs.publish_group(record_of({OTHER: NO_TASKS}))
+    word = WorkerStatus(
+        worker=OTHER, state=state, epoch=Epoch(9), slots=1, process=process, member_id=MemberId(member_id)
+    )
+    await logs.publish_worker(word)
+    return logs
+
+
+def joining(coordinator: Waiting, logs: MemoryLogs) -> GroupMember:
+    state = MemberState(settings=MemberSettings(group_id="g", worker=ME))
+    listener: Any = IdleListener()
+    transport: Any = coordinator
+    member = GroupMember(state, transport, logs, listener, policy=Deferred(), is_gone=is_gone)
+    member.begin(Started(now_ms=now_ms(), config_offset=logs.jobs.offset, predecessor=Predecessor.GONE))
+    return member
+
+
+@pytest.mark.parametrize(
+    ("process", "state"),
+    [(ENDED, WorkerPhase.STABLE), ("elsewhere/x/1/2", WorkerPhase.LEFT)],
+    ids=["its process has ended on this machine", "it has said so"],
+)
+async def test_a_join_does_not_wait_for_a_member_that_is_known_to_be_gone(process: str, state: WorkerPhase) -> None:
+    coordinator = Waiting()
+    member = joining(coordinator, await said(process, state=state))
+    await eventually(lambda: member.state.phase is Phase.STABLE, "it has joined")
+    await member.aclose()
+
+
+@pytest.mark.parametrize(
+    ("process", "state"),
+    [
+        (this_process(), WorkerPhase.STABLE),
+        ("elsewhere/x/1/2", WorkerPhase.STABLE),
+        ("", WorkerPhase.DEFERRED),
+        ("elsewhere/x/1/2", WorkerPhase.STOPPING),
+    ],
+    ids=["alive", "on another machine", "in a triggerer", "still stopping"],
+)
+async def test_whoever_may_be_alive_is_waited_for(process: str, state: WorkerPhase) -> None:
+    coordinator = Waiting()
+    member = joining(coordinator, await said(process, state=state))
+    await asyncio.sleep(0.1)
+    assert coordinator.asked == []
+    await member.aclose()
+
+
+async def test_who_has_come_back_under_its_name_stays() -> None:
+    coordinator = Waiting()
+    coordinator.members[OTHER] = MemberId("m3")
+    member = joining(coordinator, await said(ENDED))
+    await eventually(lambda: coordinator.asked, "it was asked")
+    await asyncio.sleep(0.1)
+    assert coordinator.asked == [(OTHER, "m2")], "once"
+    assert OTHER in coordinator.members
+    await member.aclose()

@@ -1,0 +1,108 @@
+"""What it costs an event loop that its records are stored, and what it hears of those that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider.kafka.topics import producer
+from airflow_provider.kafka.topics.log_errors import LogError
+from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.kafka.topics.producer import LogWriter, NewRecord
+
+Delivered = Callable[[Any, Any], None]
+
+
+class Stored:
+    """What librdkafka hands to a callback."""
+
+    def offset(self) -> int:
+        return 7
+
+
+class HeldProducer:
+    """A producer whose records are stored, all at once, when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Delivered]] = []
+        self.refuse: set[str] = set()
+        self.go = threading.Event()
+
+    def produce(self, _topic: str, *, key: bytes, on_delivery: Delivered, **_: Any) -> None:
+        if key.decode() in self.refuse:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        self.waiting.append((key.decode(), on_delivery))
+
+    def poll(self, timeout: float) -> int:
+        if not self.go.wait(timeout):
+            return 0
+        self.go.clear()
+        stored, self.waiting = self.waiting, []
+        for _key, on_delivery in stored:
+            on_delivery(None, Stored())
+        return len(stored)
+
+    def list_topics(self, timeout: float) -> None: ...
+
+    def flush(self, timeout: float) -> None: ...
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> HeldProducer:
+    made = HeldProducer()
+    monkeypatch.setattr(producer, "make_client", lambda *_: made)
+    return made
+
+
+@pytest.fixture
+def writer(held: HeldProducer) -> Iterator[LogWriter]:
+    made = LogWriter({}, Outage("nowhere:9"))
+    yield made
+    made.close()
+
+
+async def test_a_loop_is_woken_once_for_all_that_is_stored_together(
+    held: HeldProducer, writer: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, woken = asyncio.get_running_loop(), []
+    wake = loop.call_soon_threadsafe
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args, **more: (woken.append(1), wake(*args, **more))[1])
+    writes = [
+        asyncio.ensure_future(
+            writer.write(NewRecord("g.status", f"task:a:{i}", b""), NewRecord("g.events", f"task:a:{i}", b""))
+        )
+        for i in range(100)
+    ]
+    await asyncio.sleep(0)
+    assert len(held.waiting) == 200, "both records of each are on their way before either is waited for"
+    held.go.set()
+    await asyncio.gather(*writes)
+    assert len(woken) == 1
+
+
+async def test_what_is_refused_is_told_when_the_rest_is_stored(held: HeldProducer, writer: LogWriter) -> None:
+    held.refuse = {"task:a:0"}
+    write = asyncio.ensure_future(
+        writer.write(NewRecord("g.status", "task:a:0", b""), NewRecord("g.events", "task:a:1", b""))
+    )
+    await asyncio.sleep(0)
+    assert not write.done()
+    held.go.set()
+    with pytest.raises(LogError, match=r"task:a:0.*size"):
+        await write
+    with pytest.raises(LogError, match=r"task:a:0.*size"):
+        await writer.write(NewRecord("g.status", "task:a:0", b""))
+
+
+async def test_whoever_waits_no_more_keeps_no_one_else_waiting(held: HeldProducer, writer: LogWriter) -> None:
+    gone, other = (asyncio.ensure_future(writer.write(NewRecord("g.status", f"task:a:{i}", b""))) for i in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    held.go.set()
+    await other
+    assert gone.cancelled()
