@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from fleet import Fleet, MakeFleet, overlaps
-from tcp_proxy import TcpProxy
+from proxied import Network, proxied_broker
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
@@ -26,48 +21,10 @@ SESSION_S = 6.0  # as in fleet.TIMING
 WORKERS = ("w1", "w2", "w3")
 
 
-class Network(NamedTuple):
-    """A broker that is reached directly and, by whoever begins there, through proxies."""
-
-    broker: LocalBroker
-    near: str
-    ways: tuple[TcpProxy, TcpProxy]
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            listener = held.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
-            except OSError:
-                continue
-            ports.append(listener.getsockname()[1])
-        return ports
-
-
 @pytest.fixture(scope="module")
 def network() -> Iterator[Network]:
-    """The broker has a listener for each proxy, and tells clients that come through it to go on coming that way."""
-    with TcpProxy() as first, TcpProxy() as second:
-        client, internal, controller, first.target_port, second.target_port = free_ports(5)
-        listens = {
-            "CLIENT": client,
-            "INTERNAL": internal,
-            "CONTROLLER": controller,
-            "FIRST": first.target_port,
-            "SECOND": second.target_port,
-        }
-        told = {"CLIENT": client, "INTERNAL": internal, "FIRST": first.port, "SECOND": second.port}
-        properties = {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listens.items()),
-            "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listens),
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        }
-        with LocalBroker(port=client, properties=properties) as broker:
-            yield Network(broker, broker.bootstrap_servers, (first, second))
+    with proxied_broker(2) as network:
+        yield network
 
 
 @pytest.fixture

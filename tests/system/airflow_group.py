@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
@@ -15,6 +14,7 @@ from airflow_provider.kafka.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
+    PlanRecord,
     RebalanceEvent,
     TaskEvent,
     TaskKind,
@@ -22,17 +22,13 @@ from airflow_provider.kafka.records import (
     TaskStatus,
 )
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.shared import shared_logs
 from airflow_provider.kafka.topics.log_errors import NoTopicError
+from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import GroupDescription
+from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.record import GroupRecord
-
-
-def add_connection(airflow: LocalAirflow, bootstrap_servers: str) -> None:
-    """In Airflow's database, as users have them, and not in the environment: then Airflow has to be asked for it."""
-    extra = json.dumps({"bootstrap.servers": bootstrap_servers})
-    body = {"connection_id": "broker", "conn_type": "kafka", "extra": extra}
-    airflow.api.request("POST", "/connections", json=body)
 
 
 class Group:
@@ -44,9 +40,9 @@ class Group:
         self.api: AirflowApi = airflow.api
         self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="test")
 
-    def start(self, dag_id: str) -> str:
+    def start(self, dag_id: str, **conf: object) -> str:
         self.api.wait_for_dag(dag_id)
-        return self.api.trigger(dag_id, conf={"group": self.name})
+        return self.api.trigger(dag_id, conf={"group": self.name, **conf})
 
     def deferred(self, dag_id: str, run_id: str, task_id: str) -> TaskInstance:
         return self.api.wait_for_task(
@@ -99,8 +95,10 @@ class Group:
         """They would keep Airflow's slots from the next test."""
         seen = self.read()
         for worker in seen.status.group.members if seen and seen.status.group else ():
-            wish = ControlRecord(worker=worker, action=ControlAction.STOP, at_ms=_now_ms())
-            send_control(self._settings, self.name, wish)
+            self.ask(worker, ControlAction.STOP)
+
+    def ask(self, worker: WorkerId, action: ControlAction) -> None:
+        send_control(self._settings, self.name, ControlRecord(worker=worker, action=action, at_ms=_now_ms()))
 
     def submit(self, job: str, *, tasks: int, entry_point: str, kind: TaskKind, **config: object) -> None:
         """Without Airflow, of which parts may be away."""
@@ -108,6 +106,18 @@ class Group:
             name=job, entry_point=entry_point, max_tasks=tasks, kind=kind, config=config, submitted_at_ms=_now_ms()
         )
         submit_job(self._settings, self.name, definition)
+
+    def submit_planned(self, job: str, configs: Sequence[Mapping[str, object]]) -> None:
+        """A job for the noop runner, whose plan is there already: its own planner would give all tasks one config."""
+        definition = JobDefinition(name=job, entry_point="jobs:Nap", max_tasks=len(configs), submitted_at_ms=_now_ms())
+        plan = PlanRecord.of(definition, configs, planned_by=WorkerId("test"), at_ms=_now_ms())
+
+        async def publish() -> None:
+            async with shared_logs(self._settings, self.name, WORKER) as logs:
+                await logs.publish_plan(plan)
+                await logs.submit(definition)
+
+        asyncio.run(publish())
 
     def steps(self) -> list[TaskStatus]:
         """Every step of every task so far, from the timeline: the status topic may be told several at once."""

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import os
+import textwrap
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from airflow_group import Group
+from fleet import Fleet
+from proxied import Network, proxied_broker
+from tcp_proxy import TcpProxy
 
+import airflow_provider.example_dags
 from airflow_provider.cli.demo.airflow import LocalAirflow
+from airflow_provider.kafka.local import LocalBroker
 
 _HERE = Path(__file__).parent
+_EXAMPLES = Path(airflow_provider.example_dags.__file__).parent
+_JOBS = """
+    from airflow_provider.spark.job import SparkJob
+
+    class SecondFails(SparkJob):
+        def plan(self, job):
+            return [{"divide_by": 1}, {"divide_by": 0}, {"divide_by": 2}]
+
+        def run(self, spark, task):
+            rows = spark.range(10).collect()
+            return {"rows": len(rows) // task.config["divide_by"]}
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,7 +47,10 @@ StartAirflow = Callable[..., LocalAirflow]
 
 @pytest.fixture(scope="module")
 def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAirflow]:
-    """Starts an Airflow that lives until the module's tests are over: ``start_airflow([dags], connections=...)``."""
+    """Starts an Airflow that lives until the module's tests are over: ``start_airflow([dags], connections=...)``.
+
+    For what needs one of its own; the others share :func:`airflow`.
+    """
     started: list[LocalAirflow] = []
 
     def start(
@@ -33,15 +58,9 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
         *,
         connections: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
-        triggerers: int = 1,
     ) -> LocalAirflow:
-        airflow = LocalAirflow(
-            tmp_path_factory.mktemp("airflow"),
-            dag_folders=dag_folders,
-            connections=connections,
-            env=env,
-            triggerers=triggerers,
-        )
+        home = tmp_path_factory.mktemp("airflow")
+        airflow = LocalAirflow(home, dag_folders=dag_folders, connections=connections, env=env)
         started.append(airflow)
         airflow.start()
         return airflow
@@ -49,3 +68,88 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
     yield start
     for airflow in started:
         airflow.stop()
+
+
+@pytest.fixture(scope="session")
+def network() -> Iterator[Network]:
+    with proxied_broker(1) as network:
+        yield network
+
+
+@pytest.fixture(scope="session")
+def broker(network: Network) -> LocalBroker:
+    return network.broker
+
+
+@pytest.fixture
+def way(network: Network) -> Iterator[TcpProxy]:
+    """What lies between the broker and whoever uses the connection ``distant``."""
+    (way,) = network.ways
+    yield way
+    way.heal()
+
+
+@pytest.fixture(scope="session")
+def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the examples read and write."""
+    return tmp_path_factory.mktemp("example")
+
+
+@pytest.fixture(scope="session")
+def airflow(network: Network, example_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    """An Airflow with all DAGs of these tests, for all of them; a test leaves a scheduler and a triggerer behind."""
+    modules, examples = tmp_path_factory.mktemp("modules"), tmp_path_factory.mktemp("dags") / "cospark_examples"
+    (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(_JOBS))
+    examples.symlink_to(_EXAMPLES)  # a bundle is named after its folder, and example_dags is Airflow's own
+    airflow = LocalAirflow(
+        tmp_path_factory.mktemp("airflow"),
+        dag_folders=[_HERE / "worker_dags", _HERE / "fault_dags", examples],
+        env={
+            "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+            "COSPARK_EXAMPLE_CONN_ID": "broker",
+            "COSPARK_EXAMPLE_GROUP": f"example-{uuid.uuid4().hex[:8]}",
+            "COSPARK_EXAMPLE_FOLDER": str(example_folder),
+        },
+    )
+    with airflow:
+        # In its database, as users have them, and not in the environment: then Airflow has to be asked for them.
+        for name, servers in {"broker": network.near, "distant": network.ways[0].address}.items():
+            extra = json.dumps({"bootstrap.servers": servers})
+            body = {"connection_id": name, "conn_type": "kafka", "extra": extra}
+            airflow.api.request("POST", "/connections", json=body)
+        yield airflow
+
+
+@pytest.fixture
+def groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Callable[[], Group]]:
+    """Makes groups, and has their workers go at the end: they would keep Airflow's slots from the next test."""
+    made: list[Group] = []
+
+    def make() -> Group:
+        made.append(Group(airflow, broker.bootstrap_servers))
+        return made[-1]
+
+    yield make
+    for group in made:
+        group.stop_workers()
+
+
+@pytest.fixture
+def group(groups: Callable[[], Group]) -> Group:
+    return groups()
+
+
+@pytest.fixture
+def outside(broker: LocalBroker, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
+    """Workers of a group that are processes of their own, without Airflow."""
+    made: list[Fleet] = []
+
+    def make(group: Group, *options: str) -> Fleet:
+        long = ("--session-timeout-ms", "60000", "--runner", "noop", "--slots", "10", "--allow", "jobs")
+        made.append(Fleet(broker.bootstrap_servers, group.name, tmp_path, *long, *options))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.end()

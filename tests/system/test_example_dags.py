@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from pathlib import Path
 
 import pytest
 
-import airflow_provider.example_dags
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import TaskInstance
-from airflow_provider.kafka.local import LocalBroker
-
-EXAMPLES = Path(airflow_provider.example_dags.__file__).parent
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("example")
-
-
-@pytest.fixture(scope="module")
-def airflow(start_airflow, broker: LocalBroker, folder: Path) -> LocalAirflow:
-    dags = folder / "cospark_examples"  # a bundle is named after its folder, and example_dags is Airflow's own
-    dags.symlink_to(EXAMPLES)
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-    return start_airflow(
-        [dags],
-        connections={"example_broker": json.dumps(connection)},
-        env={
-            "COSPARK_EXAMPLE_CONN_ID": "example_broker",
-            "COSPARK_EXAMPLE_GROUP": f"example-{uuid.uuid4().hex[:8]}",
-            "COSPARK_EXAMPLE_FOLDER": str(folder),
-        },
-    )
 
 
 def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[str, list[TaskInstance]]:
@@ -57,7 +30,7 @@ def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[s
 
 
 @pytest.mark.timeout(400)
-def test_a_batch_group(airflow: LocalAirflow, folder: Path) -> None:
+def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     tasks = run(airflow, "example_batch_group")
     report = airflow.api.xcom(tasks["counted"][0])
     assert report["state"] == "finished"
@@ -68,7 +41,7 @@ def test_a_batch_group(airflow: LocalAirflow, folder: Path) -> None:
     assert {summary["ended"] for summary in summaries} == {"drained"}
     done = sorted(index for summary in summaries for _, index in summary["finished"])
     assert done == list(range(8)), "each task was finished by one of the workers"
-    assert all((folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
+    assert all((example_folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
 
 
 @pytest.mark.timeout(400)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import psutil
 import pytest
-from airflow_group import Group, add_connection
+from airflow_group import Group
 from fleet import Fleet, starts
 
 from airflow_provider.cli.demo.airflow import LocalAirflow
@@ -16,47 +15,10 @@ from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.membership.model import WorkerId
 
-DAGS = Path(__file__).parent / "fault_dags"
 HELD, OUTSIDE, LATE = WorkerId("held.w1"), WorkerId("a.outside"), WorkerId("late.outside")
 SHORTLY = WorkerId("held_shortly.w1")
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def airflow(start_airflow, broker: LocalBroker) -> LocalAirflow:
-    airflow = start_airflow([DAGS], env={"AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6"})
-    add_connection(airflow, broker.bootstrap_servers)
-    return airflow
-
-
-@pytest.fixture
-def groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Callable[[], Group]]:
-    """Makes groups, and has their workers go at the end: they would keep Airflow's slots from the next test."""
-    made: list[Group] = []
-
-    def make() -> Group:
-        made.append(Group(airflow, broker.bootstrap_servers))
-        return made[-1]
-
-    yield make
-    for group in made:
-        group.stop_workers()
-
-
-@pytest.fixture
-def outside(broker: LocalBroker, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
-    """Workers of a group that are processes of their own, without Airflow."""
-    made: list[Fleet] = []
-
-    def make(group: Group, *options: str) -> Fleet:
-        long = ("--session-timeout-ms", "60000", "--runner", "noop", "--slots", "10", "--allow", "jobs")
-        made.append(Fleet(broker.bootstrap_servers, group.name, tmp_path, *long, *options))
-        return made[-1]
-
-    yield make
-    for fleet in made:
-        fleet.end()
 
 
 def attempts(group: Group, job: str) -> list[int]:

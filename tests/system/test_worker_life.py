@@ -3,50 +3,17 @@
 from __future__ import annotations
 
 import os
-import textwrap
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from airflow_group import Group, add_connection
+from airflow_group import Group
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import wait_until
-from airflow_provider.kafka.local import LocalBroker
 from airflow_provider.kafka.records import TaskState
 from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import TaskId, WorkerId
 
-DAGS = Path(__file__).parent / "worker_dags"
-JOBS = """
-    from airflow_provider.spark.job import SparkJob
 
-    class SecondFails(SparkJob):
-        def plan(self, job):
-            return [{"divide_by": 1}, {"divide_by": 0}, {"divide_by": 2}]
-
-        def run(self, spark, task):
-            rows = spark.range(10).collect()
-            return {"rows": len(rows) // task.config["divide_by"]}
-"""
-
-
-@pytest.fixture(scope="module")
-def airflow(start_airflow, broker: LocalBroker, tmp_path_factory) -> LocalAirflow:
-    modules = tmp_path_factory.mktemp("modules")
-    (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(JOBS))
-    airflow = start_airflow([DAGS], env={"PYTHONPATH": str(modules)})
-    add_connection(airflow, broker.bootstrap_servers)
-    return airflow
-
-
-@pytest.fixture
-def group(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Group]:
-    made = Group(airflow, broker.bootstrap_servers)
-    yield made
-    made.stop_workers()
-
-
+@pytest.mark.shows("the triggerer dies")
 def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerers(group: Group) -> None:
     """It holds no worker slot, is the same member, leads from the triggerer, and gets its work in the end."""
     run = group.start("two_workers")
@@ -83,6 +50,7 @@ def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerer
     assert all(status.attempt == 1 for task, status in seen.status.tasks.items()), "and no task"
 
 
+@pytest.mark.shows("a worker's process dies and comes back within `session_timeout` (60 s)")
 def test_a_killed_worker_is_back_as_the_same_one_and_nobody_else_is_stopped(group: Group) -> None:
     group.start("endless_job")
     run = group.start("two_workers")
@@ -126,6 +94,7 @@ def test_a_group_that_is_drained_ends_its_deferred_workers_by_itself(group: Grou
     assert (report["state"], report["changed"], report["run_key"]) == ("finished", True, submitted)
 
 
+@pytest.mark.shows("it leaves in order: its task is marked failed or success, it is drained or stopped")
 @pytest.mark.parametrize("deferred", [True, False], ids=["deferred", "running"])
 def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) -> None:
     if not deferred:
@@ -150,6 +119,7 @@ def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) 
         assert sum(not task.is_planner for task in record.owned_by(WorkerId("two_workers.w2"))) == 4
 
 
+@pytest.mark.shows("its task is cleared while it runs")
 def test_a_running_worker_that_is_cleared_has_its_own_tasks_again_in_the_round_of_its_return(group: Group) -> None:
     group.start("endless_job")
     run = group.start("two_workers")
@@ -210,6 +180,7 @@ def test_a_second_run_may_not_take_the_names_of_the_first(group: Group) -> None:
     assert group.api.task_instance("two_workers", first, "w1").state == "deferred"
 
 
+@pytest.mark.shows("a Spark task fails")
 @pytest.mark.timeout(240)
 def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(group: Group) -> None:
     run = group.start("failing_job")

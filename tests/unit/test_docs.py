@@ -6,6 +6,7 @@ import ast
 import re
 import runpy
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,23 @@ def test_tests_that_are_named_exist(page: Path) -> None:
     for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text()):
         assert (ROOT / path).exists(), f"{page.name} names {path}"
         assert not name or f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}"
+
+
+def test_each_line_of_what_happens_when_is_shown_by_a_system_test() -> None:
+    """The test says so: ``@pytest.mark.shows("a worker joins")``, with the first cell of each line that it shows."""
+    section = (ROOT / "README.md").read_text().partition("## What happens when")[2].partition("\n## ")[0]
+    lines = {row.split("|")[1].strip() for row in section.splitlines() if row.startswith("|")} - {"…", "---"}
+    assert len(lines) >= 10
+    shown = {line for file in (ROOT / "tests" / "system").glob("test_*.py") for line in _shown_in(file)}
+    assert not lines - shown, "write a test in tests/system"
+    assert not shown - lines, "no line of the table any more"
+
+
+def _shown_in(file: Path) -> Iterator[str]:
+    for function in ast.parse(file.read_text()).body:
+        for decorator in getattr(function, "decorator_list", []):
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.shows":
+                yield from map(ast.literal_eval, decorator.args)
 
 
 def test_the_commands_table_has_every_command() -> None:

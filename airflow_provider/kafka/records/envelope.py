@@ -91,6 +91,8 @@ def _check_containers(data: Any, deepest: int) -> None:
     level = [data] if isinstance(data, _CONTAINERS) else []
     seen: set[int] = set()
     for _ in range(deepest):
+        if not level:
+            return
         inside: list[Any] = []
         for value in level:
             if id(value) in seen:

@@ -14,8 +14,9 @@ from airflow_provider.sensors.job import JobSensor
 GROUP: dict[str, Any] = {"group": "{{ dag_run.conf['group'] }}", "kafka_conn_id": "broker"}
 WORKER: dict[str, Any] = {
     **GROUP,
+    "kafka_conn_id": "{{ dag_run.conf.get('connection', 'broker') }}",
     "runner": "noop",
-    "slots": 10,
+    "slots": "{{ dag_run.conf.get('slots', 10) }}",
     "until": "forever",
     "allowed_entry_points": ["jobs"],
     "linger": 1,
@@ -31,6 +32,10 @@ with DAG("two_workers"):
 
 with DAG("third_worker"):
     SparkWorkerOperator(task_id="w3", **WORKER)
+
+with DAG("brief_session"):
+    brief = {"session_timeout": 8, "retries": 1, "retry_delay": timedelta(seconds=10)}
+    SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})
 
 with DAG("until_drained"):
     SparkWorkerOperator(task_id="w1", **{**WORKER, "until": "drained"})

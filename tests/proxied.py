@@ -1,0 +1,62 @@
+"""A real broker that some clients reach through a proxy, which a test can stall or cut."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from tcp_proxy import TcpProxy
+
+from airflow_provider.kafka.local import LocalBroker
+
+
+class Network(NamedTuple):
+    """A broker that is reached directly and, by whoever begins there, through proxies."""
+
+    broker: LocalBroker
+    ways: Sequence[TcpProxy]
+
+    @property
+    def near(self) -> str:
+        return self.broker.bootstrap_servers
+
+
+@contextmanager
+def proxied_broker(ways: int, properties: Mapping[str, object] | None = None) -> Iterator[Network]:
+    """The broker has a listener for each proxy, and tells clients that come through it to go on coming that way.
+
+    :param ways: how many proxies
+    :param properties: more of the broker's
+    """
+    with ExitStack() as held:
+        proxies = [held.enter_context(TcpProxy()) for _ in range(ways)]
+        client, internal, controller, *targets = _free_ports(3 + ways)
+        listens = {"CLIENT": client, "INTERNAL": internal, "CONTROLLER": controller}
+        told = {"CLIENT": client, "INTERNAL": internal}
+        for number, (proxy, target) in enumerate(zip(proxies, targets, strict=True), start=1):
+            proxy.target_port = listens[f"WAY{number}"] = target
+            told[f"WAY{number}"] = proxy.port
+        listeners = {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listens.items()),
+            "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listens),
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        }
+        broker = held.enter_context(LocalBroker(port=client, properties={**(properties or {}), **listeners}))
+        yield Network(broker, proxies)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        ports: list[int] = []
+        while len(ports) < count:
+            listener = held.enter_context(socket.socket())
+            try:
+                listener.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            except OSError:
+                continue
+            ports.append(listener.getsockname()[1])
+        return ports

@@ -1,0 +1,151 @@
+"""Lines of the README's table "What happens when" that no other system test shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from airflow_group import Group
+from fleet import Fleet, Start, starts
+from tcp_proxy import TcpProxy
+
+from airflow_provider.kafka.records import ControlAction, TaskKind, TaskState
+from airflow_provider.membership.assignors.model import LeaveReason
+from airflow_provider.membership.model import TaskId, Tasks, WorkerId
+from airflow_provider.membership.record import GroupRecord
+
+W1, W2 = WorkerId("two_workers.w1"), WorkerId("two_workers.w2")
+LATE, BRIEF = WorkerId("third_worker.w3"), WorkerId("brief_session.w3")
+STAYS = WorkerId("a.outside")
+
+BRIEF_RETRY_MS = 10_000
+MARGIN_MS = 60_000
+
+
+def begun(group: Group) -> dict[TaskId, list[Start]]:
+    return starts(group.steps())
+
+
+def runs_on(group: Group, tasks: int, *workers: str) -> GroupRecord:
+    """Wait until the workers run so many tasks, all of them what they own."""
+    seen = group.wait_for(
+        lambda seen: (
+            seen.status.group is not None
+            and set(seen.status.group.members) == set(workers)
+            and sum(
+                status.state is TaskState.RUNNING and task in seen.status.group.owned_by(status.worker)
+                for task, status in seen.status.tasks.items()
+                if not task.is_planner
+            )
+            == tasks
+        ),
+        f"{tasks} tasks run on {workers}",
+    )
+    assert seen.status.group is not None
+    return seen.status.group
+
+
+def real(tasks: Tasks) -> Tasks:
+    return frozenset(task for task in tasks if not task.is_planner)
+
+
+@pytest.mark.shows(
+    "a worker joins",
+    "a worker can't reach Kafka",
+    "it comes back later, but within `max_delay` (5 min)",
+    "it is killed for good",
+)
+def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Group, way: TcpProxy) -> None:
+    """Each time, nobody else's tasks are stopped but those that it gets as it joins."""
+    run = group.start("two_workers")
+    group.submit("endless", tasks=6, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+    runs_on(group, 6, W1, W2)
+    last_run = group.start("brief_session", connection="distant")
+    joined = runs_on(group, 6, W1, W2, BRIEF)
+    own = real(joined.owned_by(BRIEF))
+    assert len(own) == 2
+    begun_by_now = begun(group)
+    assert {task for task, each in begun_by_now.items() if len(each) > 1} == own, "only what it got was stopped"
+    others = {task: each for task, each in begun_by_now.items() if task not in own}
+    assert way.connections
+
+    way.stall()
+    cut = group.wait_for_members(W1, W2)
+    way.heal()
+    healed = runs_on(group, 6, W1, W2, BRIEF)
+    assert real(healed.owned_by(BRIEF)) == own
+    for task in own:
+        *_, before, after = begun(group)[task]
+        assert (before.worker, after.worker) == (BRIEF, BRIEF)
+        assert before.until_ms is not None
+        assert before.until_ms <= cut.at_ms, "stopped before anybody else could have been given it"
+
+    worker = group.api.task_instance("brief_session", last_run, "w3")
+    assert worker.try_number == 1
+    os.kill(group.api.running_pid(worker), 9)
+    killed = group.wait_for_members(W1, W2)
+    assert own <= killed.waiting
+    assert MARGIN_MS < killed.delay_ms <= BRIEF_RETRY_MS + MARGIN_MS
+    back = runs_on(group, 6, W1, W2, BRIEF)
+    assert real(back.owned_by(BRIEF)) == own
+    of_its_return = next(seen for seen in group.rounds() if seen.epoch > killed.epoch and BRIEF in seen.members)
+    assert of_its_return.owned_by(BRIEF) >= own
+
+    worker = group.api.task_instance("brief_session", last_run, "w3")
+    assert worker.try_number == 2, "its last"
+    os.kill(group.api.running_pid(worker), 9)
+    lost = runs_on(group, 6, W1, W2)
+    assert (lost.delay_ms, lost.waiting) == (0, frozenset())
+    assert {task: each for task, each in begun(group).items() if task in others} == others
+    assert {group.api.task_instance("two_workers", run, name).try_number for name in ("w1", "w2")} == {1}
+
+
+@pytest.mark.shows("it leaves in order: its task is marked failed or success, it is drained or stopped")
+def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[..., Fleet]) -> None:
+    """Marked success, drained, stopped: all at once."""
+    others = outside(group, "--slots", "1")
+    others.start(STAYS)
+    run = group.start("two_workers", slots=1)
+    group.start("third_worker", slots=1)
+    group.wait_for_members(STAYS, W1, W2, LATE)
+    group.submit("naps", tasks=16, entry_point="jobs:Nap", kind=TaskKind.BATCH, seconds=6)
+    before = runs_on(group, 4, STAYS, W1, W2, LATE)
+
+    group.ask(W2, ControlAction.DRAIN)
+    group.ask(LATE, ControlAction.STOP)
+    group.api.set_state(group.api.task_instance("two_workers", run, "w1"), "success")
+
+    # Their sessions have a minute to go: whoever is out of the group before has left.
+    seen = group.wait_for(
+        lambda seen: seen.status.group is not None and set(seen.status.group.members) == {STAYS},
+        "all but one have left",
+        timeout_s=30,
+    ).status
+    assert seen.group is not None
+    assert seen.workers[W1].left is LeaveReason.KILLED
+    assert seen.workers[W2].left is LeaveReason.DRAINED
+    assert seen.workers[LATE].left is LeaveReason.STOPPED
+    after = [record for record in group.rounds() if record.epoch > before.epoch]
+    assert {record.delay_ms for record in after} == {0}
+    ended = {status.task for status in group.steps() if status.state is TaskState.FINISHED}
+    assert {task.index for task in real(seen.group.owned_by(STAYS)) | ended if not task.is_planner} == set(range(16))
+    stopped = {status.worker for status in group.steps() if status.state is TaskState.STOPPED and status.started_at_ms}
+    assert stopped <= {W1, LATE}, "what ran at the drained one came to its end"
+
+
+@pytest.mark.shows("a worker has a slot free while tasks wait elsewhere")
+def test_a_free_slot_is_given_what_waits_elsewhere(group: Group) -> None:
+    run = group.start("two_workers", slots=1)
+    group.wait_for_members(W1, W2)
+    group.submit_planned("uneven", [{"seconds": 0.05 if index % 2 else 3} for index in range(6)])
+    group.wait_for(
+        lambda seen: sum(status.state is TaskState.FINISHED for status in seen.status.tasks.values()) == 6,
+        "all are finished",
+    )
+    reasons = [record.reason for record in group.rounds()]
+    assert any("a slot free" in reason for reason in reasons), reasons
+    slow = {task: each for task, each in begun(group).items() if not task.index % 2}
+    assert {each.worker for told in slow.values() for each in told} == {W1, W2}
+    assert all(len(told) == 1 for told in slow.values()), "what ran was left alone"
+    assert {group.api.task_instance("two_workers", run, name).try_number for name in ("w1", "w2")} == {1}
