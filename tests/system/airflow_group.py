@@ -7,6 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+import psutil
+
 from airflow_provider.cli.demo.airflow import LocalAirflow
 from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
 from airflow_provider.kafka.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
@@ -90,6 +92,15 @@ class Group:
             ),
             f"{tasks} tasks of {job} run",
         )
+
+    def wait_for_spark(self, worker: TaskInstance) -> psutil.Process:
+        """The JVM of a worker that runs."""
+
+        def jvm() -> psutil.Process | None:
+            children = psutil.Process(self.api.running_pid(worker)).children(recursive=True)
+            return next((child for child in children if child.name() == "java"), None)
+
+        return wait_until(jvm, timeout_s=60, what=lambda: f"{worker} has no JVM")
 
     def stop_workers(self) -> None:
         """They would keep Airflow's slots from the next test."""

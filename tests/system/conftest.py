@@ -31,6 +31,14 @@ _JOBS = """
         def run(self, spark, task):
             rows = spark.range(10).collect()
             return {"rows": len(rows) // task.config["divide_by"]}
+
+    class Endless(SparkJob):
+        def plan(self, job):
+            return [{}] * job.max_tasks
+
+        def run(self, spark, task):
+            while not task.wait(0.2):
+                spark.range(10).collect()
 """
 
 

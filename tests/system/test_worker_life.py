@@ -8,7 +8,7 @@ import pytest
 from airflow_group import Group
 
 from airflow_provider.cli.demo.airflow_api import wait_until
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import TaskKind, TaskState
 from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import TaskId, WorkerId
 
@@ -206,3 +206,25 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(g
     assert seen is not None
     status = seen.status.tasks[TaskId("failing", 1)]
     assert (status.state, status.failures) == (TaskState.FAILED, 2)
+
+
+@pytest.mark.shows("the worker's Spark ends: its JVM is killed, or out of memory")
+def test_a_worker_whose_spark_ends_runs_its_tasks_in_another_one(group: Group) -> None:
+    run = group.start("spark_worker")
+    group.submit("endless", tasks=2, entry_point="cospark_system_jobs:Endless", kind=TaskKind.BATCH)
+    group.wait_for_running("endless", 2)
+    worker = group.api.task_instance("spark_worker", run, "worker")
+    before = group.wait_for_spark(worker)
+    before.kill()
+    seen = group.wait_for(
+        lambda seen: all(
+            status.state is TaskState.RUNNING and status.spark_deaths == 1
+            for task, status in seen.status.tasks.items()
+            if not task.is_planner
+        ),
+        "they run again",
+    )
+    assert {status.failures for status in seen.status.tasks.values()} == {0}, "no retry is used up"
+    assert group.wait_for_spark(worker).pid != before.pid
+    after = group.api.task_instance("spark_worker", run, "worker")
+    assert (after.state, after.try_number) == ("running", 1)

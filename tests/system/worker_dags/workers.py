@@ -33,6 +33,16 @@ with DAG("two_workers"):
 with DAG("third_worker"):
     SparkWorkerOperator(task_id="w3", **WORKER)
 
+SPARK: dict[str, Any] = {
+    **WORKER,
+    "runner": "local",
+    "spark_master": "local[1]",
+    "allowed_entry_points": "cospark_system_jobs",
+}
+
+with DAG("spark_worker"):
+    SparkWorkerOperator(task_id="worker", **SPARK)
+
 with DAG("brief_session"):
     brief = {"session_timeout": 8, "retries": 1, "retry_delay": timedelta(seconds=10)}
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})
@@ -75,16 +85,7 @@ with DAG("failing_job"):
             **GROUP,
         )
         >> [
-            SparkWorkerOperator(
-                task_id="worker",
-                **{
-                    **WORKER,
-                    "runner": "local",
-                    "spark_master": "local[1]",
-                    "until": "drained",
-                    "allowed_entry_points": "cospark_system_jobs",
-                },
-            ),
+            SparkWorkerOperator(task_id="worker", **{**SPARK, "until": "drained"}),
             JobSensor(task_id="finished", job="failing", poke_interval=1, retries=3, **GROUP),
             JobSensor(task_id="failed", job="failing", state="failed", deferrable=True, **GROUP),
         ]
