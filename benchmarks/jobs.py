@@ -35,3 +35,11 @@ def do_month(spark: SparkSession, source: str, output: str, month: int) -> int:
 def months(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
     rows = do_month(spark, task.config["source"], task.config["output"], task.config["month"])
     return {"rows": rows}
+
+
+@spark_job(plan=lambda job: [{}] * job.max_tasks)
+def endless(spark: SparkSession, task: TaskContext) -> None:
+    """Works a little, and then waits until it is stopped."""
+    spark.range(10).collect()
+    while not task.stopping:
+        task.wait(60)
