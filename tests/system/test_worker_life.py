@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 from airflow_group import Group
+from fleet import Fleet
 
 from airflow_provider.cli.demo.airflow_api import wait_until
 from airflow_provider.kafka.records import TaskKind, TaskState
@@ -228,3 +230,25 @@ def test_a_worker_whose_spark_ends_runs_its_tasks_in_another_one(group: Group) -
     assert group.wait_for_spark(worker).pid != before.pid
     after = group.api.task_instance("spark_worker", run, "worker")
     assert (after.state, after.try_number) == ("running", 1)
+
+
+@pytest.mark.shows("its Spark does not start: no master, no Java")
+def test_a_worker_whose_spark_does_not_start_leaves_its_tasks_to_others(
+    group: Group, outside: Callable[..., Fleet]
+) -> None:
+    """That it comes back when Spark starts: ``tests/unit/test_worker_standing_back.py``."""
+    others = outside(group)
+    others.start("a.outside")
+    run = group.start("spark_worker", master="no-such-master")
+    group.wait_for_members("a.outside", "spark_worker.worker")
+    group.submit("endless", tasks=2, entry_point="cospark_system_jobs:Endless", kind=TaskKind.BATCH)
+    group.wait_for(
+        lambda seen: (
+            len(ours := [status for status in seen.status.tasks.values() if not status.task.is_planner]) == 2
+            and {(status.state, status.worker, status.failures) for status in ours}
+            == {(TaskState.RUNNING, "a.outside", 0)}
+        ),
+        "the other worker runs both tasks",
+        timeout_s=120,
+    )
+    assert group.api.task_instance("spark_worker", run, "worker").try_number == 1

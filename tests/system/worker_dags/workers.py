@@ -36,7 +36,7 @@ with DAG("third_worker"):
 SPARK: dict[str, Any] = {
     **WORKER,
     "runner": "local",
-    "spark_master": "local[1]",
+    "spark_master": "{{ dag_run.conf.get('master', 'local[1]') }}",
     "allowed_entry_points": "cospark_system_jobs",
 }
 
