@@ -59,15 +59,16 @@ def real(tasks: Tasks) -> Tasks:
 def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Group, way: TcpProxy) -> None:
     """Each time, nobody else's tasks are stopped but those that it gets as it joins."""
     run = group.start("two_workers")
+    group.wait_for_members(W1, W2)
     group.submit("endless", tasks=6, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
     runs_on(group, 6, W1, W2)
+    at_first = begun(group)
     last_run = group.start("brief_session", connection="distant")
     joined = runs_on(group, 6, W1, W2, BRIEF)
     own = real(joined.owned_by(BRIEF))
     assert len(own) == 2
-    begun_by_now = begun(group)
-    assert {task for task, each in begun_by_now.items() if len(each) > 1} == own, "only what it got was stopped"
-    others = {task: each for task, each in begun_by_now.items() if task not in own}
+    others = {task: each for task, each in begun(group).items() if task not in own}
+    assert others == {task: each for task, each in at_first.items() if task not in own}, "only what it got was stopped"
     assert way.connections
 
     way.stall()
