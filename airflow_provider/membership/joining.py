@@ -375,6 +375,7 @@ def on_record_read(turn: Turn, event: RecordRead) -> None:
     if state.record is not None and event.record.epoch < state.record.epoch:
         return
     turn.set(record=event.record, record_at=turn.now - max(0, event.age_ms))
+    turn.heed_namesake()
     adopt_record(turn)
     state = turn.state
     in_round = event.record.is_round(state.last_completed, state.last_leader)

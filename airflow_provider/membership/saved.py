@@ -40,6 +40,7 @@ def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
         "v": 1,
         "stable": stable,
         "member_id": state.member_id,
+        "former_id": state.former_id,
         "generation": state.generation,
         "leader": state.leader,
         "protocol": state.protocol.value if state.protocol else None,
@@ -83,6 +84,7 @@ def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, w
     state = MemberState(
         settings=settings,
         member_id=MemberId(data["member_id"]),
+        former_id=MemberId(data.get("former_id", UNKNOWN_MEMBER_ID)),
         generation=GenerationId(int(data["generation"])),
         leader=MemberId(data["leader"]),
         protocol=None if data["protocol"] is None else SubProtocol(data["protocol"]),

@@ -61,6 +61,7 @@ class MemberState:
     :param owned: what this worker has: running, held back, or stopping; what it reports when it joins
     :param held: the part of ``owned`` that may not be started yet
     :param stopping: the part of ``owned`` that was told to stop and has not said that it did
+    :param former_id: the member id with which it was expelled last
     :param record_at: when the record was written
     :param told_delay_ms: the scheduled delay of the last completed round
     :param hold_until: held work of a predecessor that may still run starts no sooner
@@ -87,6 +88,7 @@ class MemberState:
     coordinator: int | None = None
 
     member_id: MemberId = UNKNOWN_MEMBER_ID
+    former_id: MemberId = UNKNOWN_MEMBER_ID
     generation: GenerationId = NO_GENERATION
     leader: MemberId = UNKNOWN_MEMBER_ID
     protocol: SubProtocol | None = None

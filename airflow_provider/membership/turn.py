@@ -159,6 +159,22 @@ class Turn:
         """Whether the process that had this worker's name may have a valid lease still."""
         return self.state.hold_until is not None and self.now < self.state.hold_until
 
+    def heed_namesake(self) -> None:
+        """Whoever was expelled takes its name again, perhaps from another process that took it meanwhile: a word of
+        the coordinator is old when a process that slept hears of it. What tells is a later round in which somebody
+        else was under this name.
+        """
+        state = self.state
+        if not state.returning or not state.epoch or state.record is None or state.record.epoch <= state.epoch:
+            return
+        holder = state.record.members.get(state.settings.worker)
+        if holder in (None, state.member_id, state.former_id):
+            return
+        if state.phase in (Phase.UNJOINED, Phase.PREPARING_REBALANCE):
+            self.set(predecessor=Predecessor.UNKNOWN)
+        else:
+            self.set(hold_until=self.now + state.settings.session_timeout_ms)
+
     def send_sync(self, assignments: Mapping[MemberId, bytes]) -> None:
         """Ask for this member's assignment; the leader sends everybody's. Waiting as long as a session tells of a lost
         request or answer: when a leader is gone, the coordinator answers sooner.
@@ -324,6 +340,7 @@ class Turn:
         self.set(
             phase=Phase.UNJOINED,
             awaiting=None,
+            former_id=self.state.member_id or self.state.former_id,
             member_id=UNKNOWN_MEMBER_ID,
             generation=NO_GENERATION,
             leader=UNKNOWN_MEMBER_ID,
@@ -336,6 +353,7 @@ class Turn:
             rebalance_deadline=None,
             rejoin_reason=why,
         )
+        self.heed_namesake()
         self.forget_round()
         if self.state.coordinator is None:
             if self.state.retry_at is None:

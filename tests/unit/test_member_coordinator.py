@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from group_records import record_of
-from member_script import LEASE_MS, MARGIN_MS, ME, NODE, SESSION_MS, SETTINGS, Script, only_join, tasks, told
+from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
 from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
@@ -15,6 +15,7 @@ from airflow_provider.membership.events import (
     Fail,
     FindCoordinator,
     HeartbeatAnswered,
+    Joined,
     Left,
     Predecessor,
     RecordRead,
@@ -96,6 +97,42 @@ def test_its_epoch_never_goes_back_whatever_records_were_lost(script: Script) ->
     lower = replace(record_of({}), epoch=Epoch(1), generation=GenerationId(2), leader_member=newcomer)
     script.feed(RecordRead, record=lower)
     assert script.state.epoch == epoch + 1, "its leader hears of that, and has the group rebalance"
+
+
+@pytest.mark.parametrize("read", ["before it is expelled", "before it joins", "when it has joined"])
+@pytest.mark.parametrize(("holder", "waits"), [("w-8", True), (ME, False)], ids=["another process", "itself"])
+def test_whose_name_another_process_had_meanwhile_waits_until_that_one_has_stopped(
+    script: Script, read: str, holder: MemberId, waits: bool
+) -> None:
+    """It was expelled, and slept before it heard so: by then another process had taken its name, and lost it now."""
+    script.stable("a0")
+    epoch = Epoch(script.state.epoch + 1)
+    record = replace(
+        record_of({SETTINGS.worker: tasks("a0")}, epoch=epoch),
+        generation=GenerationId(3),
+        leader_member=OTHER,
+        members={SETTINGS.worker: holder},
+    )
+    if read == "before it is expelled":
+        script.feed(RecordRead, record=record)
+    script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+    script.feed(TasksStopped, tasks=tasks("a0"))
+    if read == "before it joins":
+        script.feed(RecordRead, record=record)
+    script.feed(Joined, generation=GenerationId(3), protocol=SubProtocol.COMPATIBLE, leader=OTHER, member_id="w-9")
+    joined_at = script.now
+    script.synced()
+    if read == "when it has joined":
+        script.feed(RecordRead, record=record)
+    assert script.state.owned == tasks("a0")
+    assert script.state.running == (tasks("") if waits else tasks("a0"))
+    for at in range(joined_at, joined_at + SESSION_MS, 1_000):
+        script.alarms(until=at)
+        script.heartbeat()
+        assert script.state.running == (tasks("") if waits else tasks("a0"))
+    script.alarms(until=joined_at + SESSION_MS)
+    script.heartbeat()
+    assert script.state.running == tasks("a0")
 
 
 def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
