@@ -24,7 +24,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.presence import all_left, what_was
 from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress, why_idle
-from airflow_provider.kafka.records import TaskState, WorkerPhase
+from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
@@ -161,14 +161,20 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     by_state: dict[TaskState, list[str]] = {}
     for task in sorted(owned & unfinished):
         last = effective_status(task, jobs, status)
-        since = running_ms(last, wall_ms) if last else None
-        told = jobs.label(task) if since is None else f"{jobs.label(task)} ({span(since)})"
-        by_state.setdefault(last.state if last else TaskState.PENDING, []).append(told)
+        state = last.state if last else TaskState.PENDING
+        by_state.setdefault(state, []).append(f"{jobs.label(task)}{_how_far(last, wall_ms)}")
     text = Text()
     for state, names in by_state.items():
         text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
     waiting = [jobs.label(task) for task in sorted(_waiting_for(name, status) & unfinished)]
     return text.append_text(_text(_names("wait for it", waiting), style="yellow")) if waiting else text
+
+
+def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
+    since = running_ms(last, wall_ms) if last else None
+    if last is None or since is None:
+        return ""
+    return f" ({span(since)}{f', {last.progress.in_words()}' if last.progress else ''})"
 
 
 def _names(label: str, names: Sequence[str]) -> str:

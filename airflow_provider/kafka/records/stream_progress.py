@@ -25,6 +25,9 @@ class StreamProgress:
     rows_per_second: float
     at_ms: int
 
+    def in_words(self) -> str:
+        return f"batch {self.batch}, {self.rows_per_second:g} rows/s"
+
     def to_json(self) -> dict[str, Any]:
         return {"batch": self.batch, "rows_per_second": self.rows_per_second, "at_ms": self.at_ms}
 
