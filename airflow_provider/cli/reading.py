@@ -18,7 +18,7 @@ _PATIENCE_S: Final = 2.0
 
 @asynccontextmanager
 async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
-    """A group's topics, read to their present ends. Both of Kafka's clients connect at the same time.
+    """A group's topics, read to their present ends.
 
     :raises TransportError: no broker answers, or it refuses our credentials
     :raises NoTopicError: there is no such group
@@ -33,10 +33,10 @@ async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[Group
 @asynccontextmanager
 async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
     """The same, of which nothing may have been read yet."""
+    await reach(settings)
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        await reach(settings)
         yield logs
     finally:
         await logs.aclose()

@@ -141,11 +141,11 @@ class StandaloneCluster:
         return [] if state is None else [app["name"] for app in state["activeapps"]]
 
     def state(self) -> dict[str, Any] | None:
-        """What the master's page says as JSON; None if it does not answer."""
+        """What the master's page says as JSON; None if it does not answer, or with its front page only: it starts."""
         try:
             with urllib.request.urlopen(f"http://{_HOST}:{self._page}/json/", timeout=5) as answer:
                 return dict(json.load(answer))
-        except OSError:
+        except (OSError, json.JSONDecodeError):
             return None
 
     def wait(self, holds: Callable[[dict[str, Any]], bool], what: str, *, within_s: float = _START_S) -> None:

@@ -182,7 +182,7 @@ async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFlee
         submit = ("jobs", "submit", name, "etl", "noop:job", "--config", '{"seconds": 600}', "--max-tasks", "6")
         assert (await cospark(group, *submit)).out == "job etl: submitted\n"
         assert (await cospark(group, *submit)).out == "job etl: already submitted, nothing changed\n"
-        assert f"{name}: no worker is in it\n" in (await cospark(group, "groups", "list")).out
+        assert f"{name}: no worker has joined yet\n" in (await cospark(group, "groups", "list")).out
 
         for worker in ("w1", "w2"):
             group.start(worker)
