@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs, Submission
 from airflow_provider.kafka.records import ControlRecord, Event, JobDefinition, Topics, decode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.admin import TopicAdmin
+from airflow_provider.kafka.topics.complaints import Complaints
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, LogTimeoutError
 from airflow_provider.kafka.topics.outage import Outage
@@ -22,8 +22,6 @@ from airflow_provider.kafka.topics.reader import LogReader, Record
 from airflow_provider.kafka.topics.rights import REMOVER, STOPPER, SUBMITTER
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.topics.topic_view import Unreadable, reason_of
-
-log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -140,7 +138,7 @@ class _Collector:
     """Takes events until it has read so far."""
 
     def __init__(self, topic: str, end: int) -> None:
-        self._topic = topic
+        self._complaints = Complaints(topic)
         self._end = end
         self.events: list[Event] = []
         self.unreadable = 0
@@ -153,8 +151,7 @@ class _Collector:
                 self.events.append(event_from_json(decode(record.value or b"")))
             except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
                 self.unreadable += 1
-                what = Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong))
-                log.warning("%s: %s", self._topic, what)
+                self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
             self.reached(record.offset + 1)
 
     def again(self) -> None:
@@ -167,6 +164,9 @@ class _Collector:
     def fail(self, error: LogError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
+
+    def closed(self) -> None:
+        self._complaints.tell()
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

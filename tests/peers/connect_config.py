@@ -71,6 +71,9 @@ class ConfigTopic:
         self.problem = error
         self._changes.tell()
 
+    def closed(self) -> None:
+        """Whoever stops reading knows."""
+
     def _put(self, key: str, value: Any) -> None:
         kind, _, name = key.partition("-")
         if kind == "connector" and value is None:

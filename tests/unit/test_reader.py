@@ -104,6 +104,7 @@ class Sink:
         self.offsets: list[int] = []
         self.problems: list[LogError] = []
         self.ends: list[int] = []
+        self.has_closed = False
         self._take = take
 
     def take(self, records: Sequence[Record]) -> None:
@@ -119,6 +120,9 @@ class Sink:
 
     def fail(self, error: LogError) -> None:
         self.problems.append(error)
+
+    def closed(self) -> None:
+        self.has_closed = True
 
 
 @pytest.fixture
@@ -157,6 +161,18 @@ async def test_what_cannot_take_its_records_is_told_and_the_others_are_read_on(
     assert good.problems == []
     assert "the records of the topic 'a.jobs' can't be taken in" in caplog.text
     assert len(broker.consumers) == 1
+
+
+async def test_who_follows_hears_that_nothing_comes_any_more(broker: Broker, reader: LogReader) -> None:
+    broker.topics = {"a.jobs": [b"0"], "b.jobs": [b"0"]}
+    left, right = Sink(), Sink()
+    reader.follow({"a.jobs": left, "b.jobs": right})
+    await eventually(lambda: left.offsets == right.offsets == [0], "both were read")
+    reader.unfollow(["a.jobs"])
+    await eventually(lambda: left.has_closed, "the one that is read no more")
+    assert not right.has_closed
+    reader.close()
+    assert right.has_closed
 
 
 async def test_a_topic_that_was_given_up_is_read_from_its_start_for_whoever_follows_it_next(

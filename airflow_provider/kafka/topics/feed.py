@@ -100,6 +100,9 @@ class TopicFeed(Generic[S]):
         self._problem = error
         self._changes.tell(About.EVERYTHING)
 
+    def closed(self) -> None:
+        self._complaints.tell()
+
     def _replace(self, new: TopicView[S], end: int) -> None:
         """A topic that ends before what was read of it was deleted and made anew meanwhile."""
         renewed = max(new.renewals, int(end < self._view.offset))

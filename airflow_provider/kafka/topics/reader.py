@@ -80,6 +80,9 @@ class Sink(Protocol):
     def fail(self, error: LogError) -> None:
         """The topic can't be read at present."""
 
+    def closed(self) -> None:
+        """Nothing comes any more."""
+
 
 class LogReader:
     """Follows topics of one partition each and hands their records to sinks.
@@ -149,7 +152,9 @@ class LogReader:
         """Read these topics no more."""
 
         def order() -> None:
-            followed = [topic for topic in topics if self._sinks.pop(topic, None) is not None]
+            followed = [topic for topic in topics if topic in self._sinks]
+            for topic in followed:
+                self._sinks.pop(topic).closed()
             self._end([topic for topic in followed if topic not in self._ordered])
             for topic in followed:
                 self._ordered.pop(topic, None)
@@ -176,6 +181,8 @@ class LogReader:
                 self._tell_all(fault)
                 self._discard_consumer()
                 self._closing.wait(_FIRST_REST_S * 2 ** min(self._faults - 1, _MOST_FAULTS))
+        for sink in self._sinks.values():
+            sink.closed()
         self._discard_consumer()
 
     def _read_on(self) -> None:
