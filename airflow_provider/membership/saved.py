@@ -121,6 +121,7 @@ def taken_over(saved: Mapping[str, Any]) -> dict[str, Any]:
         **saved,
         "stable": False,
         "member_id": UNKNOWN_MEMBER_ID,
+        "former_id": UNKNOWN_MEMBER_ID,
         "generation": NO_GENERATION,
         "leader": UNKNOWN_MEMBER_ID,
         "protocol": None,

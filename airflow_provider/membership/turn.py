@@ -165,7 +165,9 @@ class Turn:
         else was under this name.
         """
         state = self.state
-        if not state.returning or not state.epoch or state.record is None or state.record.epoch <= state.epoch:
+        if not state.returning or state.former_id == UNKNOWN_MEMBER_ID:
+            return
+        if state.record is None or state.record.epoch <= state.epoch:
             return
         holder = state.record.members.get(state.settings.worker)
         if holder in (None, state.member_id, state.former_id):

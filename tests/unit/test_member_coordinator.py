@@ -135,6 +135,22 @@ def test_whose_name_another_process_had_meanwhile_waits_until_that_one_has_stopp
     assert script.state.running == tasks("a0")
 
 
+def test_that_holds_before_its_first_round_too(script: Script) -> None:
+    script.joining()
+    script.joined(2)
+    script.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+    record = replace(
+        record_of({SETTINGS.worker: tasks("a0")}, epoch=Epoch(9)),
+        generation=GenerationId(3),
+        leader_member=OTHER,
+        members={SETTINGS.worker: MemberId("w-8")},
+    )
+    script.feed(RecordRead, record=record)
+    script.feed(Joined, generation=GenerationId(3), protocol=SubProtocol.COMPATIBLE, leader=OTHER, member_id="w-9")
+    script.synced()
+    assert script.state.held == tasks("a0")
+
+
 def test_expelled_between_join_and_sync_with_nothing_to_stop_it_joins_anew_at_once(script: Script) -> None:
     script.joining()
     script.joined(1)
