@@ -110,7 +110,7 @@ def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: St
         return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
     if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
         return last.state
-    here = last.worker == owner and last.state is not TaskState.STOPPED
+    here = last.worker == owner and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
     return last.state if here else TaskState.PENDING
 
 

@@ -209,7 +209,7 @@ def test_submitting_what_has_failed_tries_it_again_and_says_so(cli: Cli) -> None
     cli.told(TaskId("a", 1), TaskState.FAILED, "boom")
     submit = ("submit", "g", "a", "m:f", "--max-tasks", "9")
     assert cli(*submit) == (0, "job a: already submitted\n1 failed task of job a is tried again: a:1\n", "")
-    assert cli.logs.status.tasks[TaskId("a", 1)].state is TaskState.STOPPED
+    assert cli.logs.status.tasks[TaskId("a", 1)].state is TaskState.UNASSIGNED
     assert cli(*submit) == (0, "job a: already submitted, nothing changed\n", "")
 
 

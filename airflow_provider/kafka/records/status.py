@@ -35,7 +35,9 @@ class TaskState(str, Enum):
     """Where a task is on its way. Written by the worker that owns it."""
 
     UNASSIGNED = "unassigned"
-    """Configured, but no worker has it or has reported it for this run. Never written."""
+    """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
+    shall be tried again.
+    """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
     not written: see :func:`~airflow_provider.kafka.progress.effective_status`.
