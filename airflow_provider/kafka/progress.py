@@ -150,9 +150,7 @@ class JobProgress:
     @property
     def errors_in_words(self) -> list[str]:
         """A line for each of the errors."""
-        return [
-            f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].message}" for task in sorted(self.errors)
-        ]
+        return [f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].line}" for task in sorted(self.errors)]
 
     @property
     def running_everywhere(self) -> bool:

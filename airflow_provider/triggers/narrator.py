@@ -117,7 +117,8 @@ class Narrator:
         moved_on = before.state is not last.state
         if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
-            log.error("Task %s failed: %s%s\n%s", task, last.error.message, again, last.error.traceback)
+            trace = f"\n{last.error.traceback}" if last.error.traceback else ""
+            log.error("Task %s failed: %s%s%s", task, last.error.message, again, trace)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
             log.info("Task %s is %s (epoch %s%s)", task, last.state.value, last.epoch, attempt)

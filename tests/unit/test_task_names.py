@@ -97,6 +97,14 @@ def test_the_log_of_whoever_waits_has_it() -> None:
     assert standing.in_words(5_000) == "0 of 3 finished, 1 running (longest: a:0 (orders), 5 s), 0 failed"
 
 
+def test_an_error_of_several_lines_is_told_in_one() -> None:
+    error = TaskFailure(message="ZeroDivisionError: division by zero\nby way of PythonException: from the worker:")
+    report = JobReport.of("a", JOBS, replace(STATUS, tasks={A0: replace(FAILED, error=error)}))
+    assert report is not None
+    told = "ZeroDivisionError: division by zero; by way of PythonException: from the worker"
+    assert report.failures_in_words() == f"a:0 (orders): {told}"
+
+
 async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     logs = MemoryLogs()
     await logs.submit(JOB)
@@ -113,9 +121,11 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
         "a:1 (items) starts on w1: nobody had it",
         "This worker has a:0 (orders), a:1 (items), a:2",
         "Task a:0 (orders) is running",
-        "Task a:0 (orders) failed: boom",
     ):
         assert words in caplog.text
+    assert caplog.messages[-1] == "Task a:0 (orders) failed: boom", (
+        "without an empty line for a traceback that it has not"
+    )
 
 
 async def test_a_runner_knows_it() -> None:

@@ -61,7 +61,7 @@ class TaskState(str, Enum):
 class TaskFailure:
     """Why a task failed.
 
-    :param message: one short line
+    :param message: short; of what failed on an executor a line for the cause, and one for what passed it on
     :param traceback: its end, which is where the cause is
     """
 
@@ -76,6 +76,11 @@ class TaskFailure:
         message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
         short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
         return cls(message=short, traceback=traceback[-_TRACEBACK_TAIL:])
+
+    @property
+    def line(self) -> str:
+        """The message in one line."""
+        return "; ".join(part.rstrip(":") for line in self.message.splitlines() if (part := line.strip()))
 
     def to_json(self) -> dict[str, Any]:
         return {"message": self.message, "traceback": self.traceback}
