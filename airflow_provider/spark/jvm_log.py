@@ -29,6 +29,10 @@ _LEVELS: Final = {
 }
 _LOG4J: Final = re.compile(rf"[\d/\-]+[ T][\d:.,]+Z? +({'|'.join(_LEVELS)}) +(.*)", re.DOTALL)
 _STRUCTURED: Final = re.compile(rf'\{{.*"level": ?"({"|".join(_LEVELS)})"')
+_GREETING: Final = re.compile(
+    "WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting (?:default|Spark) log level to "
+    r"|To adjust logging level use sc\.setLogLevel"
+)
 _FRAME: Final = "\tat "
 _MOST_FRAMES: Final = 10
 _CONTINUED: Final = re.compile(
@@ -41,7 +45,8 @@ class Levels:
     """The levels of lines as they follow each other; what is of no known form has INFO.
 
     A stack trace has the level of the line that it explains. Of its frames only the uppermost are told: the others are
-    Spark's and Scala's own, a hundred of them for a path that does not exist. They have DEBUG.
+    Spark's and Scala's own, a hundred of them for a path that does not exist. They have DEBUG, and so has what each JVM
+    prints when Spark starts.
     """
 
     def __init__(self) -> None:
@@ -59,7 +64,7 @@ class Levels:
         if structured is not None:
             self._head = _LEVELS[structured[1]]
             return self._head, line
-        if self._frames > _MOST_FRAMES:
+        if self._frames > _MOST_FRAMES or _GREETING.match(line):
             return logging.DEBUG, line
         return (self._head if _CONTINUED.match(line) else logging.INFO), line
 

@@ -28,8 +28,14 @@ from airflow_provider.spark.jvm_log import JvmLog, Levels
         ("2026-11-22T13:15:57.123Z INFO SparkContext: Running", logging.INFO, "SparkContext: Running"),
         ("2026-11-22 13:15:57,123 FATAL Master: gone", logging.CRITICAL, "Master: gone"),
         ('{"ts":"2026","level":"DEBUG","msg":"a"}', logging.DEBUG, '{"ts":"2026","level":"DEBUG","msg":"a"}'),
-        ('Setting default log level to "WARN".', logging.INFO, 'Setting default log level to "WARN".'),
-        ("WARNING: Using incubator modules: jdk.incubator.vector", logging.INFO, None),
+        ('Setting default log level to "WARN".', logging.DEBUG, None),
+        (
+            "To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
+            logging.DEBUG,
+            None,
+        ),
+        ("Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties", logging.DEBUG, None),
+        ("WARNING: Using incubator modules: jdk.incubator.vector", logging.DEBUG, None),
         ("a job's own print: 12 ERROR", logging.INFO, None),
     ],
 )
