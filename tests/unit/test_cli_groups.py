@@ -302,8 +302,10 @@ def test_the_list_tells_of_a_group_that_all_have_left_what_was(
     asked()
     status = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900))
 
-    async def read(_settings: object, group: str, *, timeout_s: float) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
-        assert (group, timeout_s) == ("left", 5.0)
+    async def read(
+        _settings: object, group: str, *, timeout_s: float, quietly: bool
+    ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+        assert (group, timeout_s, quietly) == ("left", 5.0, True)
         return JobsSnapshot(), status, True
 
     monkeypatch.setattr(groups_module, "list_groups", lambda _settings: ["g", "left"])
