@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from airflow_provider.cli.spans import span
 from airflow_provider.kafka.presence import at
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import TaskFailure, TaskState
 from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.policy import policy_from_json, policy_in_words
 
@@ -64,7 +64,7 @@ def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
         f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}{_when(told)}"
-        + (f"{_whose(told['state'])}: {told['error']}" if told["error"] else "")
+        + (f"{_whose(told['state'])}: {TaskFailure(message=told['error']).line}" if told["error"] else "")
         for task, told in tasks.items()
     ]
 

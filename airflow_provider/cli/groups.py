@@ -99,7 +99,7 @@ async def _list(settings: KafkaSettings) -> int:
 async def _what_was(settings: KafkaSettings, group: str) -> str:
     """How a group ended that nobody is in, as far as that can be read soon."""
     try:
-        _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S)
+        _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S, quietly=True)
     except LogError:
         return _NOBODY
     return what_was(status.group, status.workers)
@@ -153,13 +153,17 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
 
 
 async def _read_topics(
-    settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, quietly: bool = False
 ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
-    """What the topics say, and whether there are any; those of Java workers have none."""
+    """What the topics say, and whether there are any; those of Java workers have none.
+
+    :param quietly: whether it is not said what is still being read: of many groups at once that would be a page
+    """
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        await read_on(logs, lambda: complain(f"group {group}: {reading_in_words(logs)}"), timeout_s=timeout_s)
+        tell = (lambda: None) if quietly else (lambda: complain(f"group {group}: {reading_in_words(logs)}"))
+        await read_on(logs, tell, timeout_s=timeout_s)
         return logs.jobs, logs.status, True
     except NoTopicError:
         return JobsSnapshot(), StatusSnapshot(), False

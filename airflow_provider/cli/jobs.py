@@ -189,7 +189,8 @@ async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
         known = args.name in logs.jobs.jobs
     if not known:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
-    say(retried_in_words(args.name, retried))
+    if retried or not args.task:
+        say(retried_in_words(args.name, retried))
     others = sorted(set(args.task or ()) - {task.index for task in retried})
     if others:
         return _refuse(args, f"not failed: {', '.join(str(TaskId(args.name, index)) for index in others)}", 1)
@@ -236,7 +237,7 @@ def _as_json(report: JobReport) -> dict[str, Any]:
         "planned": progress.planned,
         "counts": {state.value: count for state, count in progress.counts.items()},
         "errors": {str(task): error.message for task, error in progress.errors.items()},
-        "names": {str(task): name for task, name in progress.names.items()},
+        "names": told["names"],
         "results": told["results"],
         "runs": told["runs"],
     }

@@ -14,7 +14,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.progress import configured, revocation_rank
-from airflow_provider.kafka.records import TaskStatus, WorkerStatus
+from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Absence
@@ -161,14 +161,15 @@ def covered(record: GroupRecord, released: AbstractSet[TaskId]) -> set[TaskId]:
 def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     """What its worker has released since this round, or before it had the round's assignment.
 
-    A worker's own record says what it has left; a task's record, that it ended. That a task was stopped says nothing:
-    whoever was told to stop it joins again, or is not in the group any more, or was fenced by another process under the
-    same name, which speaks for the task.
+    A worker's own record says what it has left; a task's record, that it ended, or had failed and shall be tried again.
+    That a task was stopped says nothing: whoever was told to stop it joins again, or is not in the group any more, or
+    was fenced by another process under the same name, which speaks for the task.
     """
     ended = {
         task
         for task, told in status.tasks.items()
-        if told.state.final and told.epoch >= record.epoch and task in record.owned_by(told.worker)
+        if told.state.final or told.state is TaskState.UNASSIGNED
+        if told.epoch >= record.epoch and task in record.owned_by(told.worker)
     }
     for worker, tasks in record.assignment.items():
         said = status.workers.get(worker)

@@ -28,12 +28,21 @@ def what_was(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus
     heard_ms = max((workers[name].at_ms for name in record.members if name in workers), default=record.at_ms)
     lost = _lost(record, workers)
     if not lost:
-        return f"all workers have left, the last one at {at(heard_ms)}, epoch {record.epoch}"
+        stand_back = _standing_back(record, workers)
+        return f"all workers have left, the last one at {at(heard_ms)}, epoch {record.epoch}{stand_back}"
     left = len(record.members) - len(lost)
     others = f", {left} {'has' if left == 1 else 'have'} left in order" if left else ""
     return (
         f"all workers are gone: {_names(lost)} got lost{others}; last heard of at {at(heard_ms)}, epoch {record.epoch}"
     )
+
+
+def _standing_back(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> str:
+    """Who has left only until it can run something, and what keeps one of them from it."""
+    names = sorted(name for name in record.members if workers[name].condition)
+    if not names:
+        return ""
+    return f"; {_names(names)} {'stands' if len(names) == 1 else 'stand'} back: {workers[names[0]].condition}"
 
 
 def at(wall_ms: int) -> str:

@@ -110,7 +110,7 @@ def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: St
         return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
     if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
         return last.state
-    here = last.worker == owner and last.state is not TaskState.STOPPED
+    here = last.worker == owner and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
     return last.state if here else TaskState.PENDING
 
 
@@ -150,9 +150,7 @@ class JobProgress:
     @property
     def errors_in_words(self) -> list[str]:
         """A line for each of the errors."""
-        return [
-            f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].message}" for task in sorted(self.errors)
-        ]
+        return [f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].line}" for task in sorted(self.errors)]
 
     @property
     def running_everywhere(self) -> bool:

@@ -15,7 +15,7 @@ _STOPS: Final[Mapping[MoveReason, str]] = {
 _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.NEW: "nobody had it",
     MoveReason.LOST: "{source} has it no more",
-    MoveReason.RETURNED: "it had lost it",
+    MoveReason.RETURNED: "it had it before",
     MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
     MoveReason.EAGER: "the group speaks the eager protocol",
 }

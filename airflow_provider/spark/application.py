@@ -41,6 +41,16 @@ log = logging.getLogger(__name__)
 # It tells of every callback connection that it closes, which says nothing to whoever reads a task's log.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
+
+def _is_for_people(record: logging.LogRecord) -> bool:
+    """py4j tells the root logger, with a traceback, that it asks once more when the JVM has gone. That it has is said
+    better elsewhere.
+    """
+    return record.levelno >= logging.WARNING or Path(record.pathname).parent.name != "py4j"
+
+
+logging.getLogger().addFilter(_is_for_people)
+
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
 """The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""
 

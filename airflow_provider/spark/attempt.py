@@ -128,8 +128,9 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
 
 
 def spark_lost(order: TaskOrder, gone: SparkGoneError, mask: Mask) -> SparkLost:
-    """That an attempt has ended because its Spark has."""
-    return SparkLost(order=order, spark=gone.spark, error=describe(gone, mask), traceback=traceback_tail(gone, mask))
+    """That an attempt has ended because its Spark has. What its code met with then is no cause of that."""
+    error = mask(f"{type(gone).__name__}: {gone}")
+    return SparkLost(order=order, spark=gone.spark, error=error, traceback=traceback_tail(gone, mask))
 
 
 def _lease_over(guard: AttemptGuard) -> str | None:

@@ -45,9 +45,12 @@ class UnboundedError(Exception):
         )
 
 
+_OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError)
+
+
 def is_retryable(error: BaseException) -> bool:
     """Whether another try might help. Faults of code and configuration are still there the next time."""
-    return not isinstance(error, (*_NOT_RETRYABLE, ResultError, UnboundedError, NotImplementedError))
+    return not isinstance(error, (*_OURS, NotImplementedError))
 
 
 def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
@@ -57,8 +60,11 @@ def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
 
 
 def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
-    """The end of the traceback, causes first as Python prints them, from the job's own code on."""
-    blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in _chain(error)]
+    """The end of the traceback, causes first as Python prints them, from the job's own code on. Empty for an error of
+    ours in which no code of the job had a part: its message says what is wrong.
+    """
+    told = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
+    blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in told]
     text = mask("\n\n".join(reversed(blocks)))
     return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
 
@@ -95,7 +101,11 @@ def _message(error: BaseException) -> str:
 
 
 def _from_job_on(frames: TracebackType | None) -> TracebackType | None:
-    first = frames
-    while first is not None and first.tb_frame.f_code.co_filename.startswith(_HERE):
-        first = first.tb_next
-    return first or frames
+    return _in_job(frames) or frames
+
+
+def _in_job(frames: TracebackType | None) -> TracebackType | None:
+    """From the first frame on that is none of ours; None if all are."""
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_HERE):
+        frames = frames.tb_next
+    return frames

@@ -29,21 +29,44 @@ _LEVELS: Final = {
 }
 _LOG4J: Final = re.compile(rf"[\d/\-]+[ T][\d:.,]+Z? +({'|'.join(_LEVELS)}) +(.*)", re.DOTALL)
 _STRUCTURED: Final = re.compile(rf'\{{.*"level": ?"({"|".join(_LEVELS)})"')
-_CONTINUED: Final = re.compile(r"\tat |\t\.\.\. \d+ |\tSuppressed: |Caused by: ")
+_GREETING: Final = re.compile(
+    "WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting (?:default|Spark) log level to "
+    r"|To adjust logging level use sc\.setLogLevel"
+)
+_FRAME: Final = "\tat "
+_MOST_FRAMES: Final = 10
+_CONTINUED: Final = re.compile(
+    r"\tat |\t\.\.\. \d+ |\t+Suppressed: |Caused by: "
+    r"|(?:[a-z_][\w$]*\.)+[A-Z][\w$.]*(?:Exception|Error|Throwable)(?::|$)"
+)
 
 
-def parsed(line: str, last: int) -> tuple[int, str]:
-    """The level of a line and its message; what is of no known form has INFO.
+class Levels:
+    """The levels of lines as they follow each other; what is of no known form has INFO.
 
-    :param last: the level of the line before, which the frames of a stack trace share
+    A stack trace has the level of the line that it explains. Of its frames only the uppermost are told: the others are
+    Spark's and Scala's own, a hundred of them for a path that does not exist. They have DEBUG, and so has what each JVM
+    prints when Spark starts.
     """
-    plain = _LOG4J.match(line)
-    if plain is not None:
-        return _LEVELS[plain[1]], plain[2]
-    structured = _STRUCTURED.match(line)
-    if structured is not None:
-        return _LEVELS[structured[1]], line
-    return (last if _CONTINUED.match(line) else logging.INFO), line
+
+    def __init__(self) -> None:
+        self._head = logging.INFO
+        self._frames = 0
+
+    def of(self, line: str) -> tuple[int, str]:
+        """The level of the next line, and its message."""
+        self._frames = self._frames + 1 if line.startswith(_FRAME) else 0
+        plain = _LOG4J.match(line)
+        if plain is not None:
+            self._head = _LEVELS[plain[1]]
+            return self._head, plain[2]
+        structured = _STRUCTURED.match(line)
+        if structured is not None:
+            self._head = _LEVELS[structured[1]]
+            return self._head, line
+        if self._frames > _MOST_FRAMES or _GREETING.match(line):
+            return logging.DEBUG, line
+        return (self._head if _CONTINUED.match(line) else logging.INFO), line
 
 
 class JvmLog:
@@ -87,11 +110,11 @@ class JvmLog:
         self._lines.put(None)
 
     def _pass_on(self) -> None:
-        level, told = logging.INFO, 0
+        levels, told = Levels(), 0
         while (line := self._lines.get()) is not None:
             text = line.decode(errors="replace").rstrip()
             if text:
-                level, message = parsed(text, level)
+                level, message = levels.of(text)
                 log.log(level, "%s", message)
             if self._dropped > told:
                 dropped, told = self._dropped - told, self._dropped

@@ -198,9 +198,11 @@ class LocalRunner:
 
     def _saw(self, spark: RunningSpark, sight: Sight) -> None:
         if sight is Sight.ENDED:
-            lost = [attempt for attempt in self._attempts.values() if attempt.session.spark is spark]
+            mine = (attempt for attempt in self._attempts.values() if attempt.session.spark is spark)
+            lost = [attempt for attempt in mine if not attempt.guard.stopping]
             gone = spark.gone()
-            log.warning("%s; its tasks end: %s", gone, ", ".join(str(attempt.order.task) for attempt in lost))
+            if lost:
+                log.warning("%s; its tasks end: %s", gone, ", ".join(attempt.order.label for attempt in lost))
             for attempt in lost:
                 attempt.lose(gone)
         waits = sight is Sight.WAITING

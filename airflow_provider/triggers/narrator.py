@@ -112,12 +112,15 @@ class Narrator:
 
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:
-            before = replace(last, state=TaskState.UNASSIGNED, failures=0)
+            before = replace(last, state=TaskState.UNASSIGNED, failures=0, spark_deaths=0)
         task = self._logs.jobs.label(last.task)
         moved_on = before.state is not last.state
         if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
-            log.error("Task %s failed: %s%s\n%s", task, last.error.message, again, last.error.traceback)
+            trace = f"\n{last.error.traceback}" if last.error.traceback else ""
+            log.error("Task %s failed: %s%s%s", task, last.error.message, again, trace)
+        elif last.error and last.spark_deaths > before.spark_deaths:
+            log.warning("Task %s is to run again: %s", task, last.error.line)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
             log.info("Task %s is %s (epoch %s%s)", task, last.state.value, last.epoch, attempt)

@@ -284,6 +284,11 @@ class Worker:
     def _is_told_to_go(self, wish: ControlRecord) -> bool:
         if self._slots:
             self._slots = 0
+            stops = wish.action is ControlAction.STOP
+            log.info(
+                "Somebody has asked this worker to leave its group%s",
+                "" if stops else ": it starts nothing more, and leaves when what it runs has finished",
+            )
             self.hands.drain()
             self._publish(self._says)
         return wish.action is ControlAction.STOP or not self.hands.running

@@ -84,7 +84,7 @@ def test_failed_tasks_are_tried_again_and_finished_ones_are_not(hook: SparkGroup
     assert hook.retry_failed(group_id, "job") == ["job:1"]
     after = hook.job_progress(group_id, "job")
     assert after is not None
-    assert after.progress.counts == {TaskState.FINISHED: 1, TaskState.STOPPED: 1}
+    assert after.progress.counts == {TaskState.FINISHED: 1, TaskState.UNASSIGNED: 1}
     assert not after.progress.complete, "it is configured again"
     assert hook.retry_failed(group_id, "job") == []
     assert hook.retry_failed(group_id, "no such job") == []

@@ -220,6 +220,13 @@ def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, 
     assert lines[:3] == ["group g: Empty", gone, "  because: w2 joined"]
 
 
+def test_of_workers_that_have_left_until_they_can_run_something_is_told_what_keeps_them() -> None:
+    left = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 60_000)).workers
+    away = replace(BUSY, workers={W1: left[W1], W2: replace(left[W2], condition="no Spark master")})
+    gone = describe(coordinator(state="Empty"), JOBS, away)["gone"]
+    assert gone.endswith("epoch 5; w2 stands back: no Spark master")
+
+
 class Broker:
     """Answers as a new one does: its coordinator comes only after it was asked some times."""
 
@@ -295,8 +302,10 @@ def test_the_list_tells_of_a_group_that_all_have_left_what_was(
     asked()
     status = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900))
 
-    async def read(_settings: object, group: str, *, timeout_s: float) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
-        assert (group, timeout_s) == ("left", 5.0)
+    async def read(
+        _settings: object, group: str, *, timeout_s: float, quietly: bool
+    ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
+        assert (group, timeout_s, quietly) == ("left", 5.0, True)
         return JobsSnapshot(), status, True
 
     monkeypatch.setattr(groups_module, "list_groups", lambda _settings: ["g", "left"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,15 @@ class Cli:
         told = self._capsys.readouterr()
         return status, told.out, told.err
 
-    def has(self, *, name: str = "a", plan: int | None = None, **definition: Any) -> JobDefinition:
+    def has(
+        self, *, name: str = "a", plan: int | None = None, names: Sequence[str] | None = None, **definition: Any
+    ) -> JobDefinition:
         job = JobDefinition(name=name, entry_point="m:f", **{"max_tasks": 9, "retry_delay_ms": 10_000, **definition})
 
         async def write() -> None:
             await self.logs.submit(job)
             if plan is not None:
-                configs: list[dict[str, Any]] = [{}] * plan
+                configs: list[dict[str, Any]] = [{}] * plan if names is None else [{"name": name} for name in names]
                 await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
 
         asyncio.run(write())
@@ -209,7 +211,7 @@ def test_submitting_what_has_failed_tries_it_again_and_says_so(cli: Cli) -> None
     cli.told(TaskId("a", 1), TaskState.FAILED, "boom")
     submit = ("submit", "g", "a", "m:f", "--max-tasks", "9")
     assert cli(*submit) == (0, "job a: already submitted\n1 failed task of job a is tried again: a:1\n", "")
-    assert cli.logs.status.tasks[TaskId("a", 1)].state is TaskState.STOPPED
+    assert cli.logs.status.tasks[TaskId("a", 1)].state is TaskState.UNASSIGNED
     assert cli(*submit) == (0, "job a: already submitted, nothing changed\n", "")
 
 
@@ -235,7 +237,7 @@ def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None
 
 
 def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
-    cli.has(plan=3)
+    cli.has(plan=3, names=["orders", "items", "prices"])
     began = {"started_at_ms": 1_700_000_000_000}
     cli.told(TaskId("a", 0), TaskState.FAILED, "boom", **began, finished_at_ms=1_700_000_002_500, attempt=2)
     cli.told(TaskId("a", 1), TaskState.FINISHED, **began, finished_at_ms=1_700_000_000_250, result={"rows": 7})
@@ -250,7 +252,7 @@ def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
         "planned": 3,
         "counts": {"unassigned": 1, "finished": 1, "failed": 1},
         "errors": {"a:0": "boom"},
-        "names": {},
+        "names": {"0": "orders", "1": "items", "2": "prices"},
         "results": {"1": {"rows": 7}},
         "runs": {
             "0": {"state": "failed", "worker": "w1", "attempt": 2, "started_at": began_at, "seconds": 2.5},
@@ -273,6 +275,7 @@ def test_failed_tasks_are_tried_again_all_or_some(cli: Cli) -> None:
         "1 failed task of job a is tried again: a:1\n",
         "cospark jobs retry: not failed: a:3\n",
     )
+    assert cli("retry", "g", "a", "--task", "3") == (1, "", "cospark jobs retry: not failed: a:3\n")
     assert cli("retry", "g", "a") == (0, "2 failed tasks of job a are tried again: a:0, a:2\n", "")
     assert cli("retry", "g", "a") == (0, "nothing of job a has failed\n", "")
     assert cli("retry", "g", "b") == (1, "", "cospark jobs retry: group g has no job b\n")

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from airflow_provider.spark import jvm_log
-from airflow_provider.spark.jvm_log import JvmLog, parsed
+from airflow_provider.spark.jvm_log import JvmLog, Levels
 
 
 @pytest.mark.parametrize(
@@ -28,18 +28,35 @@ from airflow_provider.spark.jvm_log import JvmLog, parsed
         ("2026-11-22T13:15:57.123Z INFO SparkContext: Running", logging.INFO, "SparkContext: Running"),
         ("2026-11-22 13:15:57,123 FATAL Master: gone", logging.CRITICAL, "Master: gone"),
         ('{"ts":"2026","level":"DEBUG","msg":"a"}', logging.DEBUG, '{"ts":"2026","level":"DEBUG","msg":"a"}'),
-        ('Setting default log level to "WARN".', logging.INFO, 'Setting default log level to "WARN".'),
-        ("WARNING: Using incubator modules: jdk.incubator.vector", logging.INFO, None),
+        ('Setting default log level to "WARN".', logging.DEBUG, None),
+        (
+            "To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
+            logging.DEBUG,
+            None,
+        ),
+        ("Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties", logging.DEBUG, None),
+        ("WARNING: Using incubator modules: jdk.incubator.vector", logging.DEBUG, None),
         ("a job's own print: 12 ERROR", logging.INFO, None),
     ],
 )
 def test_a_line_has_the_level_that_it_has_in_the_jvm(line: str, level: int, message: str | None) -> None:
-    assert parsed(line, logging.ERROR) == (level, message or line)
+    assert Levels().of(line) == (level, message or line)
 
 
-@pytest.mark.parametrize("frame", ["\tat java.lang.Thread.run(Thread.java:840)", "Caused by: x.Y: z", "\t... 3 more"])
-def test_a_stack_trace_has_that_of_its_first_line(frame: str) -> None:
-    assert parsed(frame, logging.ERROR) == (logging.ERROR, frame)
+def test_a_stack_trace_has_the_level_of_the_line_that_it_explains_and_is_short() -> None:
+    levels = Levels()
+    trace = [
+        "java.io.FileNotFoundException: File /nowhere does not exist",
+        *["\tat org.apache.spark.A.b(A.scala:1)"] * 10,
+        "Caused by: x.Y: z",
+        "\t... 3 more",
+        "\tSuppressed: x.Y",
+    ]
+    assert levels.of("26/11/22 13:15:57 ERROR Executor: Exception in task")[0] == logging.ERROR
+    assert {levels.of(line)[0] for line in trace} == {logging.ERROR}
+    assert levels.of("what a UDF prints")[0] == logging.INFO
+    frames = [levels.of("\tat java.lang.Thread.run(Thread.java:840)")[0] for _ in range(12)]
+    assert frames == [logging.ERROR] * 10 + [logging.DEBUG] * 2
 
 
 def run(code: str) -> JvmLog:

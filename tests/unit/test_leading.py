@@ -15,8 +15,9 @@ from led_group import EPOCH, Group
 from stand_ins import MemoryLogs
 
 from airflow_provider.kafka.leading import assign, gather_call, outspoken, unassigned_work
-from airflow_provider.kafka.progress import spare_capacity
+from airflow_provider.kafka.progress import effective_status, spare_capacity
 from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.kafka.retrying import to_try_again
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
@@ -204,6 +205,23 @@ def test_what_a_fenced_process_stopped_is_no_reason() -> None:
     """It stops its tasks in the worker's name. Until its lease is over its successor only speaks for them."""
     group = Group({"w1": "x r"})
     assert unassigned_work(group.jobs, group.status) is None
+
+
+def test_what_had_failed_in_this_round_and_is_tried_again_has_to_be_assigned_again() -> None:
+    """Its worker released it when it failed: nobody would start it, unless something else happens."""
+    group = Group({"w1": "r r"})
+    failed = replace(group.status.tasks[A0], state=TaskState.FAILED)
+    ended = replace(group.status, tasks={**group.status.tasks, A0: failed})
+    assert unassigned_work(group.jobs, ended) is None
+    (again,) = to_try_again(group.job, group.jobs.plans["a"], ended.tasks)
+    retried = replace(ended, tasks={**ended.tasks, A0: again})
+    assert unassigned_work(group.jobs, retried) == "new work: a:0"
+    later = replace(retried, group=replace(group.record, epoch=Epoch(EPOCH + 1)))
+    assert unassigned_work(group.jobs, later) is None, "that round has assigned it"
+    for status, state in ((retried, TaskState.UNASSIGNED), (later, TaskState.PENDING)):
+        told = effective_status(A0, group.jobs, status)
+        assert told is not None
+        assert told.state is state
 
 
 def test_a_task_that_ended_before_its_worker_had_the_round_that_counts_it_has_to_be_assigned_again() -> None:

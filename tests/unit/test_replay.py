@@ -163,8 +163,8 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
     assert answers[3]["explain"] == [
         "w1 starts a:3: w3 has it no more",
         "w1 starts a:4: w3 has it no more",
-        "w2 starts a:1 again: it had lost it",
-        "w2 starts a:2 again: it had lost it",
+        "w2 starts a:1 again: it had it before",
+        "w2 starts a:2 again: it had it before",
     ]
     both = {"w1": [["a", -1], ["a", 0]], "w2": [["a", 0]]}
     _, answers = run(
@@ -220,7 +220,7 @@ class TestWhatIsSaidOfWorkersThatAreGone:
         _, answers = run(self.BEFORE, {**self.GONE, **said}, self.BACK, options="--explain")
         assert answers[2]["assigned"] == {"w1": [], "w2": self.OWNED["w2"]}
         assert answers[2]["delay"] == 0
-        assert answers[2]["explain"] == [f"w2 starts a:{index} again: it had lost it" for index in (2, 3)]
+        assert answers[2]["explain"] == [f"w2 starts a:{index} again: it had it before" for index in (2, 3)]
 
     @pytest.mark.parametrize("said", [{}, {"left": {}, "returns_ms": {}}, {"left": {"w3": "stopped"}}])
     def test_of_whom_nothing_is_said_is_waited_for_as_in_kafka_connect(self, run: Replay, said: dict[str, Any]) -> None:

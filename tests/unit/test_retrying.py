@@ -85,7 +85,7 @@ def test_what_failed_in_another_run_or_another_form_is_left_alone() -> None:
 def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt() -> None:
     logs = asked(STREAM, FAILED)
     submit(logs, STREAM)
-    assert logs.status.tasks[TaskId("copy", 0)].state is TaskState.STOPPED
+    assert logs.status.tasks[TaskId("copy", 0)].state is TaskState.UNASSIGNED
     assert not logs.status.overwritten, "nothing for a leader to mend"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -32,9 +33,13 @@ class Spark:
 class Deaf(SparkJob):
     """Asks Spark nothing; it looks at ``task.stopping`` and at its fence."""
 
+    may_end = threading.Event()
+
     def run(self, spark: Any, task: TaskContext) -> None:
         while not task.wait(60):
             pass
+        if task.config.get("slow"):
+            self.may_end.wait(60)
         if task.config.get("fenced"):
             task.fence()
 
@@ -114,6 +119,17 @@ async def test_a_task_that_does_not_notice_that_its_spark_has_ended_is_told(
         assert isinstance(last, SparkLost)
         assert (last.spark, last.error) == (3, "SparkGoneError: this worker's Spark has ended: killed")
         assert "this worker's Spark has ended: killed; its tasks end: deaf:0" in caplog.text
+
+
+async def test_the_end_of_spark_is_told_once_however_long_its_tasks_take_to_end(
+    watched: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(slow=True) as bench:
+        bench.sight = Sight.ENDED
+        await bench.looked()
+        Deaf.may_end.set()
+        await eventually(lambda: len(bench.events) == 2)
+    assert caplog.text.count("its tasks end") == 1
 
 
 async def test_a_task_that_was_told_to_stop_before_has_stopped(watched: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,3 +37,16 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
         SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_that_py4j_asks_a_jvm_that_has_gone_once_more_is_told_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    root = logging.getLogger()
+    caplog.set_level(logging.DEBUG)
+    for path in ("/lib/py4j/java_gateway.py", "/jobs/etl.py"):
+        for level in (logging.INFO, logging.ERROR):
+            root.handle(root.makeRecord("root", level, path, 1, path, (), None))
+    assert [(record.pathname, record.levelname) for record in caplog.records] == [
+        ("/lib/py4j/java_gateway.py", "ERROR"),
+        ("/jobs/etl.py", "INFO"),
+        ("/jobs/etl.py", "ERROR"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.kafka.records import TaskFailure
+from airflow_provider.spark.entry_point import EntryPointError, load_job
 from airflow_provider.spark.failures import describe, traceback_tail
 from airflow_provider.spark.spark_errors import cause_in
 
@@ -116,3 +117,18 @@ def test_what_failed_a_spark_task_comes_first() -> None:
 def test_what_says_it_at_once_is_told_as_it_is(message: str) -> None:
     assert cause_in(message) == ""
     assert describe(ValueError(message)).count("\n") == 0
+
+
+def entry_point_error(entry_point: str) -> EntryPointError:
+    """As it is where only our own code calls for the job."""
+    with pytest.raises(EntryPointError) as caught:
+        load_job(entry_point, ["json", "no_such_module"])
+    error = caught.value
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)
+
+
+def test_an_error_of_ours_has_no_traceback_that_shows_only_our_own_code() -> None:
+    assert traceback_tail(entry_point_error("json:Nope")) == ""
+    assert traceback_tail(entry_point_error("os:path")) == ""
+    assert "ModuleNotFoundError: No module named" in traceback_tail(entry_point_error("no_such_module:Job"))

@@ -97,6 +97,32 @@ def test_the_log_of_whoever_waits_has_it() -> None:
     assert standing.in_words(5_000) == "0 of 3 finished, 1 running (longest: a:0 (orders), 5 s), 0 failed"
 
 
+async def test_a_workers_log_tells_which_tasks_the_end_of_spark_has_interrupted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = MemoryLogs()
+    runs = replace(FAILED, state=TaskState.RUNNING, error=None, failures=0)
+    why = TaskFailure(message="Spark has ended once while this task ran")
+    await logs.submit(JOB)
+    await logs.publish_plan(PLAN)
+    await logs.publish_task(runs)
+    narrator = Narrator(logs, W1, Epoch(0))
+    with caplog.at_level(logging.INFO, "airflow_provider.triggers.narrator"):
+        for deaths in (1, 1):
+            lost = replace(runs, state=TaskState.PENDING, attempt=2, spark_deaths=deaths, error=why)
+            await logs.publish_task(lost)
+            narrator.tell()
+    assert caplog.messages == ["Task a:0 (orders) is to run again: Spark has ended once while this task ran"]
+
+
+def test_an_error_of_several_lines_is_told_in_one() -> None:
+    error = TaskFailure(message="ZeroDivisionError: division by zero\nby way of PythonException: from the worker:")
+    report = JobReport.of("a", JOBS, replace(STATUS, tasks={A0: replace(FAILED, error=error)}))
+    assert report is not None
+    told = "ZeroDivisionError: division by zero; by way of PythonException: from the worker"
+    assert report.failures_in_words() == f"a:0 (orders): {told}"
+
+
 async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     logs = MemoryLogs()
     await logs.submit(JOB)
@@ -113,9 +139,11 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
         "a:1 (items) starts on w1: nobody had it",
         "This worker has a:0 (orders), a:1 (items), a:2",
         "Task a:0 (orders) is running",
-        "Task a:0 (orders) failed: boom",
     ):
         assert words in caplog.text
+    assert caplog.messages[-1] == "Task a:0 (orders) failed: boom", (
+        "without an empty line for a traceback that it has not"
+    )
 
 
 async def test_a_runner_knows_it() -> None:

@@ -338,7 +338,10 @@ async def test_whoever_is_asked_to_stop_stops_and_leaves_and_the_wish_is_fulfill
         assert ME not in life.logs.jobs.controls
 
 
-async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_more() -> None:
+async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
     life = Life()
     await life.submit(tasks=3)
     life.begin()
@@ -352,6 +355,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     life.runner.finish(A1)
     assert (await life.outcome()).ending is Ending.LEFT
     assert life.state(TaskId("a", 2)) is None, "it has never started"
+    assert caplog.text.count("asked this worker to leave its group: it starts nothing more") == 1
 
 
 @OTHER_CLOCKS

@@ -35,7 +35,9 @@ class TaskState(str, Enum):
     """Where a task is on its way. Written by the worker that owns it."""
 
     UNASSIGNED = "unassigned"
-    """Configured, but no worker has it or has reported it for this run. Never written."""
+    """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
+    shall be tried again.
+    """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
     not written: see :func:`~airflow_provider.kafka.progress.effective_status`.
@@ -59,7 +61,7 @@ class TaskState(str, Enum):
 class TaskFailure:
     """Why a task failed.
 
-    :param message: one short line
+    :param message: short; of what failed on an executor a line for the cause, and one for what passed it on
     :param traceback: its end, which is where the cause is
     """
 
@@ -74,6 +76,11 @@ class TaskFailure:
         message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
         short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
         return cls(message=short, traceback=traceback[-_TRACEBACK_TAIL:])
+
+    @property
+    def line(self) -> str:
+        """The message in one line."""
+        return "; ".join(part.rstrip(":") for line in self.message.splitlines() if (part := line.strip()))
 
     def to_json(self) -> dict[str, Any]:
         return {"message": self.message, "traceback": self.traceback}
