@@ -30,11 +30,13 @@ class SlowMeans:
 
     def __init__(self) -> None:
         self.there = False
+        self.meanwhile: Callable[[], None] = lambda: None
         self.tries = 0
         self.released = False
 
     async def start(self) -> str:
         self.tries += 1
+        self.meanwhile()
         return "" if self.there else "no master"
 
     async def release(self) -> None:
@@ -131,6 +133,13 @@ async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any)
 async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
     async with standing(wait_s=60) as life:
         life.steady.leave("signal SIGTERM")
+        assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_it_is_told_to_leave_just_as_spark_starts(standing: Any) -> None:
+    async with standing() as life:
+        life.means.meanwhile = lambda: life.steady.leave("signal SIGTERM")
+        life.means.there = True
         assert (await life.outcome()).ending is Ending.LEFT
 
 
