@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.kafka.records import TaskFailure
+from airflow_provider.kafka.records import TaskFailure, WorkerPhase, WorkerStatus, encode
+from airflow_provider.kafka.records.envelope import decode
+from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.spark.application import SparkStartError
 from airflow_provider.spark.failures import describe, traceback_tail
 from airflow_provider.spark.spark_errors import cause_in
 
@@ -116,3 +119,11 @@ def test_what_failed_a_spark_task_comes_first() -> None:
 def test_what_says_it_at_once_is_told_as_it_is(message: str) -> None:
     assert cause_in(message) == ""
     assert describe(ValueError(message)).count("\n") == 0
+
+
+def test_what_is_no_text_in_an_error_can_be_written_all_the_same() -> None:
+    """A worker that can't start Spark says so when it leaves; else its tasks would wait for it."""
+    told = describe(SparkStartError("there is no Java in JAVA_HOME=/opt/\udcff"))
+    said = WorkerStatus(worker=WorkerId("w1"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1, condition=told)
+    assert WorkerStatus.from_json(decode(encode(said.to_json()))) == said
+    assert told.endswith(r"JAVA_HOME=/opt/\udcff")
