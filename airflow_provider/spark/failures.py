@@ -54,8 +54,9 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
-    """The error and the chain of its causes, a line or a few each."""
+    """The error and the chain of its causes, a line or a few each. What of a path is no text is shown by its number."""
     text = mask("\ncaused by ".join(_headline(link) for link in _chain(error)))
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
 
 

@@ -166,10 +166,7 @@ class LocalRunner:
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
         if self._abandoned:
             await asyncio.wait([attempt.ended for attempt in self._abandoned], timeout=timeout_s)
-        try:
-            await asyncio.wait_for(in_thread(lambda: APPLICATION.release(self), "spark-stop"), timeout_s)
-        except asyncio.TimeoutError:
-            log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)
+        await release_spark(self, timeout_s=timeout_s)
         return left
 
     def _run(self, attempt: _Attempt, loop: asyncio.AbstractEventLoop) -> None:
@@ -238,6 +235,14 @@ class LocalRunner:
 def _start_thread(target: Callable[[], None], name: str) -> None:
     """Daemons: code of a job that does not end must not keep the worker's process from ending."""
     threading.Thread(target=target, name=name, daemon=True).start()
+
+
+async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
+    """``user`` needs the process's Spark no more. Nobody waits for ever for one that does not stop."""
+    try:
+        await asyncio.wait_for(in_thread(lambda: APPLICATION.release(user), "spark-stop"), timeout_s)
+    except asyncio.TimeoutError:
+        log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)
 
 
 async def in_thread(function: Callable[[], T], name: str) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
@@ -97,8 +97,14 @@ def _is_installed(root: Path) -> bool:
 def _below(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         inside = path.relative_to(folder).parts
-        if path.is_file() and "__pycache__" not in inside and not any(part.startswith(".") for part in inside):
+        hidden = "__pycache__" in inside or any(part.startswith(".") for part in inside)
+        if not hidden and _is_text(inside) and path.is_file():
             yield path
+
+
+def _is_text(names: Iterable[str]) -> bool:
+    """Others can't stand in an archive, nor be imported."""
+    return not any("\ud800" <= letter <= "\udfff" for name in names for letter in name)
 
 
 def _imported_by(source: Source) -> set[str]:
@@ -109,7 +115,7 @@ def _imports(file: Path) -> Iterator[str]:
     """The top-level names that a file imports, wherever in it; those of what is no Python of this version are none."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, OSError):
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # it runs out of its own stack
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

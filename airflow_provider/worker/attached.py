@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.local import LocalRunner, in_thread
+from airflow_provider.spark.local import LocalRunner, in_thread, release_spark
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.worker.equipment import Equipment
@@ -17,6 +18,8 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import MakeHands
+
+_CLOSE_WAIT_S: Final = 10.0
 
 
 def attached_hands(
@@ -84,7 +87,7 @@ class SparkOfProcess:
 
     async def release(self) -> None:
         if self._started:  # else it may just be starting, and who leaves does not wait for that
-            await in_thread(lambda: APPLICATION.release(self), "spark-stop")
+            await release_spark(self, timeout_s=_CLOSE_WAIT_S)
 
 
 def _spark_settings(equipment: Equipment, settings: WorkerSettings) -> LocalSparkSettings:

@@ -109,14 +109,12 @@ class SteadyWorker:
         trying.add_done_callback(lambda _: self._changed.set())
         unsubscribe = self._logs.subscribe(self._changed.set, About.JOBS | About.TASKS)
         try:
-            while not trying.done():
-                ending = await self._reason_to_end()
-                if ending is not None:
-                    return ending
+            while (ending := await self._reason_to_end()) is None and not trying.done():
                 await self._changed.wait()
                 self._changed.clear()
-            trying.result()
-            return None
+            if ending is None:
+                trying.result()
+            return ending
         finally:
             unsubscribe()
             trying.cancel()

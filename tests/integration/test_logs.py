@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -150,6 +152,32 @@ async def test_a_garbage_record_in_the_jobs_topic_is_reported_once_with_its_offs
     reports = [record.getMessage() for record in caplog.records if topics.jobs in record.getMessage()]
     assert skipped_records("\n".join(reports)) == 4
     assert "the record at offset 1 " in reports[0]
+
+
+_DELETE_WITH_A_HEADER_THAT_IS_NO_TEXT = """
+import asyncio, os, sys
+os.environ["AIOKAFKA_NO_EXTENSIONS"] = "1"  # the compiled encoder takes no other text
+from aiokafka import AIOKafkaProducer
+class NoText(str):
+    def encode(self, *_):
+        return b"\\xff\\xfe"
+async def main():
+    async with AIOKafkaProducer(bootstrap_servers=sys.argv[1]) as producer:
+        await producer.send_and_wait(sys.argv[2], key=b"job:x", headers=[(NoText(), b"")], partition=0)
+asyncio.run(main())
+"""
+
+
+async def test_a_deletion_with_a_header_that_is_no_text_is_a_deletion(settings, group_id):
+    async with GroupLogs(settings, group_id, WORKER) as logs:
+        await logs.submit(JOB)
+        servers = str(settings.librdkafka()["bootstrap.servers"])
+        arguments = (_DELETE_WITH_A_HEADER_THAT_IS_NO_TEXT, servers, logs.topics.jobs)
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", *arguments], check=True)
+        await logs.publish_plan(PLAN)
+        await logs.catch_up()
+        assert logs.jobs.plan_of("flights") == PLAN
+        assert logs.fault is None
 
 
 async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_again(settings, group_id):

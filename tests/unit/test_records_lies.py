@@ -218,7 +218,8 @@ def test_whatever_was_said_of_a_task_its_next_worker_can_say_what_became_of_it()
         epoch = next_round(topic).epoch
         topic.now_ms += GENERATION // 1_000 + 1
         run = first_run(work, epoch, told, now_ms=0, wall_ms=topic.now_ms)
-        for step in (run, run.failed(TaskFailure.of("boom")).next_attempt(2**52, now_ms=0, wall_ms=topic.now_ms)):
+        worse = replace(run.failed(TaskFailure.of("boom")), spark_deaths=run.spark_deaths + 1)
+        for step in (run, worse.next_attempt(2**52, now_ms=0, wall_ms=topic.now_ms)):
             said = step.status(TaskState.RUNNING, W1, result=None)
             topic.write_as_it_should_be(task_key(A0), said)
             assert topic.view.snapshot().tasks[A0] == said, lie

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.kafka.records import TaskFailure
+from airflow_provider.kafka.records import TaskFailure, WorkerPhase, WorkerStatus, encode
+from airflow_provider.kafka.records.envelope import decode
+from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.spark.application import SparkStartError
 from airflow_provider.spark.entry_point import EntryPointError, load_job
 from airflow_provider.spark.failures import describe, traceback_tail
 from airflow_provider.spark.spark_errors import cause_in
@@ -132,3 +135,11 @@ def test_an_error_of_ours_has_no_traceback_that_shows_only_our_own_code() -> Non
     assert traceback_tail(entry_point_error("json:Nope")) == ""
     assert traceback_tail(entry_point_error("os:path")) == ""
     assert "ModuleNotFoundError: No module named" in traceback_tail(entry_point_error("no_such_module:Job"))
+
+
+def test_what_is_no_text_in_an_error_can_be_written_all_the_same() -> None:
+    """A worker that can't start Spark says so when it leaves; else its tasks would wait for it."""
+    told = describe(SparkStartError("there is no Java in JAVA_HOME=/opt/\udcff"))
+    said = WorkerStatus(worker=WorkerId("w1"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1, condition=told)
+    assert WorkerStatus.from_json(decode(encode(said.to_json()))) == said
+    assert told.endswith(r"JAVA_HOME=/opt/\udcff")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -62,6 +63,18 @@ def test_all_of_a_jobs_package_is_sent_with_its_data(dags: Path) -> None:
         "shipped_pack/inner/deep.py",
         "shipped_pack/units.json",
     ]
+
+
+def test_what_nobody_can_import_keeps_nothing_else_from_being_sent(
+    dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose name is no text, and expressions that Python does not parse: a module of a job needs neither."""
+    write(dags, shipped_odd__job="", shipped_odd__deep="-" * 100_000 + "1", shipped_odd__long="+".join("1" * 200_000))
+    Path(os.fsdecode(os.fsencode(dags / "shipped_odd") + b"/\xff.csv")).touch()
+    sent = Sent(monkeypatch)
+    sent.ship(Shipment(tmp_path), "shipped_odd.job")
+    with zipfile.ZipFile(sent.archives[0]) as archive:
+        assert archive.namelist() == ["shipped_odd/deep.py", "shipped_odd/job.py", "shipped_odd/long.py"]
 
 
 def test_a_job_in_an_installed_package_is_sent_but_nothing_else_that_is_installed(dags: Path) -> None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 from stand_ins import HandRunner
 from waiting import eventually
-from worker_life import A0, A1, ME, Life, living
+from worker_life import A0, A1, ME, MEMBER, Life, living
 
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import Epoch, WorkerId
-from airflow_provider.worker import standing_back
+from airflow_provider.spark import local
+from airflow_provider.worker import attached, standing_back
+from airflow_provider.worker.attached import SparkOfProcess
 from airflow_provider.worker.ending import Ending, Outcome
-from airflow_provider.worker.settings import Until
+from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
 
@@ -30,11 +35,13 @@ class SlowMeans:
 
     def __init__(self) -> None:
         self.there = False
+        self.meanwhile: Callable[[], None] = lambda: None
         self.tries = 0
         self.released = False
 
     async def start(self) -> str:
         self.tries += 1
+        self.meanwhile()
         return "" if self.there else "no master"
 
     async def release(self) -> None:
@@ -132,6 +139,31 @@ async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
     async with standing(wait_s=60) as life:
         life.steady.leave("signal SIGTERM")
         assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_it_is_told_to_leave_just_as_spark_starts(standing: Any) -> None:
+    async with standing() as life:
+        life.means.meanwhile = lambda: life.steady.leave("signal SIGTERM")
+        life.means.there = True
+        assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopping = threading.Event()
+    application = SimpleNamespace(running_for=lambda *_: None, release=lambda _: stopping.wait())
+    monkeypatch.setattr(attached, "APPLICATION", application)
+    monkeypatch.setattr(local, "APPLICATION", application)
+    monkeypatch.setattr(attached, "_CLOSE_WAIT_S", 0.05)
+    equipment = Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master="local[1]")
+    means = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
+    assert await means.start() == ""
+    try:
+        await asyncio.wait_for(means.release(), 10)
+    finally:
+        stopping.set()
+    assert "Spark has not stopped within 0.05 s" in caplog.text
 
 
 async def test_an_operator_of_the_group_drains_it_meanwhile(standing: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Final
 
 from airflow_provider.kafka.topics.topic_view import Unreadable
@@ -11,7 +12,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Complaints:
-    """Used by the one thread that reads the topic.
+    """Heard by the thread that reads the topic; told there, or wherever all has been read.
 
     :param topic: its name
     """
@@ -19,13 +20,16 @@ class Complaints:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._heard: list[Unreadable] = []
+        self._lock = threading.Lock()
 
     def add(self, record: Unreadable) -> None:
-        self._heard.append(record)
+        with self._lock:
+            self._heard.append(record)
 
     def tell(self) -> None:
         """Log what has come together."""
-        heard, self._heard = self._heard, []
+        with self._lock:
+            heard, self._heard = self._heard, []
         if len(heard) == 1:
             log.warning("%s: %s", self._topic, heard[0])
         elif heard:

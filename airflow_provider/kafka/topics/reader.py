@@ -400,8 +400,11 @@ def _tell(sink: Sink, error: LogError) -> None:
 
 
 def _removal_of(message: Message) -> bytes | None:
-    """:returns: the last header of that name"""
-    headers = cast("list[tuple[str, str | bytes | None]]", message.headers() or [])
+    """:returns: the last header of that name; none if the headers can't be read: a name in them may be no UTF-8"""
+    try:
+        headers = cast("list[tuple[str, str | bytes | None]]", message.headers() or [])
+    except (SystemError, ValueError):
+        return None
     found = [value for name, value in headers if name == REMOVAL_HEADER]
     return _bytes(found[-1]) if found else None
 

@@ -152,7 +152,12 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
         case WorkerStatus():
             counts = {"epoch": record.epoch}
         case TaskStatus():
-            counts = {"epoch": record.epoch, "attempt": record.attempt, "failures": record.failures}
+            counts = {
+                "epoch": record.epoch,
+                "attempt": record.attempt,
+                "failures": record.failures,
+                "spark_deaths": record.spark_deaths,
+            }
     for name, count in counts.items():
         if count > now_ms * 1_000:
             raise UnreadableRecordError(f"{name} {count} is higher than anybody can have counted since 1970")

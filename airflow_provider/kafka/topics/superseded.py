@@ -25,7 +25,8 @@ _PLAIN: Final = rb'(?:"[a-z_]+":(?:[a-z]+|[0-9]+|"[^"\\]*"),)*'
 """Fields that are no objects and no lists."""
 _TASK_BEGIN: Final = re.compile(rb'\{%b"attempt":([0-9]{1,18}),%b"epoch":([0-9]{1,18}),' % (_PLAIN, _PLAIN))
 _TASK_END: Final = re.compile(
-    rb'"state":"([a-z]+)",%b"task":\[[^\[\]]*\],%b"v":1,"worker":"[A-Za-z0-9._-]+"\}\Z' % (_PLAIN, _PLAIN)
+    rb'"run_key":"([^"\\]*)",%b"state":"([a-z]+)",%b"task":\[[^\[\]]*\],%b"v":1,"worker":"[A-Za-z0-9._-]+"\}\Z'
+    % (_PLAIN, _PLAIN, _PLAIN)
 )
 _LONGEST_END: Final = 1_000
 _GROUP: Final = GROUP_KEY.encode()
@@ -37,6 +38,7 @@ _STEPS: Final = (b"pending", b"running", b"stopped")
 class _Word(NamedTuple):
     """What is said of a task, and at which place."""
 
+    run_key: bytes
     epoch: int
     attempt: int
     place: int
@@ -46,7 +48,8 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
     """Which records may be skipped: the place of each, and of the one that stands for it, if that can be read.
 
     - A round before one of a later epoch.
-    - A step of a task before the end of the same attempt, or a later one, in the same epoch, or a later one.
+    - A step of a task before the end of the same attempt, or a later one, in the same epoch, or a later one. Both of
+      one run: of words about several runs their order decides which one stands.
 
     :param records: as they follow each other
     """
@@ -71,15 +74,19 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
 
 
 def _look_at_task(key: bytes, value: bytes, place: int, ends: dict[bytes, _Word], skipped: dict[int, int]) -> None:
-    state = _TASK_END.search(value, max(0, len(value) - _LONGEST_END))
-    begin = _TASK_BEGIN.match(value) if state else None
-    if state is None or begin is None:
+    tail = _TASK_END.search(value, max(0, len(value) - _LONGEST_END))
+    begin = _TASK_BEGIN.match(value) if tail else None
+    if tail is None or begin is None:
         return
-    epoch, attempt, end = int(begin[2]), int(begin[1]), ends.get(key)
-    if state[1] in _ENDS:
-        ends.setdefault(key, _Word(epoch, attempt, place))
-    elif state[1] in _STEPS and end is not None and epoch <= end.epoch and attempt <= end.attempt:
-        skipped[place] = end.place
+    word, known = _Word(tail[1], int(begin[2]), int(begin[1]), place), ends.get(key)
+    if tail[2] in _ENDS:
+        ends.setdefault(key, word)
+    elif tail[2] in _STEPS and known is not None and _says_as_well(known, word):
+        skipped[place] = known.place
+
+
+def _says_as_well(end: _Word, step: _Word) -> bool:
+    return end.run_key == step.run_key and step.epoch <= end.epoch and step.attempt <= end.attempt
 
 
 def _epoch_of_round(value: bytes) -> int | None:
