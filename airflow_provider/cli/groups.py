@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
+from airflow_provider.cli.reading import read_on, without_collector
 from airflow_provider.cli.spans import took_ms
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
@@ -159,7 +159,7 @@ async def _read_topics(
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        await read_on(logs, lambda: complain(f"group {group}: {reading_in_words(logs)}"), timeout_s=timeout_s)
+        await read_on(logs, timeout_s=timeout_s)
         return logs.jobs, logs.status, True
     except NoTopicError:
         return JobsSnapshot(), StatusSnapshot(), False

@@ -10,13 +10,13 @@ from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import WorkerId
@@ -67,11 +67,8 @@ def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
 
 
 async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
-        await logs.catch_up()
+    async with group_opened(settings, args.group) as logs:
+        await read_on(logs)
         workers = _named(logs.status, args.group, None if args.all else args.workers)
         processes = {worker: _process_of(worker, logs.status) for worker in workers}
         for worker in workers:
@@ -79,8 +76,6 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
             await logs.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
         return 0 if args.wait is None else await _wait(args, logs, processes)
-    finally:
-        await logs.aclose()
 
 
 def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:

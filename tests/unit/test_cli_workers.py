@@ -11,7 +11,7 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryLogs
 
-from airflow_provider.cli import workers as workers_module
+from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.log_errors import NoTopicError
@@ -51,8 +51,8 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     async def reach(_settings: object) -> None: ...
 
-    monkeypatch.setattr(workers_module, "reach", reach)
-    monkeypatch.setattr(workers_module, "GroupLogs", lambda _settings, _group: made.logs)
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupLogs", lambda _settings, _group: made.logs)
     return made
 
 
