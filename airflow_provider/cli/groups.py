@@ -102,7 +102,7 @@ async def _what_was(settings: KafkaSettings, group: str) -> str:
         _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S)
     except LogError:
         return _NOBODY
-    return what_was(status.group, status.workers)
+    return what_was(status)
 
 
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
@@ -178,7 +178,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
-        "gone": None if members else what_was(record, status.workers),
+        "gone": None if members else what_was(status),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),

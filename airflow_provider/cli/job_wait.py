@@ -67,7 +67,6 @@ async def wait_until_complete(
 
 def _nobody(logs: GroupLogs) -> str | None:
     """That nobody is in the group, as far as its topics say; None: somebody is."""
-    record, workers = logs.status.group, logs.status.workers
-    if record is not None and not all_left(record, workers):
+    if logs.status.group is not None and not all_left(logs.status):
         return None
-    return f"nobody is in group {logs.group}, and the job waits for a worker to join: {what_was(record, workers)}"
+    return f"nobody is in group {logs.group}, and the job waits for a worker to join: {what_was(logs.status)}"

@@ -109,8 +109,8 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record is None:
         return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
-    if all_left(record, status.workers):
-        return _text(f"{group}: {what_was(record, status.workers)} ({record.because})", style="bold")
+    if all_left(status):
+        return _text(f"{group}: {what_was(status)} ({record.because})", style="bold")
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"

@@ -15,6 +15,7 @@ from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.presence import present
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
@@ -88,9 +89,9 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[Wo
     """Until they have left, and their processes have ended as far as that can be seen from here."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
-        await logs.wait_for(lambda _jobs, status: not asked & _present(status), timeout_s=args.wait)
+        await logs.wait_for(lambda _jobs, status: not asked & present(status), timeout_s=args.wait)
     except LogTimeoutError:
-        left = ", ".join(sorted(asked & _present(logs.status)))
+        left = ", ".join(sorted(asked & present(logs.status)))
         return _refuse(args, f"after {args.wait:g} s still in the group: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:
@@ -101,19 +102,12 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[Wo
 
 def _named(status: StatusSnapshot, group: str, names: Sequence[str] | None) -> list[WorkerId]:
     """:raises UnknownWorkerError: naming who is not in the group, and who is"""
-    present = _present(status)
+    there = present(status)
     if names is None:
-        return sorted(present)
-    unknown = sorted(set(names) - present)
+        return sorted(there)
+    unknown = sorted(set(names) - there)
     if unknown:
         raise UnknownWorkerError(
-            f"{', '.join(unknown)}: not in the group {group!r}; in it: {', '.join(sorted(present)) or 'nobody'}"
+            f"{', '.join(unknown)}: not in the group {group!r}; in it: {', '.join(sorted(there)) or 'nobody'}"
         )
     return [WorkerId(name) for name in dict.fromkeys(names)]
-
-
-def _present(status: StatusSnapshot) -> frozenset[WorkerId]:
-    """Who was in the last round and has not left since."""
-    record, told = status.group, status.workers
-    members = record.members if record else ()
-    return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)
