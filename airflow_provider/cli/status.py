@@ -22,7 +22,7 @@ from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.presence import all_left, what_was
+from airflow_provider.kafka.presence import all_left, stands_back, what_was
 from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress, why_idle
 from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
@@ -137,8 +137,8 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
 def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
     """What is said of a worker; None: nothing, it is of no concern any more."""
     worker, record = status.workers.get(name), status.group
-    if worker is not None and worker.condition and worker.state is WorkerPhase.LEFT:
-        return f"stands back: {worker.condition}"
+    if why := stands_back(status).get(name):
+        return f"stands back: {why}"
     if record is not None and name in record.members:
         condition = f", {worker.condition}" if worker and worker.condition else ""
         return f"{worker.state.value}{condition}" if worker else "no record"

@@ -15,7 +15,7 @@ from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.presence import present
+from airflow_provider.kafka.presence import may_be_asked
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_group_argument(asking)
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
-        who.add_argument("--all", action="store_true", help="every worker that is in the group")
+        who.add_argument("--all", action="store_true", help="every worker that is in the group, or stands back from it")
         asking.add_argument(
             "--wait",
             type=float,
@@ -89,10 +89,10 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[Wo
     """Until they have left, and their processes have ended as far as that can be seen from here."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
-        await logs.wait_for(lambda _jobs, status: not asked & present(status), timeout_s=args.wait)
+        await logs.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
     except LogTimeoutError:
-        left = ", ".join(sorted(asked & present(logs.status)))
-        return _refuse(args, f"after {args.wait:g} s still in the group: {left}", 1)
+        left = ", ".join(sorted(asked & may_be_asked(logs.status)))
+        return _refuse(args, f"after {args.wait:g} s still there: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:
             return _refuse(args, f"after {args.wait:g} s out of the group, and not ended: {', '.join(running)}", 1)
@@ -102,7 +102,7 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[Wo
 
 def _named(status: StatusSnapshot, group: str, names: Sequence[str] | None) -> list[WorkerId]:
     """:raises UnknownWorkerError: naming who is not in the group, and who is"""
-    there = present(status)
+    there = may_be_asked(status)
     if names is None:
         return sorted(there)
     unknown = sorted(set(names) - there)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from airflow_provider.kafka.clock import time_in_words
 from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
@@ -13,6 +15,20 @@ def present(status: StatusSnapshot) -> frozenset[WorkerId]:
     """Who was in the last round and has not said since that it has left. Whoever has crashed can't say it."""
     members, told = status.group.members if status.group else (), status.workers
     return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)
+
+
+def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
+    """Who has left only until its Spark starts, and what is wrong with that."""
+    return {
+        name: said.condition
+        for name, said in sorted(status.workers.items())
+        if said.state is WorkerPhase.LEFT and said.condition
+    }
+
+
+def may_be_asked(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who hears a wish to leave: who is in the group, or stands back from it."""
+    return present(status).union(stands_back(status))
 
 
 def all_left(status: StatusSnapshot) -> bool:
@@ -31,7 +47,8 @@ def what_was(status: StatusSnapshot) -> str:
     heard_ms = max((workers[name].at_ms for name in record.members if name in workers), default=record.at_ms)
     lost = sorted(present(status))
     if not lost:
-        return f"all workers have left, the last one at {time_in_words(heard_ms)}, epoch {record.epoch}"
+        back = "".join(f"; {name} stands back: {why}" for name, why in stands_back(status).items())
+        return f"all workers have left, the last one at {time_in_words(heard_ms)}, epoch {record.epoch}{back}"
     left = len(record.members) - len(lost)
     others = f", {left} {'has' if left == 1 else 'have'} left in order" if left else ""
     return (

@@ -106,6 +106,15 @@ def test_who_has_left_is_not_asked_to_go(connection: None, monkeypatch: pytest.M
     assert SparkGroupHook("broker").stop_workers("g") == ["w2"]
 
 
+def test_who_stands_back_is_asked_to_go_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = MemoryLogs()
+    asyncio.run(topics.publish_group(group_record(1)))
+    back = WorkerStatus(worker=WorkerId("w3"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1, condition="no master")
+    asyncio.run(topics.publish_worker(back))
+    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    assert SparkGroupHook("broker").stop_workers("g") == ["w1", "w2", "w3"]
+
+
 async def test_an_asynchronous_task_may_use_the_hook_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: MemoryLogs())
     assert SparkGroupHook("broker").stop_workers("g", "w1") == ["w1"]
