@@ -13,7 +13,6 @@ from airflow_provider.cli.connection import add_connection_arguments, settings_o
 from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
-from airflow_provider.cli.spans import took_ms
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
@@ -221,6 +220,6 @@ def _task(told: TaskStatus) -> dict[str, Any]:
         "worker": told.worker,
         "attempt": told.attempt,
         "started_at_ms": told.started_at_ms,
-        "took_ms": took_ms(told),
+        "took_ms": told.took_ms,
         "error": told.error.message if told.error else None,
     }

@@ -17,7 +17,7 @@ from rich.text import Text
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
-from airflow_provider.cli.spans import running_ms, span, took_ms
+from airflow_provider.cli.spans import span
 from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
@@ -171,7 +171,7 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
 
 
 def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
-    since = running_ms(last, wall_ms) if last else None
+    since = last.running_ms(wall_ms) if last else None
     if last is None or since is None:
         return ""
     return f" ({span(since)}{f', {last.progress.in_words()}' if last.progress else ''})"
@@ -203,7 +203,7 @@ def _times(jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[tupl
     """How long the finished tasks of each job's present run took (ms), with the index of each."""
     times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for task, last in status.tasks.items():
-        took = took_ms(last) if last.state is TaskState.FINISHED and not task.is_planner else None
+        took = last.took_ms if last.state is TaskState.FINISHED and not task.is_planner else None
         if took is not None:
             work = jobs.work_of(task)
             if work is not None and last.is_of(work.definition.run_key, work.fingerprint):
