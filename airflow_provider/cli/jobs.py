@@ -204,7 +204,7 @@ async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 def _lines(progress: JobProgress) -> list[str]:
-    counts = ", ".join(f"{count} {state.value}" for state, count in progress.counts.items())
+    counts = progress.counts_in_words
     run = f" (run {progress.run_key})" if progress.run_key else ""
     return [
         f"{progress.job}{run}: {progress.state.value}" + (f": {counts}" if counts else ""),

@@ -191,7 +191,7 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
         cells = (
             name,
             progress.state.value,
-            ", ".join(f"{count} {state.value}" for state, count in progress.counts.items()),
+            progress.counts_in_words,
             _took(name, times[name], jobs),
             "; ".join(progress.errors_in_words),
         )

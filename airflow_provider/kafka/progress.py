@@ -148,6 +148,11 @@ class JobProgress:
     names: Mapping[TaskId, str] = field(default_factory=dict)
 
     @property
+    def counts_in_words(self) -> str:
+        """As in "1 pending, 4 running"."""
+        return ", ".join(f"{count} {state.value}" for state, count in self.counts.items())
+
+    @property
     def errors_in_words(self) -> list[str]:
         """A line for each of the errors."""
         return [
