@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from airflow_provider.cli.spans import span
-from airflow_provider.kafka.presence import at
+from airflow_provider.kafka.clock import time_in_words
 from airflow_provider.kafka.records import TaskFailure, TaskState
 from airflow_provider.membership.brake import is_braked
 from airflow_provider.membership.policy import policy_from_json, policy_in_words
@@ -72,7 +72,7 @@ def _listed(tasks: Mapping[str, Any]) -> list[str]:
 def _when(told: Mapping[str, Any]) -> str:
     if told["took_ms"] is not None:
         return f", took {span(told['took_ms'])}"
-    return f", since {at(told['started_at_ms'])}" if _is_running(told) else ""
+    return f", since {time_in_words(told['started_at_ms'])}" if _is_running(told) else ""
 
 
 def _is_running(told: Mapping[str, Any]) -> bool:

@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
-from airflow_provider.cli.spans import took_ms
+from airflow_provider.cli.reading import read_on, without_collector
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
@@ -45,6 +44,7 @@ about any group has the topic made in which groups are kept.
 """
 _AGAIN_S: Final = 0.2
 _READ_S: Final = 5.0
+_AT_ONCE: Final = 8
 """How long a list of groups waits for the topics of those that nobody is in."""
 _EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
 
@@ -90,19 +90,23 @@ async def _list(settings: KafkaSettings) -> int:
         if group.protocol_type == PROTOCOL_TYPE:
             states[group.group_id] = group.state or "state not told"
     empty = [name for name in with_topics if states[name] in _EMPTY]
-    told = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name) for name in empty)), strict=True))
+    turns = asyncio.Semaphore(_AT_ONCE)
+    told = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name, turns) for name in empty)), strict=True))
     for name, state in sorted(states.items()):
         say(f"{name}: {told.get(name, state)}")
     return 0
 
 
-async def _what_was(settings: KafkaSettings, group: str) -> str:
-    """How a group ended that nobody is in, as far as that can be read soon."""
-    try:
-        _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S, quietly=True)
-    except LogError:
-        return _NOBODY
-    return what_was(status.group, status.workers)
+async def _what_was(settings: KafkaSettings, group: str, turns: asyncio.Semaphore) -> str:
+    """How a group ended that nobody is in, as far as that can be read soon. What is still being read is not said: of
+    many groups that would be a page.
+    """
+    async with turns:
+        try:
+            _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S, tell=lambda: None)
+        except LogError:
+            return f"{_NOBODY}; its topics could not be read in time"
+    return what_was(status)
 
 
 async def _describe(settings: KafkaSettings, args: argparse.Namespace) -> int:
@@ -153,16 +157,19 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
 
 
 async def _read_topics(
-    settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, quietly: bool = False
+    settings: KafkaSettings,
+    group: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    tell: Callable[[], None] | None = None,
 ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
     """What the topics say, and whether there are any; those of Java workers have none.
 
-    :param quietly: whether it is not said what is still being read: of many groups at once that would be a page
+    :param tell: see :func:`read_on`
     """
     logs = GroupLogs(settings, group)
     logs.attach()
     try:
-        tell = (lambda: None) if quietly else (lambda: complain(f"group {group}: {reading_in_words(logs)}"))
         await read_on(logs, tell, timeout_s=timeout_s)
         return logs.jobs, logs.status, True
     except NoTopicError:
@@ -182,7 +189,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
-        "gone": None if members else what_was(record, status.workers),
+        "gone": None if members else what_was(status),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),
@@ -225,6 +232,6 @@ def _task(told: TaskStatus) -> dict[str, Any]:
         "worker": told.worker,
         "attempt": told.attempt,
         "started_at_ms": told.started_at_ms,
-        "took_ms": took_ms(told),
+        "took_ms": told.took_ms,
         "error": told.error.message if told.error else None,
     }

@@ -6,13 +6,16 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
-from airflow_provider.hooks.standing import SAY_EVERY_S, Standing
+from airflow_provider.hooks.standing import SAY_EVERY_S, SoFar, Standing
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.presence import all_left, what_was
 from airflow_provider.kafka.progress import JobProgress, job_progress
+from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
 
 
 class JobGoneError(Exception):
@@ -42,32 +45,33 @@ async def wait_until_complete(
     # Only from here on: a snapshot of before may hold the run before.
     await logs.catch_up()
 
-    def progress() -> JobProgress | None:
-        return job_progress(job, logs.jobs, logs.status)
-
-    said: Standing | str | None = None
-    while (now := progress()) is not None and not now.complete:
-        present = _nobody(logs) or Standing.of_job(job, logs.jobs, logs.status)
-        text = present if isinstance(present, str) else f"{job}: {present.in_words(wall_ms())}"
+    said: SoFar | None = None
+    while True:
+        jobs, status = logs.jobs, logs.status
+        progress = job_progress(job, jobs, status)
+        if progress is None:
+            raise JobGoneError(f"job {job} {jobs.removals.get(job) or 'was removed'}")
+        if progress.complete:
+            return progress
+        so_far = _nobody(logs.group, status) or SoFar(text=job, standing=Standing.of_job(job, jobs, status))
         left_s = until - time.monotonic()
         if left_s <= 0:
-            raise LateJobError(f"after {timeout_s:g} s: {text}; the job stays in its group")
-        if present != said:
-            tell(text)
-            said = present
+            raise LateJobError(f"after {timeout_s:g} s: {so_far.in_words(wall_ms())}; the job stays in its group")
+        if so_far != said:
+            tell(so_far.in_words(wall_ms()))
+            said = so_far
         with suppress(LogTimeoutError, BrokerAwayError):
-            await logs.wait_for(
-                lambda _jobs, _status: (then := progress()) is None or then.complete,
-                timeout_s=min(SAY_EVERY_S, left_s),
-            )
-    if now is None:
-        raise JobGoneError(f"job {job} {logs.jobs.removals.get(job) or 'was removed'}")
-    return now
+            await logs.wait_for(partial(_is_over, job), timeout_s=min(SAY_EVERY_S, left_s))
 
 
-def _nobody(logs: GroupLogs) -> str | None:
+def _is_over(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether nothing of it is left to run, or there is no such job any more."""
+    progress = job_progress(job, jobs, status)
+    return progress is None or progress.complete
+
+
+def _nobody(group: str, status: StatusSnapshot) -> SoFar | None:
     """That nobody is in the group, as far as its topics say; None: somebody is."""
-    record, workers = logs.status.group, logs.status.workers
-    if record is not None and not all_left(record, workers):
+    if status.group is not None and not all_left(status):
         return None
-    return f"nobody is in group {logs.group}, and the job waits for a worker to join: {what_was(record, workers)}"
+    return SoFar(text=f"nobody is in group {group}, and the job waits for a worker to join: {what_was(status)}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.names import add_group_argument
-from airflow_provider.cli.reading import read_on, reading_in_words
+from airflow_provider.cli.reading import group_opened, group_read
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.hooks.reports import JobReport
 from airflow_provider.kafka.clock import wall_ms
@@ -73,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(listing)
 
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
-    retry.add_argument("group")
+    add_group_argument(retry)
     retry.add_argument("name")
     retry.add_argument(
         "--task",
@@ -172,8 +171,7 @@ def _config(text: str) -> dict[str, Any]:
 
 
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with _attached(args, settings) as logs:
-        await read_on(logs, lambda: complain(f"group {args.group}: {reading_in_words(logs)}"))
+    async with group_read(settings, args.group) as logs:
         found = [JobReport.of(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
     if not found and not args.json:
         say(f"group {args.group} has no jobs")
@@ -184,7 +182,7 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with _attached(args, settings) as logs:
+    async with group_opened(settings, args.group) as logs:
         retried = await logs.retry_failed(args.name, args.task)
         known = args.name in logs.jobs.jobs
     if not known:
@@ -198,7 +196,7 @@ async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with _attached(args, settings) as logs:
+    async with group_opened(settings, args.group) as logs:
         removed = await logs.remove(args.name, by=user_at_host())
     if not removed:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
@@ -206,20 +204,8 @@ async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
     return 0
 
 
-@asynccontextmanager
-async def _attached(args: argparse.Namespace, settings: KafkaSettings) -> AsyncIterator[GroupLogs]:
-    """The group's topics; makes none."""
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
-        yield logs
-    finally:
-        await logs.aclose()
-
-
 def _lines(progress: JobProgress) -> list[str]:
-    counts = ", ".join(f"{count} {state.value}" for state, count in progress.counts.items())
+    counts = progress.counts_in_words
     run = f" (run {progress.run_key})" if progress.run_key else ""
     return [
         f"{progress.job}{run}: {progress.state.value}" + (f": {counts}" if counts else ""),

@@ -26,13 +26,16 @@ async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[Group
     """
     async with group_opened(settings, group) as logs:
         with without_collector():
-            await read_on(logs, lambda: complain(f"group {group}: {reading_in_words(logs)}"))
+            await read_on(logs)
             yield logs
 
 
 @asynccontextmanager
 async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
-    """The same, of which nothing may have been read yet."""
+    """The same, of which nothing may have been read yet. Makes no topics.
+
+    :raises TransportError: no broker answers, or it refuses our credentials
+    """
     await reach(settings)
     logs = GroupLogs(settings, group)
     logs.attach()
@@ -42,12 +45,16 @@ async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[Gro
         await logs.aclose()
 
 
-async def read_on(logs: GroupLogs, tell: Callable[[], None], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+async def read_on(
+    logs: GroupLogs, tell: Callable[[], None] | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> None:
     """Read to the ends.
 
-    :param tell: is called every other second as long as that takes
+    :param tell: is called every other second as long as that takes; by default standard error is told what is still
+        being read
     :raises LogError: see :meth:`GroupLogs.catch_up`
     """
+    tell = tell or (lambda: complain(f"group {logs.group}: {reading_in_words(logs)}"))
     reading = asyncio.ensure_future(logs.catch_up(timeout_s=timeout_s))
     try:
         while not (await asyncio.wait({reading}, timeout=_PATIENCE_S))[0]:

@@ -17,12 +17,12 @@ from rich.text import Text
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
-from airflow_provider.cli.spans import running_ms, span, took_ms
+from airflow_provider.cli.spans import span
 from airflow_provider.cli.terminal import complain, printable
 from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.presence import all_left, what_was
+from airflow_provider.kafka.presence import all_left, stands_back, what_was
 from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress, why_idle
 from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
@@ -109,8 +109,8 @@ def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
     if record is None:
         return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
-    if all_left(record, status.workers):
-        return _text(f"{group}: {what_was(record, status.workers)} ({record.because})", style="bold")
+    if all_left(status):
+        return _text(f"{group}: {what_was(status)} ({record.because})", style="bold")
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
         calm = f"lost tasks wait {left} for their worker" if record.waiting else f"the next moves wait {left}"
@@ -137,8 +137,8 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
 def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
     """What is said of a worker; None: nothing, it is of no concern any more."""
     worker, record = status.workers.get(name), status.group
-    if worker is not None and worker.condition and worker.state is WorkerPhase.LEFT:
-        return f"stands back: {worker.condition}"
+    if why := stands_back(status).get(name):
+        return f"stands back: {why}"
     if record is not None and name in record.members:
         condition = f", {worker.condition}" if worker and worker.condition else ""
         return f"{worker.state.value}{condition}" if worker else "no record"
@@ -171,7 +171,7 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
 
 
 def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
-    since = running_ms(last, wall_ms) if last else None
+    since = last.running_ms(wall_ms) if last else None
     if last is None or since is None:
         return ""
     return f" ({span(since)}{f', {last.progress.in_words()}' if last.progress else ''})"
@@ -191,7 +191,7 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
         cells = (
             name,
             progress.state.value,
-            ", ".join(f"{count} {state.value}" for state, count in progress.counts.items()),
+            progress.counts_in_words,
             _took(name, times[name], jobs),
             "; ".join(progress.errors_in_words),
         )
@@ -203,7 +203,7 @@ def _times(jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[tupl
     """How long the finished tasks of each job's present run took (ms), with the index of each."""
     times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for task, last in status.tasks.items():
-        took = took_ms(last) if last.state is TaskState.FINISHED and not task.is_planner else None
+        took = last.took_ms if last.state is TaskState.FINISHED and not task.is_planner else None
         if took is not None:
             work = jobs.work_of(task)
             if work is not None and last.is_of(work.definition.run_key, work.fingerprint):

@@ -10,13 +10,14 @@ from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.presence import may_be_asked
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.shared import reach
 from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.model import WorkerId
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_group_argument(asking)
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
-        who.add_argument("--all", action="store_true", help="every worker that is in the group")
+        who.add_argument("--all", action="store_true", help="every worker that is in the group, or stands back from it")
         asking.add_argument(
             "--wait",
             type=float,
@@ -67,11 +68,8 @@ def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
 
 
 async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    await reach(settings)
-    logs = GroupLogs(settings, args.group)
-    logs.attach()
-    try:
-        await logs.catch_up()
+    async with group_opened(settings, args.group) as logs:
+        await read_on(logs)
         workers = _named(logs.status, args.group, None if args.all else args.workers)
         processes = {worker: _process_of(worker, logs.status) for worker in workers}
         for worker in workers:
@@ -79,8 +77,6 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
             await logs.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
         return 0 if args.wait is None else await _wait(args, logs, processes)
-    finally:
-        await logs.aclose()
 
 
 def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
@@ -93,10 +89,10 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[Wo
     """Until they have left, and their processes have ended as far as that can be seen from here."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
-        await logs.wait_for(lambda _jobs, status: not asked & _present(status), timeout_s=args.wait)
+        await logs.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
     except LogTimeoutError:
-        left = ", ".join(sorted(asked & _present(logs.status)))
-        return _refuse(args, f"after {args.wait:g} s still in the group: {left}", 1)
+        left = ", ".join(sorted(asked & may_be_asked(logs.status)))
+        return _refuse(args, f"after {args.wait:g} s still there: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:
             return _refuse(args, f"after {args.wait:g} s out of the group, and not ended: {', '.join(running)}", 1)
@@ -106,19 +102,12 @@ async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[Wo
 
 def _named(status: StatusSnapshot, group: str, names: Sequence[str] | None) -> list[WorkerId]:
     """:raises UnknownWorkerError: naming who is not in the group, and who is"""
-    present = _present(status)
+    there = may_be_asked(status)
     if names is None:
-        return sorted(present)
-    unknown = sorted(set(names) - present)
+        return sorted(there)
+    unknown = sorted(set(names) - there)
     if unknown:
         raise UnknownWorkerError(
-            f"{', '.join(unknown)}: not in the group {group!r}; in it: {', '.join(sorted(present)) or 'nobody'}"
+            f"{', '.join(unknown)}: not in the group {group!r}; in it: {', '.join(sorted(there)) or 'nobody'}"
         )
     return [WorkerId(name) for name in dict.fromkeys(names)]
-
-
-def _present(status: StatusSnapshot) -> frozenset[WorkerId]:
-    """Who was in the last round and has not left since."""
-    record, told = status.group, status.workers
-    members = record.members if record else ()
-    return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)

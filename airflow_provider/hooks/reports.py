@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider.hooks.task_runs import TaskRunReport, task_runs
+from airflow_provider.hooks.task_runs import run_to_json, task_runs
 from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.progress import JobProgress, JobState, converged, job_progress
-from airflow_provider.kafka.records import TaskFailure, TaskState, WorkerStatus
+from airflow_provider.kafka.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import one_by_one
@@ -18,7 +18,7 @@ from airflow_provider.membership.model import TaskId, tasks_to_json
 from airflow_provider.membership.record import GroupRecord
 
 
-def _no_runs() -> Mapping[int, TaskRunReport]:
+def _no_runs() -> Mapping[int, TaskStatus]:
     return {}
 
 
@@ -30,15 +30,15 @@ class JobReport:
     :param results: what finished tasks returned, by index
     :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
-    :param runs: gives, by index, the runs of tasks that somebody has or has had. They are looked up when the report is
-        told: whoever waits makes one at each change, of thousands of tasks
+    :param runs: gives, by index, the last word about each task that somebody has or has had. They are looked up when
+        the report is told: whoever waits makes one at each change, of thousands of tasks
     """
 
     progress: JobProgress
     results: Mapping[int, Any]
     submitted_by: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
-    runs: Callable[[], Mapping[int, TaskRunReport]] = field(default=_no_runs, compare=False, repr=False)
+    runs: Callable[[], Mapping[int, TaskStatus]] = field(default=_no_runs, compare=False, repr=False)
 
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
@@ -56,7 +56,7 @@ class JobReport:
             if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
                 results[index] = last.result
 
-        def runs() -> Mapping[int, TaskRunReport]:
+        def runs() -> Mapping[int, TaskStatus]:
             return task_runs(job, progress.planned or 0, jobs, status)
 
         by = jobs.jobs[job].submitted_by
@@ -84,7 +84,7 @@ class JobReport:
             "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
             "results": {str(index): result for index, result in self.results.items()},
             "names": {str(index): name for index, name in self.names.items()},
-            "runs": {str(index): run.to_json(now_ms) for index, run in self.runs().items()},
+            "runs": {str(index): run_to_json(run, now_ms) for index, run in self.runs().items()},
         }
 
 

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.presence import may_be_asked
 from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
@@ -122,8 +123,8 @@ class SparkGroupHook(BaseHook):
         """
 
         async def stop(logs: GroupLogs) -> list[str]:
-            present = logs.status.group.members if logs.status.group else ()
-            asked = [workers] if isinstance(workers, str) else sorted(present if workers is None else workers)
+            names = may_be_asked(logs.status) if workers is None else workers
+            asked = [names] if isinstance(names, str) else sorted(names)
             now_ms = wall_ms()
             for worker in asked:
                 wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms)

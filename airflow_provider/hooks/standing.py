@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.kafka.progress import effective_status, why_idle
+from airflow_provider.kafka.progress import JobState, effective_status, job_progress, why_idle
 from airflow_provider.kafka.records import TaskState, TaskStatus
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, planner_of
+from airflow_provider.membership.model import TaskId
 
 SAY_EVERY_S: Final = 30.0
 """No log of one who waits has more than a line in so long."""
@@ -39,25 +40,19 @@ class Standing:
     @classmethod
     def of_job(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Standing:
         """That of one job, which is in the group."""
-        plan = jobs.plan_of(job)
-        if plan is None:
-            planner = effective_status(planner_of(job), jobs, status)
-            failed = planner is not None and planner.state is TaskState.FAILED
+        progress = job_progress(job, jobs, status)
+        assert progress is not None
+        if progress.planned is None:
+            failed = progress.state is JobState.FAILED
             return cls(planning=int(not failed), tasks=0, finished=0, running=0, failed=int(failed))
-        counts = dict.fromkeys(TaskState, 0)
-        longest: TaskStatus | None = None
-        for index in range(len(plan.configs)):
-            last = effective_status(TaskId(job, index), jobs, status)
-            if last is not None:
-                counts[last.state] += 1
-                if last.state is TaskState.RUNNING and (longest is None or _ms(last) < _ms(longest)):
-                    longest = last
+        running = _running(job, progress.planned, jobs, status)
+        longest = min(running, key=lambda told: _or_never(told.started_at_ms), default=None)
         return cls(
             planning=0,
-            tasks=len(plan.configs),
-            finished=counts[TaskState.FINISHED],
-            running=counts[TaskState.RUNNING],
-            failed=counts[TaskState.FAILED],
+            tasks=progress.planned,
+            finished=progress.counts.get(TaskState.FINISHED, 0),
+            running=progress.counts.get(TaskState.RUNNING, 0),
+            failed=progress.counts.get(TaskState.FAILED, 0),
             longest=None if longest is None else jobs.label(longest.task),
             since_ms=None if longest is None else longest.started_at_ms,
         )
@@ -88,8 +83,14 @@ class Standing:
         return f"{self.finished} of {self.tasks} finished, {self.running} running{longest}, {self.failed} failed{more}"
 
 
-def _ms(status: TaskStatus) -> float:
-    return _or_never(status.started_at_ms)
+def _running(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
+    """The last words about those tasks of a job that run."""
+    for task in (TaskId(job, index) for index in range(planned)):
+        said = status.tasks.get(task)
+        if said is not None and said.state is TaskState.RUNNING:
+            last = effective_status(task, jobs, status)
+            if last is not None and last.state is TaskState.RUNNING:
+                yield last
 
 
 def _or_never(ms: int | None) -> float:

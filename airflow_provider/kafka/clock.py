@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timezone
 from typing import Final
 
 MEASURE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -22,3 +23,8 @@ def now_ms() -> int:
 def wall_ms() -> int:
     """Milliseconds since 1970."""
     return int(time.time() * 1000)
+
+
+def time_in_words(wall_ms: int) -> str:
+    """A time of the wall clock for people, to the second."""
+    return f"{datetime.fromtimestamp(wall_ms // 1000, tz=timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

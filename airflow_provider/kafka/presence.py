@@ -1,63 +1,65 @@
-"""What became of the workers of a group that nobody is in any more, in words. Pure."""
+"""Who is in a group as far as its topics say, and what became of its workers when nobody is. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
-from typing import Final
+from collections.abc import Mapping
 
-from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
+from airflow_provider.kafka.clock import time_in_words
+from airflow_provider.kafka.records import WorkerPhase
+from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.membership.causes import names_in_short
 from airflow_provider.membership.model import WorkerId
-from airflow_provider.membership.record import GroupRecord
-
-_MOST_NAMED: Final = 3
 
 
-def all_left(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
-    """Whether every member of the last round has said since that it has left."""
-    return bool(record.members) and not _lost(record, workers)
+def present(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who was in the last round and has not said since that it has left. Whoever has crashed can't say it."""
+    members, told = status.group.members if status.group else (), status.workers
+    return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)
 
 
-def what_was(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus]) -> str:
+def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
+    """Who has left only until its Spark starts, and what is wrong with that."""
+    return {
+        name: said.condition
+        for name, said in sorted(status.workers.items())
+        if said.state is WorkerPhase.LEFT and said.condition
+    }
+
+
+def may_be_asked(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who hears a wish to leave: who is in the group, or stands back from it."""
+    return present(status).union(stands_back(status))
+
+
+def all_left(status: StatusSnapshot) -> bool:
+    """Whether there was a round, and every member of the last one has said since that it has left."""
+    return status.group is not None and bool(status.group.members) and not present(status)
+
+
+def what_was(status: StatusSnapshot) -> str:
     """Who was in a group that has no member now, and how they ended.
 
-    That nobody is there, the coordinator says, or else :func:`all_left`: who has crashed can't say it.
+    That nobody is there, the coordinator says, or else :func:`all_left`.
     """
+    record, workers = status.group, status.workers
     if record is None:
         return "no worker has joined yet"
     heard_ms = max((workers[name].at_ms for name in record.members if name in workers), default=record.at_ms)
-    lost = _lost(record, workers)
+    lost = sorted(present(status))
     if not lost:
-        stand_back = _standing_back(record, workers)
-        return f"all workers have left, the last one at {at(heard_ms)}, epoch {record.epoch}{stand_back}"
+        return f"all workers have left, the last one at {time_in_words(heard_ms)}, epoch {record.epoch}{_back(status)}"
     left = len(record.members) - len(lost)
     others = f", {left} {'has' if left == 1 else 'have'} left in order" if left else ""
     return (
-        f"all workers are gone: {_names(lost)} got lost{others}; last heard of at {at(heard_ms)}, epoch {record.epoch}"
+        f"all workers are gone: {names_in_short(lost)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
+        f" epoch {record.epoch}"
     )
 
 
-def _standing_back(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> str:
+def _back(status: StatusSnapshot) -> str:
     """Who has left only until it can run something, and what keeps one of them from it."""
-    names = sorted(name for name in record.members if workers[name].condition)
-    if not names:
+    back = stands_back(status)
+    if not back:
         return ""
-    return f"; {_names(names)} {'stands' if len(names) == 1 else 'stand'} back: {workers[names[0]].condition}"
-
-
-def at(wall_ms: int) -> str:
-    """A time, to the second.
-
-    :param wall_ms: milliseconds since 1970
-    """
-    return f"{datetime.fromtimestamp(wall_ms // 1000, tz=timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _lost(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> list[WorkerId]:
-    """Who was in the last round and has not said that it has left."""
-    return sorted(name for name in record.members if name not in workers or workers[name].state is not WorkerPhase.LEFT)
-
-
-def _names(workers: Sequence[WorkerId]) -> str:
-    others = len(workers) - _MOST_NAMED
-    return ", ".join(workers) if others <= 1 else f"{', '.join(workers[:_MOST_NAMED])} and {others} others"
+    verb = "stands" if len(back) == 1 else "stand"
+    return f"; {names_in_short(list(back))} {verb} back: {next(iter(back.values()))}"

@@ -148,6 +148,11 @@ class JobProgress:
     names: Mapping[TaskId, str] = field(default_factory=dict)
 
     @property
+    def counts_in_words(self) -> str:
+        """As in "1 pending, 4 running"."""
+        return ", ".join(f"{count} {state.value}" for state, count in self.counts.items())
+
+    @property
     def errors_in_words(self) -> list[str]:
         """A line for each of the errors."""
         return [f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].line}" for task in sorted(self.errors)]
@@ -222,14 +227,15 @@ def _something_left(jobs: JobsSnapshot, statuses: Statuses) -> bool:
         looking through all of them at each change would keep a loop busy.
         """
         before = jobs.unfinished.known
-        if before is not None and _is_unfinished(before, jobs, statuses):
+        if before is not None and needs_running(before, jobs, statuses):
             return before
         return next(iter(deque(_unfinished(jobs, statuses), maxlen=1)), None)
 
     return jobs.unfinished.get(statuses, look) is not None
 
 
-def _is_unfinished(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
+def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
+    """Whether a task is :func:`configured`. One that was assigned need not be: its leader may have known less."""
     work = jobs.work_of(task)
     if work is None:
         return False

@@ -54,7 +54,7 @@ def _fingerprints(definition: JobDefinition, plan: PlanRecord | None) -> Iterato
             yield TaskId(definition.name, index), fingerprint
 
 
-def retried_in_words(job: str, retried: Sequence[TaskId]) -> str:
+def retried_in_words(job: str, retried: Sequence[TaskId | str]) -> str:
     """For a log, or a terminal."""
     if not retried:
         return f"nothing of job {job} has failed"

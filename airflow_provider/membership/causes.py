@@ -89,21 +89,21 @@ def _changes(
     for worker in sorted(last.members.keys() - members.keys()):
         ends[_end(absent.get(worker))].append(worker)
     for end, workers in ends.items():
-        yield f"{_names(workers)} {end}"
+        yield f"{names_in_short(workers)} {end}"
 
 
 def _came(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Iterator[str]:
     came = frozenset(workers)
     if joined := sorted(came - waited_for):
-        yield f"{_names(joined)} joined"
+        yield f"{names_in_short(joined)} joined"
     if back := sorted(came & waited_for):
-        yield f"{_names(back)} came back"
+        yield f"{names_in_short(back)} came back"
 
 
 def _restarted(members: Mapping[WorkerId, MemberId], last: GroupRecord) -> str:
     """Who is in the group under another member id than in the last round: another process, or one that was cut off."""
     again = sorted(name for name, member_id in members.items() if last.members.get(name, member_id) != member_id)
-    return f"{_names(again)} came back" if again else ""
+    return f"{names_in_short(again)} came back" if again else ""
 
 
 def _end(absence: Absence | None) -> str:
@@ -113,7 +113,7 @@ def _end(absence: Absence | None) -> str:
     return "got lost" if absence.left is None else f"left ({absence.left.value})"
 
 
-def _names(workers: Sequence[WorkerId]) -> str:
+def names_in_short(workers: Sequence[WorkerId]) -> str:
     """The first few by name: a thousand may come at once, and the record is read by each of them."""
     others = len(workers) - _NAMED
     if others <= 1:

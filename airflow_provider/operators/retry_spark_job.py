@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider.hooks.parameters import group_name, is_template, job_name, whole_number
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.retrying import retried_in_words
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -54,7 +55,7 @@ class RetrySparkJobOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         group, job = group_name(self.group), job_name(self.job)
         retried = SparkGroupHook(self.kafka_conn_id).retry_failed(group, job, _indexes(self.tasks))
-        self.log.info("Tried again in group %s: %s", group, ", ".join(retried) or f"nothing of job {job} has failed")
+        self.log.info("Group %s: %s", group, retried_in_words(job, retried))
         return {"job": job, "retried": retried}
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import needs_running
 from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.model import Epoch, TaskId, Tasks
 from airflow_provider.triggers.worker_values import WorkerPlan
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.runs import needs_running
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 

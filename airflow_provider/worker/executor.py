@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.logs import GroupLogs
+from airflow_provider.kafka.progress import needs_running
 from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState
 from airflow_provider.kafka.timers import Timer, call_at
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
@@ -49,7 +50,6 @@ from airflow_provider.worker.runs import (
     ended_elsewhere,
     first_run,
     is_said_to_run,
-    needs_running,
     says_that_it_was_released,
 )
 from airflow_provider.worker.spark_restarts import SparkRestarts

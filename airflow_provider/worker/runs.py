@@ -16,7 +16,6 @@ from airflow_provider.kafka.records import (
     TaskWork,
     task_name,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import TaskOrder
@@ -188,20 +187,6 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
 
 def _longest_wait_ms(work: TaskWork) -> int:
     return max(work.definition.retry_delay_ms, work.definition.replan_interval_ms or 0)
-
-
-def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Mapping[TaskId, TaskStatus]) -> bool:
-    """Whether a task that was assigned is still to be run: its leader may have known less than we do."""
-    work = jobs.work_of(task)
-    if work is None:
-        return False
-    last = statuses.get(task)
-    ended = last is not None and last.is_of(work.definition.run_key, work.fingerprint) and last.state.final
-    if not task.is_planner:
-        return not ended
-    failed = ended and last is not None and last.state is TaskState.FAILED
-    planned = jobs.plan_of(task.job) is not None and work.definition.replan_interval_ms is None
-    return not failed and not planned
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:

@@ -10,15 +10,19 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.kafka.progress import group_drained
+from airflow_provider.kafka.records import WorkerPhase
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.model import Epoch
 from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.process import is_same_process, this_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
@@ -26,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
+_LAST_WORD_S: Final = 5.0
 
 _STOPPED: Final = Absence(left=LeaveReason.STOPPED)
 
@@ -114,6 +119,8 @@ class SteadyWorker:
                 self._changed.clear()
             if ending is None:
                 trying.result()
+            else:
+                await self._say_that_it_ends()
             return ending
         finally:
             unsubscribe()
@@ -127,6 +134,14 @@ class SteadyWorker:
             why = await self._means.start()
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         log.info("worker %s can run tasks now, and joins its group again", me)
+
+    async def _say_that_it_ends(self) -> None:
+        """By its last word it would come back."""
+        last = self._logs.status.workers.get(self._settings.member.worker)
+        if last is not None and last.state is WorkerPhase.LEFT and is_same_process(last.process, this_process()):
+            said = self._logs.publish_worker(replace(last, condition="", at_ms=wall_ms()))
+            with contextlib.suppress(LogError, asyncio.TimeoutError):
+                await asyncio.wait_for(said, _LAST_WORD_S)
 
     async def _reason_to_end(self) -> Ending | None:
         jobs, me = self._logs.jobs, self._settings.member.worker

@@ -13,7 +13,7 @@ import pytest
 from group_records import record_of
 from stand_ins import MemoryLogs
 
-from airflow_provider.cli import job_wait
+from airflow_provider.cli import job_wait, reading
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
@@ -74,7 +74,8 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(jobs_module, "reach", reach)
     monkeypatch.setattr(jobs_module, "shared_logs", shared_logs)
-    monkeypatch.setattr(jobs_module, "GroupLogs", lambda _settings, _group: made.logs)
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupLogs", lambda _settings, _group: made.logs)
     return made
 
 

@@ -7,6 +7,7 @@ import gc
 
 import pytest
 from stand_ins import MemoryLogs
+from waiting import eventually
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
@@ -39,6 +40,17 @@ async def test_what_is_still_being_read_is_told_until_it_is(monkeypatch: pytest.
 
     await asyncio.wait_for(read_on(logs, tell), 10)
     assert told == ["still reading g.status (3,000 of 22,503 records)"] * 2
+
+
+async def test_by_default_standard_error_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reading, "_PATIENCE_S", 0.01)
+    logs = SlowLogs()
+    going_on = asyncio.ensure_future(read_on(logs))
+    await eventually(lambda: capsys.readouterr().err.startswith("group g: still reading g.status (3,000 of 22,503"))
+    logs.whole.set()
+    await asyncio.wait_for(going_on, 10)
 
 
 async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() -> None:

@@ -11,7 +11,7 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryLogs
 
-from airflow_provider.cli import workers as workers_module
+from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.topics.log_errors import NoTopicError
@@ -32,8 +32,9 @@ class Cli:
         asyncio.run(self.logs.publish_group(group_record(5, members=members)))
         self.told(W3, WorkerPhase.LEFT)
 
-    def told(self, worker: WorkerId, phase: WorkerPhase) -> None:
-        asyncio.run(self.logs.publish_worker(WorkerStatus(worker=worker, state=phase, epoch=Epoch(5), slots=1)))
+    def told(self, worker: WorkerId, phase: WorkerPhase, condition: str = "") -> None:
+        said = WorkerStatus(worker=worker, state=phase, epoch=Epoch(5), slots=1, condition=condition)
+        asyncio.run(self.logs.publish_worker(said))
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         status = main(["workers", *arguments, "--bootstrap-servers", "nowhere:9"])
@@ -51,8 +52,8 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     async def reach(_settings: object) -> None: ...
 
-    monkeypatch.setattr(workers_module, "reach", reach)
-    monkeypatch.setattr(workers_module, "GroupLogs", lambda _settings, _group: made.logs)
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupLogs", lambda _settings, _group: made.logs)
     return made
 
 
@@ -76,7 +77,7 @@ def test_who_is_not_in_the_group_is_named_and_nobody_is_asked(cli: Cli, name: st
 
 
 def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli) -> None:
-    late = "cospark workers stop: after 0.05 s still in the group: w1\n"
+    late = "cospark workers stop: after 0.05 s still there: w1\n"
     assert cli("stop", "g", "w1", "--wait", "0.05") == (1, "asked to stop: w1\n", late)
 
     published = cli.logs.publish_control
@@ -87,6 +88,15 @@ def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli) -> None:
 
     cli.logs.publish_control = publish_control  # type: ignore[method-assign]
     assert cli("stop", "g", "w1", "--wait", "20") == (0, "asked to stop: w1\n", "")
+
+
+def test_who_stands_back_can_be_asked_and_is_waited_for(cli: Cli) -> None:
+    cli.told(W3, WorkerPhase.LEFT, "no master")
+    status, out, err = cli("stop", "g", "w3", "--wait", "0.05")
+    assert (status, out) == (1, "asked to stop: w3\n")
+    assert err == "cospark workers stop: after 0.05 s still there: w3\n"
+    cli.told(W3, WorkerPhase.LEFT)
+    assert cli("stop", "g", "w3")[0] == 1, "it has ended"
 
 
 def test_nobody_named_is_a_mistake(cli: Cli) -> None:

@@ -17,12 +17,12 @@ from airflow_provider.hooks.narration import epoch_in_words, tasks_in_words
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka import logs, one_shot
 from airflow_provider.kafka.one_shot import GroupSnapshot
-from airflow_provider.kafka.records import TaskState
+from airflow_provider.kafka.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.topics.log_errors import BrokerAwayError, NoTopicError
 from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.membership.assignors.model import Move, MoveReason
-from airflow_provider.membership.model import MemberId, TaskId, WorkerId
+from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.provider_info import get_provider_info
 
 
@@ -95,6 +95,24 @@ def test_workers_are_asked_to_go_by_their_names(
     monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g", workers) == asked
     assert sorted(topics.jobs.controls) == asked
+
+
+def test_who_has_left_is_not_asked_to_go(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = MemoryLogs()
+    asyncio.run(topics.publish_group(group_record(1)))
+    left = WorkerStatus(worker=WorkerId("w1"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1)
+    asyncio.run(topics.publish_worker(left))
+    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    assert SparkGroupHook("broker").stop_workers("g") == ["w2"]
+
+
+def test_who_stands_back_is_asked_to_go_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = MemoryLogs()
+    asyncio.run(topics.publish_group(group_record(1)))
+    back = WorkerStatus(worker=WorkerId("w3"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1, condition="no master")
+    asyncio.run(topics.publish_worker(back))
+    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    assert SparkGroupHook("broker").stop_workers("g") == ["w1", "w2", "w3"]
 
 
 async def test_an_asynchronous_task_may_use_the_hook_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:

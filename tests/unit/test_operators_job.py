@@ -174,7 +174,9 @@ class TestJobOperator:
         def retry(**parameters: Any) -> RetrySparkJobOperator:
             return RetrySparkJobOperator(**{"task_id": "t", "group": "g", "job": "job", **parameters})
 
-        assert retry().execute(context()) == {"job": "job", "retried": ["job:1"]}
+        with structlog.testing.capture_logs() as lines:
+            assert retry().execute(context()) == {"job": "job", "retried": ["job:1"]}
+        assert "Group g: 1 failed task of job job is tried again: job:1" in [line["event"] for line in lines]
         retry(tasks=[1, "2", -1]).execute(context())
         assert group.retried == [("job", None), ("job", [1, 2, -1])]
         for wrong in ("1", [-2], ["one"], 3):

@@ -20,7 +20,7 @@ from airflow_provider.membership.events import (
     StopTasks,
     TasksStopped,
 )
-from airflow_provider.membership.model import ConfigOffset, LocalProtocolError, SubProtocol
+from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
 
@@ -133,7 +133,13 @@ def test_another_version_is_refused_by_name(version: object) -> None:
         resume(document, SETTINGS, now_ms=0, wall_ms=WALL)
 
 
-@pytest.mark.parametrize("key", sorted(set(saved(Script().stable("a0"))) - {"v", "stable"}))
+def test_what_a_release_has_saved_that_knew_of_no_former_member_ids_is_taken_on() -> None:
+    older = saved(Script().stable("a0"))
+    del older["former_id"]
+    assert resume(older, SETTINGS, now_ms=0, wall_ms=WALL).former_id == UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("key", sorted(set(saved(Script().stable("a0"))) - {"v", "stable", "former_id"}))
 def test_a_document_with_a_gap_or_nonsense_is_refused(key: str) -> None:
     whole = saved(Script().stable("a0"))
     gap = {name: value for name, value in whole.items() if name != key}

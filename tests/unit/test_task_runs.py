@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.reports import JobReport
-from airflow_provider.hooks.task_runs import TaskRunReport
-from airflow_provider.kafka.records import StreamProgress, TaskState
+from airflow_provider.hooks.task_runs import run_to_json
+from airflow_provider.kafka.records import StreamProgress, TaskState, TaskStatus
+from airflow_provider.membership.model import Epoch, TaskId, WorkerId
 
 RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED, TaskState.PENDING
+
+
+def said(state: TaskState, **more: Any) -> TaskStatus:
+    return TaskStatus(task=TaskId("job", 0), state=state, epoch=Epoch(1), worker=WorkerId("w"), **more)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +34,8 @@ RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, Tas
 def test_what_runs_counts_until_now_and_what_has_ended_until_then(
     state: TaskState, started_at_ms: int | None, ended_at_ms: int | None, seconds: float | None
 ) -> None:
-    run = TaskRunReport(state=state, worker="w", attempt=1, started_at_ms=started_at_ms, ended_at_ms=ended_at_ms)
-    assert run.seconds(10_000) == seconds
+    told = said(state, started_at_ms=started_at_ms, finished_at_ms=ended_at_ms)
+    assert run_to_json(told, 10_000)["seconds"] == seconds
 
 
 def test_a_report_has_each_task_that_somebody_has_had() -> None:
@@ -40,13 +47,6 @@ def test_a_report_has_each_task_that_somebody_has_had() -> None:
 
 
 def test_of_a_stream_its_last_batch_is_told() -> None:
-    run = TaskRunReport(
-        state=RUNNING,
-        worker="w",
-        attempt=1,
-        started_at_ms=1_000,
-        ended_at_ms=None,
-        progress=StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000),
-    )
-    told = run.to_json(10_000)
+    progress = StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000)
+    told = run_to_json(said(RUNNING, started_at_ms=1_000, progress=progress), 10_000)
     assert (told["batch"], told["rows_per_second"], told["seconds"]) == (7, 12.5, 9.0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider.kafka.progress import needs_running
 from airflow_provider.kafka.records import (
     JobDefinition,
     PlanRecord,
@@ -21,7 +22,7 @@ from airflow_provider.kafka.records import (
 from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
 from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.worker.run_table import RunTable
-from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word, needs_running
+from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")

@@ -17,6 +17,7 @@ from waiting import eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
 from airflow_provider.cli.status import render
+from airflow_provider.kafka.presence import stands_back
 from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.membership.assignors.model import LeaveReason
 from airflow_provider.membership.model import Epoch, WorkerId
@@ -137,8 +138,10 @@ async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any)
 
 async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
     async with standing(wait_s=60) as life:
+        await eventually(lambda: stands_back(life.logs.status) == {ME: "no master"})
         life.steady.leave("signal SIGTERM")
         assert (await life.outcome()).ending is Ending.LEFT
+        assert stands_back(life.logs.status) == {}, "it has ended, and will not come back"
 
 
 async def test_it_is_told_to_leave_just_as_spark_starts(standing: Any) -> None:

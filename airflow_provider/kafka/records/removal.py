@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, Final
 
+from airflow_provider.kafka.clock import time_in_words
 from airflow_provider.kafka.records.envelope import decode, encode, want, want_number
 
 REMOVAL_HEADER: Final = "removal"
@@ -34,8 +34,7 @@ class Removal:
     bounded: bool
 
     def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.at_ms / 1000, tz=timezone.utc)
-        return f"was removed by {self.by or 'somebody'} at {at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"was removed by {self.by or 'somebody'} at {time_in_words(self.at_ms)}"
 
     def to_header(self) -> bytes:
         return encode({"by": self.by, "at_ms": self.at_ms, "run_key": self.run_key, "bounded": self.bounded})

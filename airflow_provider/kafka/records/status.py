@@ -171,6 +171,22 @@ class TaskStatus:
         """Of the checkpoint that may be in use, or come into use at any moment."""
         return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
 
+    @property
+    def took_ms(self) -> int | None:
+        """How long the attempt took; None if it has not ended, or that is not said."""
+        if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
+            return None
+        return max(0, self.finished_at_ms - self.started_at_ms)
+
+    def running_ms(self, wall_ms: int) -> int | None:
+        """For how long it has been running; None if it is not, or that is not said.
+
+        :param wall_ms: now, milliseconds since 1970
+        """
+        if self.state is not TaskState.RUNNING or self.started_at_ms is None:
+            return None
+        return max(0, wall_ms - self.started_at_ms)
+
     def is_of(self, run_key: str, fingerprint: str) -> bool:
         """Whether this is about that run of exactly that work."""
         return self.run_key == run_key and self.fingerprint in ("", fingerprint)
