@@ -71,7 +71,9 @@ MUTATIONS = (
     Mutation(
         name="does not stop when its lease is over",
         module=f"{MEMBERSHIP}.state",
-        edits=(("        if self.lease_until is None or not self.running - self.stopping:\n", "        if True:\n"),),
+        edits=(
+            ("        if self.lease_until is None or self.owned <= self.held | self.stopping:\n", "        if True:\n"),
+        ),
         plan="troubled",
         broken=(_STARTED, _TWO_RUN),
     ),

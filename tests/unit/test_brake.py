@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from group_records import record_of
 from simulation.world import SETTINGS, World
+from stand_ins import MemoryLogs
 
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.leading import assign
 from airflow_provider.membership.brake import brake_ms
-from airflow_provider.membership.events import RebalanceWanted
-from airflow_provider.membership.model import TaskId
+from airflow_provider.membership.embedded import encode_metadata
+from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
+from airflow_provider.membership.model import (
+    NO_TASKS,
+    Assignment,
+    ConfigOffset,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+    WorkerState,
+)
+from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.record import GroupRecord
 
 TASKS = [TaskId("a", index) for index in range(4)]
@@ -80,3 +97,47 @@ def test_records_of_a_release_that_did_not_count_are_read() -> None:
     assert GroupRecord.from_json(data).unchanged == 7
     del data["unchanged"]
     assert GroupRecord.from_json(data).unchanged == 0
+
+
+W1 = WorkerId("w1")
+ALONE = {W1: NO_TASKS}
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "held_back_s"),
+    [(ALONE, 1, 0), (ALONE, 2, 0.1), (ALONE, 4, 0.4), ({**ALONE, WorkerId("w2"): NO_TASKS}, 4, 0)],
+    ids=["one or two are free", "the third", "the fifth", "somebody has left"],
+)
+async def test_a_leader_holds_the_assignment_back_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    before: Mapping[WorkerId, frozenset[TaskId]],
+    last: int,
+    held_back_s: float,
+) -> None:
+    """What the simulation plays, by a leader's own code."""
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    logs = MemoryLogs()
+    await logs.publish_group(record_of(before, generation=GenerationId(7), unchanged=last, at_ms=wall_ms()))
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    own = Assignment(version=1, assigned=NO_TASKS)
+    state = WorkerState(version=1, url="", config_offset=ConfigOffset(0), assignment=own)
+    command = PerformAssignment(
+        seq=1,
+        generation=GenerationId(8),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId("w1"),
+        last_completed=GenerationId(7),
+        members=(JoinedMember(member_id=MemberId("w1"), instance_id=W1, metadata=encode_metadata(state)),),
+        reason="no reason at all",
+    )
+    answer = await assign(command, logs, policy=Deferred(), session_timeout_ms=60_000)
+    assert answer.record is not None
+    assert answer.record.unchanged == (last + 1 if len(before) == 1 else 0)
+    assert waited == [held_back_s] * bool(held_back_s)
+    said = f"{last + 1} rebalances in a row changed nothing (why the last one: no reason at all)"
+    assert (said in caplog.text) == bool(held_back_s)

@@ -9,8 +9,10 @@ from executor_bench import A0, A1, AWAY, Bench, bench
 from waiting import eventually
 
 from airflow_provider.kafka.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.kafka.topics.log_errors import TooLargeError
+from airflow_provider.kafka.topics.log_errors import LogError, TooLargeError
 from airflow_provider.membership.model import Epoch, WorkerId, planner_of
+from airflow_provider.worker import journal as journal_module
+from airflow_provider.worker.journal import Journal
 
 # ---- failures
 
@@ -177,3 +179,20 @@ async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way(
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         assert worker.told(A0).attempt == 2
+
+
+async def test_what_others_wait_for_is_not_written_again_where_no_broker_ever_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as the claim of a checkpoint, in the record of a task."""
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.001)
+    journal, tried = Journal(WorkerId("w1")), list[LogError]()
+
+    async def refused() -> None:
+        tried.append(TooLargeError("its size is beyond the topic's max.message.bytes") if tried else AWAY)
+        raise tried[-1]
+
+    journal.keep(A0, refused)
+    await journal.settle(5)
+    assert [type(error) for error in tried] == [type(AWAY), TooLargeError]
+    await journal.flush(0)

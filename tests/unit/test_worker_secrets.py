@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,12 +21,15 @@ from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
+from airflow_provider.spark.application import APPLICATION, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
 from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.worker import attached
+from airflow_provider.worker.attached import SparkOfProcess
 from airflow_provider.worker.equipment import Equipment
 
 SECRET = "tok3n-of-the-api"
@@ -102,7 +106,19 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
         await logs.publish_plan(PlanRecord.of(job, [{}], planned_by=WorkerId("w0"), at_ms=0))
         yield LonelyCoordinator(), logs
 
+    def does_not_start(*_: object) -> None:
+        raise SparkStartError(f"Spark did not start: its metastore takes no {secret}")
+
+    means: list[SparkOfProcess] = []
+
+    class Noted(SparkOfProcess):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            means.append(self)
+
     monkeypatch.setattr(shared, "shared_group", in_memory)
+    monkeypatch.setattr(attached, "SparkOfProcess", Noted)
+    monkeypatch.setattr(APPLICATION, "running_for", does_not_start)
     equipment = Equipment(runner="local", allowed=("jobs",), checkpoint_root="/nowhere", spark_master="local[1]")
     plan = WorkerPlan(
         member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until="drained", policy=Deferred()
@@ -113,3 +129,4 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     assert error is not None
     assert "***" in error.message
     assert secret not in repr((logs.status, [event for event in logs.events if isinstance(event, TaskEvent)]))
+    assert asyncio.run(means[0].start()) == "Spark did not start: its metastore takes no ***", "why it stands back"
