@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(listing)
 
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
-    retry.add_argument("group")
+    add_group_argument(retry)
     retry.add_argument("name")
     retry.add_argument(
         "--task",

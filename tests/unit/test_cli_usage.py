@@ -13,6 +13,7 @@ COMMANDS = (
     ("groups", "describe", "GROUP"),
     ("jobs", "list", "GROUP"),
     ("jobs", "remove", "GROUP", "job"),
+    ("jobs", "retry", "GROUP", "job"),
     ("jobs", "submit", "GROUP", "job", "m:f"),
     ("status", "GROUP"),
     ("worker", "GROUP"),
