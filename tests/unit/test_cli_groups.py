@@ -303,9 +303,9 @@ def test_the_list_tells_of_a_group_that_all_have_left_what_was(
     status = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900))
 
     async def read(
-        _settings: object, group: str, *, timeout_s: float, quietly: bool
+        _settings: object, group: str, *, timeout_s: float, tell: Callable[[], None]
     ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
-        assert (group, timeout_s, quietly) == ("left", 5.0, True)
+        assert (group, timeout_s) == ("left", 5.0)
         return JobsSnapshot(), status, True
 
     monkeypatch.setattr(groups_module, "list_groups", lambda _settings: ["g", "left"])

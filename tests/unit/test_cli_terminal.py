@@ -90,7 +90,8 @@ def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryLogs:
 def test_of_cospark_jobs(evil: MemoryLogs, capsys: pytest.CaptureFixture[str]) -> None:
     assert jobs.run(argparse.Namespace(action="list", group="g", json=False)) == 0
     lines = _only_text(capsys.readouterr().out)
-    assert lines == [f"a (run {SHOWN}): failed: 1 failed", f"  a:0: {SHOWN}"]
+    in_one_line = SHOWN.replace(r"\r", "; ").replace(r"\n", "; ")
+    assert lines == [f"a (run {SHOWN}): failed: 1 failed", f"  a:0: {in_one_line}"]
 
 
 def test_of_cospark_groups(
