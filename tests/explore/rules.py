@@ -18,7 +18,7 @@ from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
 from airflow_provider.membership.events import StopReason, StopTasks
-from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.membership.state import Phase
 
 
@@ -156,7 +156,7 @@ def check_round(world: World, sync: Sync, configured: Tasks) -> None:
         sent={member.worker: sync.command.assignments.get(member.member_id, b"") for member in group.members},
         at_ms=NOW,
     )
-    now = read_round(seen, Computed(record, configured, configured, last))
+    now = read_round(seen, Computed(record, configured, configured, NO_TASKS, last))
     invariants.nothing_is_assigned_and_revoked_in_one_round(now)
     invariants.the_target_is_complete_and_without_duplicates(now)
     invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)

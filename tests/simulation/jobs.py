@@ -32,6 +32,10 @@ class JobsTopic:
         """What was configured all the time, both included."""
         return self.configured_at(last).intersection(*self._records[first:last])
 
+    def removed_between(self, first: ConfigOffset, last: ConfigOffset) -> Tasks:
+        """What was configured, from the first on, and is not at the last."""
+        return NO_TASKS.union(*self._records[first:last]) - self.configured_at(last) - self.finished
+
     def append(self, tasks: Tasks) -> None:
         self._records.append(tasks)
 

@@ -44,5 +44,6 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
     if verdict.record is not None:
         since = process.config_offset if last is None else last.config_offset
         throughout = world.jobs.configured_between(since, process.config_offset)
-        world.computed[key] = Computed(verdict.record, configured, throughout, last, said)
+        removed = world.jobs.removed_between(since, process.config_offset)
+        world.computed[key] = Computed(verdict.record, configured, throughout, removed, last, said)
     return verdict

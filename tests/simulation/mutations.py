@@ -392,7 +392,12 @@ MUTATIONS = (
     Mutation(
         name="takes what a fenced process stopped for work that nobody has",
         module="airflow_provider.kafka.leading",
-        edits=(("if told.state.final and told.epoch >= record.epoch and task", "if task"),),
+        edits=(
+            (
+                "if told.state.final or told.state is TaskState.UNASSIGNED\n        if told.epoch >= record.epoch and task",
+                "if task",
+            ),
+        ),
         plan="troubled",
         broken=(_IN_VAIN,),
     ),

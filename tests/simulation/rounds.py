@@ -49,6 +49,7 @@ class Computed:
 
     :param configured: what was to run, as far as the leader knew
     :param throughout: what of it was to run all the time since the last round
+    :param removed: what was to run for a while since the last round, and is not any more
     :param last: the newest group record that it knew
     :param said: what the workers had said of themselves by then
     """
@@ -56,6 +57,7 @@ class Computed:
     record: GroupRecord
     configured: Tasks
     throughout: Tasks
+    removed: Tasks
     last: GroupRecord | None
     said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
 
@@ -72,6 +74,7 @@ class Round:
     record: GroupRecord
     configured: Tasks
     throughout: Tasks
+    removed: Tasks
     last: GroupRecord | None
     said: Mapping[WorkerId, WorkerStatus]
 
@@ -82,10 +85,12 @@ class Round:
     @property
     def asked_in_vain(self) -> bool:
         """Whether its leader asked for it, for what nobody had, and there was nothing to give. What was removed and
-        set again since the last round was stopped, and is given anew, to whoever had it.
+        set again since the last round was stopped, and is given anew, to whoever had it; and what was wanted may have
+        been removed before it could be given.
         """
+        asked = (self.record.step or self.record.reason) == "new work"
         anew = self.configured - self.throughout
-        return self.record.reason == "new work" and self.record.unchanged > 0 and not anew
+        return asked and self.record.unchanged > 0 and not anew and not self.removed
 
     def follows(self, before: Round | None) -> bool:
         """Whether the leader knew the record of the round before: it gets lost with a leader that dies before it has
@@ -148,6 +153,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         record=computed.record,
         configured=computed.configured,
         throughout=computed.throughout,
+        removed=computed.removed,
         last=computed.last,
         said=computed.said,
     )
