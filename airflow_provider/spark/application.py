@@ -62,6 +62,12 @@ _UNSEEN: Final[Mapping[str, str]] = {
 }
 """What Spark keeps of what has run, for a UI: ten to a hundred times as much by default, also where no UI is."""
 
+_EXITS: Final[Mapping[int, str]] = {
+    -9: " (killed: was the machine out of memory?)",
+    52: " (out of memory: spark.driver.memory is how much it may have)",
+}
+"""What some exit codes of a JVM mean; the second one is Spark's own (``SparkExitCode.OOM``)."""
+
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
 """What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
 _SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
@@ -121,7 +127,7 @@ class RunningSpark:
         if code is None:
             why = "its context was stopped: by its master, by a task, or by a fatal error; see the log above"
         else:
-            why = f"its JVM's exit code is {code} (-9: killed; out of memory?)"
+            why = f"its JVM's exit code is {code}{_EXITS.get(code, '')}"
         return SparkGoneError(f"this worker's Spark has ended: {why}", spark=self.number)
 
 

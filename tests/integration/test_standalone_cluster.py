@@ -10,7 +10,7 @@ from runner_bench import BENCH, Events, counting, holding, let_go, until
 from standalone import StandaloneCluster
 
 from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.runner import SparkLost, TaskFinished
+from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskStarted
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -27,7 +27,7 @@ async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, L
 async def test_a_master_that_has_forgotten_its_applications_is_a_lost_spark(
     on_cluster: tuple[StandaloneCluster, LocalRunner], events: Events, tmp_path: Path
 ) -> None:
-    """Without executors it says so; a master that is away costs nothing; one without memory costs the application."""
+    """Without executors it says so; a Spark worker that dies costs nothing; a master without memory the application."""
     cluster, runner = on_cluster
     task = holding(tmp_path, 0)
     await runner.start(task)
@@ -36,6 +36,12 @@ async def test_a_master_that_has_forgotten_its_applications_is_a_lost_spark(
     cluster.add_worker()
     await until(Path(task.config["started"]).exists, "a worker runs it")
     await until(lambda: runner.condition == "", "nothing is missing")
+
+    cluster.kill_worker(cluster.workers[0])
+    await until(lambda: runner.condition == "waiting for executors", "its only worker is gone")
+    cluster.add_worker()
+    await until(lambda: runner.condition == "", "another one has its work")
+    assert [type(event) for event in events.of(task.task)] == [TaskStarted], "it goes on, as the same attempt"
 
     cluster.kill_master()
     cluster.start_master()

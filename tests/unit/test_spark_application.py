@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -13,7 +14,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark import application
-from airflow_provider.spark.application import LocalSparkSettings, SparkApplication, SparkStartError
+from airflow_provider.spark.application import LocalSparkSettings, RunningSpark, SparkApplication, SparkStartError
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,12 @@ def test_that_py4j_asks_a_jvm_that_has_gone_once_more_is_told_to_nobody(caplog: 
         ("/jobs/etl.py", "INFO"),
         ("/jobs/etl.py", "ERROR"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(52, "52 (out of memory: spark.driver.memory"), (-9, "-9 (killed: was"), (1, "1")]
+)
+def test_what_the_exit_code_of_its_jvm_means_is_said(code: int, said: str) -> None:
+    ended: Any = SimpleNamespace(poll=lambda: code)
+    spark = RunningSpark(number=1, root=Any, jvm=ended, shipment=Any)  # type: ignore[arg-type]
+    assert f"its JVM's exit code is {said}" in str(spark.gone())
