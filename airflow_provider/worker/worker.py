@@ -17,7 +17,7 @@ from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.membership.assignors.model import Absence, LeaveReason
 from airflow_provider.membership.events import Predecessor, PublishAssignment, Resumed, Started, StopReason
-from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.membership.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
 from airflow_provider.membership.saved import resume
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.worker.ending import Ending, Outcome
@@ -317,6 +317,10 @@ class Worker:
                 "process": this_process(),
                 "idle_since_ms": self._idling.since_wall_ms,
             }
+            if self._says is not WorkerPhase.DEFERRED:
+                # Its process ends now, and the member stays: nobody shall take it for gone meanwhile.
+                nobodys = replace(self._status(), member_id=UNKNOWN_MEMBER_ID)
+                self._journal.note(lambda: self._logs.publish_worker(nobodys))
             return Outcome(ending=ending, epoch=epoch, saved=saved)
         if ending is Ending.STOOD_BACK:
             self._publish(WorkerPhase.LEFT)

@@ -45,6 +45,8 @@ async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_
     assert outcome.ending is Ending.HANDED_OVER
     member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
     assert life.coordinator.left == []
+    said = life.logs.status.workers[life.worker.settings.member.worker]
+    assert (said.process, said.member_id) == (this_process(), ""), "its process ends, and the member stays"
 
     await life.submit(kind=TaskKind.STREAMING)
     life.linger_s = 60

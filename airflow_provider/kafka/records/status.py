@@ -308,7 +308,8 @@ class WorkerStatus:
     :param running: what of it runs now
     :param process: which process holds the membership, in a form by which a successor can see that it has ended
     :param at_ms: wall clock, milliseconds since 1970
-    :param member_id: by which it is in the group, as far as it knows; empty before that
+    :param member_id: by which it is in the group, as far as it knows; empty before that, and while the membership goes
+        from a task's process to a triggerer
     :param left: why it leaves, or has left, in order; said before the coordinator hears of it
     :param returns_ms: how long its return would take at most if this process ended; 0: it would never be back; None:
         not known
