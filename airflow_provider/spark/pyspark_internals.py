@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from subprocess import Popen
+from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark.jvm_log import JvmLog
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 2.0
 """How long to wait for what a JVM that did not start has said of it."""
+
+_END_S: Final = 2.0
 
 _bound = threading.local()
 _originals: dict[str, Any] = {}
@@ -150,10 +152,26 @@ def is_alive(session: SparkSession, jvm: Popen[bytes] | None) -> bool:
 
     :param jvm: what :func:`jvm_process` said when the session was made
     """
+    from py4j.protocol import Py4JError
+
     if jvm is not None and jvm.poll() is not None:
         return False
     context = session.sparkContext._jsc
-    return context is not None and not context.sc().isStopped()
+    try:
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, OSError):
+        if jvm is not None and ends_soon(jvm):
+            return False
+        raise
+
+
+def ends_soon(jvm: Popen[bytes]) -> bool:
+    """Whether a JVM that answers no more is about to end."""
+    try:
+        jvm.wait(_END_S)
+    except TimeoutExpired:
+        return False
+    return True
 
 
 def forget_application() -> None:

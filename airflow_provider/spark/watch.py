@@ -5,13 +5,12 @@ A task hears of neither: it waits in a call for an answer that never comes, or c
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from enum import Enum
-from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.application import RunningSpark
+from airflow_provider.spark.pyspark_internals import ends_soon
 from airflow_provider.spark.standalone import is_forgotten
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
 """How long from one look to the next."""
-_JVM_END_S: Final = 2.0
 
 
 class Sight(str, Enum):
@@ -43,12 +41,7 @@ def look_at(spark: RunningSpark) -> Sight:
     try:
         return _look_at(spark)
     except (Py4JError, OSError):
-        if spark.jvm is None:
-            return Sight.FINE
-        with contextlib.suppress(TimeoutExpired):
-            spark.jvm.wait(_JVM_END_S)
-            return Sight.ENDED
-        return Sight.FINE
+        return Sight.ENDED if spark.jvm is not None and ends_soon(spark.jvm) else Sight.FINE
 
 
 def _look_at(spark: RunningSpark) -> Sight:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from waiting import eventually
 
 from airflow_provider.membership.model import Epoch, TaskId
-from airflow_provider.spark import local, standalone, watch
-from airflow_provider.spark.application import LocalSparkSettings, SparkApplication, SparkGoneError, SparkStartError
+from airflow_provider.spark import local, pyspark_internals, standalone, watch
+from airflow_provider.spark.application import (
+    LocalSparkSettings,
+    RunningSpark,
+    SparkApplication,
+    SparkGoneError,
+    SparkStartError,
+)
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.pyspark_internals import is_alive
 from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.shipping import Shipment
 from airflow_provider.spark.watch import Sight, look_at
 
 TASK = TaskId("deaf", 0)
@@ -210,3 +221,27 @@ def test_spark_does_not_try_for_a_minute_to_reach_a_master_that_is_not_there() -
         assert standalone.unreachable(f"spark://127.0.0.1:{port}") == ""
     with pytest.raises(SparkStartError, match=rf"no Spark master can be reached at spark://127.0.0.1:{port} \("):
         SparkApplication().running_for("me", LocalSparkSettings(master=f"spark://127.0.0.1:{port}"))
+
+
+def fails_to_answer() -> None:
+    raise Py4JNetworkError("Answer from Java side is empty")
+
+
+@pytest.mark.parametrize("look", [look_at, lambda spark: is_alive(spark.root, spark.jvm)], ids=["watch", "alive"])
+def test_a_jvm_that_answers_no_more_and_ends_is_gone(look: Callable[[Any], object]) -> None:
+    """As after an OutOfMemoryError: it ends some moments after its last answer."""
+    with subprocess.Popen(["sleep", "0.2"]) as jvm:
+        context = SimpleNamespace(_jsc=SimpleNamespace(sc=fails_to_answer), master="local[2]")
+        root = SimpleNamespace(sparkContext=context)
+        spark = RunningSpark(number=1, root=root, jvm=jvm, shipment=Shipment(Path()))  # type: ignore[arg-type]
+        assert look(spark) in (Sight.ENDED, False)
+        assert jvm.poll() is not None
+
+
+def test_a_jvm_that_answers_no_more_and_lives_is_no_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark_internals, "_END_S", 0.01)
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+        context = SimpleNamespace(_jsc=SimpleNamespace(sc=fails_to_answer), master="local[2]")
+        with pytest.raises(Py4JNetworkError):
+            is_alive(SimpleNamespace(sparkContext=context), jvm)  # type: ignore[arg-type]
+        jvm.kill()
