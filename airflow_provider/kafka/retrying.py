@@ -39,6 +39,7 @@ def to_try_again(
             state=TaskState.UNASSIGNED,
             attempt=status.attempt + 1,
             failures=0,
+            spark_deaths=0,
             started_at_ms=None,
             finished_at_ms=None,
             progress=None,

@@ -89,6 +89,14 @@ def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt
     assert not logs.status.overwritten, "nothing for a leader to mend"
 
 
+def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
+    logs = asked(STREAM, FAILED)
+    task = TaskId("copy", 0)
+    asyncio.run(logs.publish_task(dataclasses.replace(logs.status.tasks[task], spark_deaths=3)))
+    submit(logs, STREAM)
+    assert logs.status.tasks[task].spark_deaths == 0
+
+
 def test_single_tasks_can_be_named() -> None:
     logs = asked(STREAM, FAILED, FAILED, RUNNING)
     retried = asyncio.run(logs.retry_failed("copy", {1, 2, 7}))
