@@ -8,16 +8,16 @@ from airflow_provider.membership.policy import IMMEDIATE
 
 _ALL = (
     Scope(name="calm", faults={}, worlds=1_971),
-    Scope(name="takeover", faults={Fault.TAKEOVER: 1}, worlds=212_971),
-    Scope(name="loss", faults={Fault.LOSS: 1}, worlds=185_642),
+    Scope(name="takeover", faults={Fault.TAKEOVER: 1}, worlds=213_327),
+    Scope(name="loss", faults={Fault.LOSS: 1}, worlds=177_504),
     Scope(name="late", faults={Fault.LATE: 1}, worlds=434_330),
     Scope(name="crash", faults={Fault.CRASH: 1}, worlds=600_686),
     Scope(name="leave", faults={Fault.LEAVE: 1}, worlds=479_187),
     Scope(name="pause", faults={Fault.PAUSE: 1}, worlds=2_117_335),
-    Scope(name="immediate-crash", faults={Fault.CRASH: 1}, policy=IMMEDIATE, worlds=406_220),
-    Scope(name="begun-losses", faults={Fault.LOSS: 2}, begun=True, worlds=22_531),
+    Scope(name="immediate-crash", faults={Fault.CRASH: 1}, policy=IMMEDIATE, worlds=421_648),
+    Scope(name="begun-losses", faults={Fault.LOSS: 2}, begun=True, worlds=17_409),
     Scope(name="begun-takeovers", faults={Fault.TAKEOVER: 2}, begun=True, worlds=8_552),
-    Scope(name="begun-takeover-loss", faults={Fault.TAKEOVER: 1, Fault.LOSS: 1}, begun=True, worlds=18_595),
+    Scope(name="begun-takeover-loss", faults={Fault.TAKEOVER: 1, Fault.LOSS: 1}, begun=True, worlds=15_735),
     Scope(name="begun-takeover-crash", faults={Fault.TAKEOVER: 1, Fault.CRASH: 1}, begun=True),
     Scope(name="begun-crash-loss", faults={Fault.CRASH: 1, Fault.LOSS: 1}, begun=True, worlds=1_079_181),
 )
