@@ -1,0 +1,102 @@
+"""What an earlier release has written (``golden/``, a file for each) is read: records in topics, saved memberships, and
+the arguments of deferred triggers. Such a file is never changed; a new release adds one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from member_script import SETTINGS, Script
+
+from airflow_provider.kafka.records import (
+    ControlRecord,
+    JobDefinition,
+    PlanRecord,
+    RebalanceEvent,
+    TaskEvent,
+    TaskStatus,
+    WorkerStatus,
+    decode,
+    encode,
+)
+from airflow_provider.membership.events import Resumed
+from airflow_provider.membership.model import ConfigOffset
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.saved import resume, save
+from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.worker import WorkerTrigger
+
+Document = Mapping[str, Any]
+
+
+def _membership(written: Document) -> Document:
+    """As a process saves it that took it on in the same moment."""
+    wall_ms = written["saved_at_ms"]
+    script = Script(state=resume(written, SETTINGS, now_ms=0, wall_ms=wall_ms))
+    script.feed(Resumed, config_offset=ConfigOffset(0))
+    return save(script.state, now_ms=0, wall_ms=wall_ms)
+
+
+def _record(kind: Any) -> Callable[[Document], Document]:
+    return lambda written: decode(encode(kind.from_json(decode(json.dumps(written).encode())).to_json()))
+
+
+def _trigger(kind: type[GroupTrigger] | type[WorkerTrigger]) -> Callable[[Document], Document]:
+    return lambda written: kind(**written).serialize()[1]
+
+
+AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
+    **{
+        kind.__name__: _record(kind)
+        for kind in (
+            ControlRecord,
+            GroupRecord,
+            JobDefinition,
+            PlanRecord,
+            RebalanceEvent,
+            TaskEvent,
+            TaskStatus,
+            WorkerStatus,
+        )
+    },
+    "membership": _membership,
+    "airflow_provider.triggers.group.GroupTrigger": _trigger(GroupTrigger),
+    "airflow_provider.triggers.worker.WorkerTrigger": _trigger(WorkerTrigger),
+}
+"""Reads a document, and gives what would be written of it today."""
+
+
+def _documents() -> Iterator[Any]:
+    for file in sorted((Path(__file__).parent / "golden").glob("*.json")):
+        for number, document in enumerate(json.loads(file.read_text())):
+            yield pytest.param(document["type"], document["written"], id=f"{file.stem}-{number}-{document['type']}")
+
+
+def _assert_kept(old: Any, new: Any, place: str) -> None:
+    """Fields may have been added since, and none may be lost or mean something else."""
+    if isinstance(old, Mapping):
+        assert isinstance(new, Mapping), place
+        for name, value in old.items():
+            assert name in new, f"{place}.{name}"
+            _assert_kept(value, new[name], f"{place}.{name}")
+    elif isinstance(old, list):
+        assert isinstance(new, list | tuple), place
+        assert len(old) == len(new), place
+        for number, value in enumerate(old):
+            _assert_kept(value, new[number], f"{place}[{number}]")
+    else:
+        assert old == new, place
+
+
+@pytest.mark.parametrize(("kind", "written"), list(_documents()))
+def test_it_is_read_and_means_the_same(kind: str, written: Document) -> None:
+    _assert_kept(written, json.loads(json.dumps(AGAIN[kind](written))), kind)
+
+
+def test_there_is_a_document_of_each_kind() -> None:
+    kinds = {parameters.values[0] for parameters in _documents()}
+    assert kinds == AGAIN.keys()
