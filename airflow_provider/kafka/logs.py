@@ -14,7 +14,7 @@ from airflow_provider.kafka.leftovers import Leftovers, leftovers
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.records import (
     GROUP_KEY,
-    REMOVAL_HEADER,
+    REMOVED,
     ControlRecord,
     JobDefinition,
     PlanRecord,
@@ -278,8 +278,9 @@ class GroupLogs:
         statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]
         if known is not None:
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
+            last = encode({**known.to_json(), REMOVED: removal.to_json()})
             await self._write_all(
-                NewRecord(self.topics.jobs, job_key(job), None, {REMOVAL_HEADER: removal.to_header()})
+                NewRecord(self.topics.jobs, job_key(job), last), NewRecord(self.topics.jobs, job_key(job), None)
             )
         if job in self.jobs.plans:
             await self._put(self.topics.jobs, plan_key(job), None)

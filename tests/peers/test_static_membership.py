@@ -41,7 +41,7 @@ async def test_the_older_of_two_namesakes_is_fenced_and_stops_its_tasks_before_t
     await fleet.balanced("w1")
     epoch = fleet.epoch
 
-    fleet.start("the newer w1", "--worker", "w1")
+    fleet.start("newer-w1", "--worker", "w1")
 
     assert await asyncio.to_thread(fleet.wait_for_end, "w1") == 1
     assert "two must not share that name" in fleet.log_of("w1")

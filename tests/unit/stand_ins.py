@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import REMOVAL_HEADER, Event, decode, event_from_json
+from airflow_provider.kafka.records import Event, decode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.topics.feed import GroupFeed
 from airflow_provider.kafka.topics.log_errors import LogError
 from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import NO_HEADERS, NewRecord
+from airflow_provider.kafka.topics.producer import NewRecord
 from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.wire.messages import (
     FindCoordinatorResponse,
@@ -76,9 +76,7 @@ class MemoryLogs(GroupLogs):
         writes = [self._write(*record[:3], *filter(None, record[3:])) for record in records]
         await (asyncio.gather(*writes) if len(writes) > 1 else writes[0])
 
-    async def _write(
-        self, topic: str, key: str, value: bytes | None, headers: Mapping[str, bytes] = NO_HEADERS
-    ) -> None:
+    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
         self.writing += 1
         try:
             await asyncio.sleep(self.takes_s)
@@ -91,7 +89,7 @@ class MemoryLogs(GroupLogs):
             self.events.append(event_from_json(decode(value)))
             return
         feed = self._memory.jobs if topic == self.topics.jobs else self._memory.status
-        feed.take([Record(key.encode(), value, feed.offset, headers.get(REMOVAL_HEADER))])
+        feed.take([Record(key.encode(), value, feed.offset)])
 
     @contextmanager
     def out_of_order(self, error: LogError) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -109,8 +108,8 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
     class Ending(MemoryLogs):
         """A process that ends when it has deleted the job."""
 
-        async def _write(self, topic: str, key: str, value: bytes | None, *headers: Mapping[str, bytes]) -> None:
-            await super()._write(topic, key, value, *headers)
+        async def _write(self, topic: str, key: str, value: bytes | None) -> None:
+            await super()._write(topic, key, value)
             if key == "job:a" and value is None:
                 raise KeyboardInterrupt
 

@@ -24,9 +24,8 @@ _END: Final = KafkaError._PARTITION_EOF
 class Message:
     """A record, or (without a value) the end of a topic."""
 
-    def __init__(self, topic: str, offset: int, value: bytes | None, *, bad_header: bool = False) -> None:
+    def __init__(self, topic: str, offset: int, value: bytes | None) -> None:
         self._topic, self._offset, self._value = topic, offset, value
-        self._bad_header = bad_header
 
     def topic(self) -> str:
         return self._topic
@@ -37,16 +36,11 @@ class Message:
     def key(self) -> bytes:
         return b"key"
 
-    def headers(self) -> None:
-        """Of a header whose name is no UTF-8 confluent-kafka makes the error that CPython then complains of."""
-        if self._bad_header:
-            raise SystemError("returned a result with an exception set")
-
     def value(self) -> bytes | None:
         return self._value
 
     def error(self) -> KafkaError | None:
-        return KafkaError(_END) if self._value is None and not self._bad_header else None
+        return KafkaError(_END) if self._value is None else None
 
 
 class Broker:
@@ -90,7 +84,7 @@ class Consumer:
             if at < len(values):
                 self._at[topic] += 1
                 self._ended.discard(topic)
-                return Message(topic, at, values[at], bad_header=values[at] is None)
+                return Message(topic, at, values[at])
             if topic not in self._ended:
                 self._ended.add(topic)
                 return Message(topic, at, None)
@@ -207,16 +201,6 @@ async def test_another_consumer_reads_on_where_the_one_before_it_failed(
     assert "out of luck" in str(sink.problems[0])
     assert not isinstance(sink.problems[0], ReaderFaultError), "it is mended"
     assert "the reader of nowhere:9 has failed" in caplog.text
-
-
-async def test_a_deletion_with_a_header_that_is_no_text_is_a_deletion(broker: Broker, reader: LogReader) -> None:
-    broker.topics = {"a.jobs": [b"0", None, b"2"]}
-    taken: list[Record] = []
-    sink = Sink(taken.append)
-    reader.follow({"a.jobs": sink})
-    await eventually(lambda: sink.ends == [3], "it is read")
-    assert [(record.value, record.removal) for record in taken] == [(b"0", None), (None, None), (b"2", None)]
-    assert not sink.problems
 
 
 async def test_what_no_consumer_can_read_is_given_up_and_whoever_comes_next_is_served(

@@ -34,8 +34,6 @@ class Message:
     def key(self) -> bytes | None:
         return self._record[0] if self._record else None
 
-    def headers(self) -> None: ...
-
     def value(self) -> bytes | None:
         return self._record[1] if self._record else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -296,7 +296,7 @@ class OneOfMany(MemoryLogs):
         self._length: dict[str, int] = {}
         all_of_them.append(self)
 
-    async def _write(self, topic: str, key: str, value: bytes | None, *_headers: Mapping[str, bytes]) -> None:
+    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
         if topic == self.topics.events:
             return
         for each in self._all:

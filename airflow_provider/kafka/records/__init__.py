@@ -27,7 +27,7 @@ from airflow_provider.kafka.records.keys import (
     worker_key,
 )
 from airflow_provider.kafka.records.names import labelled, task_name
-from airflow_provider.kafka.records.removal import REMOVAL_HEADER, Removal
+from airflow_provider.kafka.records.removal import REMOVED, Removal
 from airflow_provider.kafka.records.status import (
     CheckpointClaim,
     TaskFailure,
@@ -40,7 +40,7 @@ from airflow_provider.kafka.records.stream_progress import StreamProgress
 
 __all__ = [
     "GROUP_KEY",
-    "REMOVAL_HEADER",
+    "REMOVED",
     "CheckpointClaim",
     "ControlAction",
     "ControlRecord",

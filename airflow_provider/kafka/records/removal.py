@@ -1,7 +1,9 @@
 """Who removed a job, and when.
 
-It stands in a header of the record that deletes the job's key: so it lives as long as that (a topic's
-``delete.retention.ms``), and readers that do not know it see a deletion like any other.
+It stands in a last record of the job, as the field ``removed``, and a tombstone follows at once: who reads on has seen
+both. Whoever reads when compaction has taken the first sees a deletion like any other, as older releases do, to which
+the field says nothing. A header of the tombstone would live longer; but confluent-kafka crashes the process
+over a header whose name is no UTF-8, and anybody who may write could send one.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider.kafka.clock import time_in_words
-from airflow_provider.kafka.records.envelope import decode, encode, want, want_number
+from airflow_provider.kafka.records.envelope import want, want_number
 
-REMOVAL_HEADER: Final = "removal"
+REMOVED: Final = "removed"
+"""The field of a job's record."""
+
 _LAST_MS: Final = 253_402_300_799_000
 """The end of the year 9999: no calendar here goes on after that."""
 
@@ -36,16 +40,15 @@ class Removal:
     def __str__(self) -> str:
         return f"was removed by {self.by or 'somebody'} at {time_in_words(self.at_ms)}"
 
-    def to_header(self) -> bytes:
-        return encode({"by": self.by, "at_ms": self.at_ms, "run_key": self.run_key, "bounded": self.bounded})
+    def to_json(self) -> dict[str, Any]:
+        return {"by": self.by, "at_ms": self.at_ms, "run_key": self.run_key, "bounded": self.bounded}
 
     @classmethod
-    def from_header(cls, value: bytes) -> Removal:
-        """The inverse of :meth:`to_header`.
+    def from_json(cls, data: Mapping[str, Any]) -> Removal:
+        """The inverse of :meth:`to_json`.
 
         :raises ValueError: for anything else
         """
-        data: Mapping[str, Any] = decode(value)
         return cls(
             by=want(data, "by", str),
             at_ms=want_number(data, "at_ms", most=_LAST_MS),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_provider.kafka.records import (
+    REMOVED,
     ControlRecord,
     JobDefinition,
     Key,
@@ -17,6 +18,7 @@ from airflow_provider.kafka.records import (
     TaskStatus,
     TaskWork,
     UnreadableRecordError,
+    decode,
     labelled,
     task_name,
 )
@@ -26,6 +28,7 @@ from airflow_provider.membership.model import ConfigOffset, TaskId, Tasks, Worke
 
 _START: Final = ConfigOffset(0)
 
+_REMOVED: Final = f'"{REMOVED}":'.encode()
 _MOST_REMOVED: Final = 1_000
 """So many removals are remembered, the newest: sooner or later everybody has read of one."""
 
@@ -116,34 +119,30 @@ class JobsView(TopicView[JobsSnapshot]):
         self._controls: dict[WorkerId, ControlRecord] = {}
         self._asked_at: dict[WorkerId, int] = {}
 
-    def _parse(self, key: Key, value: bytes | None) -> JobDefinition | PlanRecord | ControlRecord | None:
+    def _parse(self, key: Key, value: bytes | None) -> JobDefinition | Removal | PlanRecord | ControlRecord | None:
         if key.kind not in (KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL):
             raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
         if value is None:
             return None
         if key.kind is KeyKind.JOB:
+            if _REMOVED in value and (removed := decode(value).get(REMOVED)) is not None:
+                return Removal.from_json(removed)
             return read_value(value, JobDefinition.from_json, lambda job: job.name, key.name)
         if key.kind is KeyKind.PLAN:
             return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
         return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
 
-    def _parse_removal(self, key: Key, removal: bytes) -> Removal | None:
-        """What can't be read in it is only for people."""
-        try:
-            return Removal.from_header(removal) if key.kind is KeyKind.JOB else None
-        except ValueError:
-            return None
-
     def _put(self, key: Key, content: Any) -> None:
-        removal = content if isinstance(content, Removal) else None
-        if removal is not None:
-            content = None
         match key.kind:
+            case KeyKind.JOB if isinstance(content, Removal):
+                self._put(key, None)
+                self._removals[key.name] = content
             case KeyKind.JOB:
+                if content is not None or key.name in self._jobs:
+                    self._removals.pop(key.name, None)  # else this is the tombstone after its last record
                 put(self._jobs, key.name, content)
                 put(self._defined_at, key.name, None if content is None else self._offset)
                 self._removed_at.pop(key.name, None)
-                put(self._removals, key.name, removal)
                 if content is None:
                     self._note_removal(key.name)
             case KeyKind.PLAN:

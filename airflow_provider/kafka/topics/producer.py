@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -23,7 +22,6 @@ from airflow_provider.kafka.topics.outage import Outage
 _silence: Final = logging.getLogger(f"{__name__}.librdkafka")
 _silence.disabled = True
 
-NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 _POLL_S: Final = 0.1
 _LINGER_MS: Final = 5
 _FLUSH_S: Final = 5.0
@@ -41,7 +39,6 @@ class NewRecord(NamedTuple):
     topic: str
     key: str
     value: bytes | None
-    headers: Mapping[str, bytes] = NO_HEADERS
 
 
 _Outcome = tuple["asyncio.Future[None]", "LogError | None"]
@@ -128,7 +125,7 @@ class LogWriter:
         await all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, LogError | None], None]) -> None:
-        topic, key, value, headers = record
+        topic, key, value = record
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
@@ -138,9 +135,7 @@ class LogWriter:
                 stored(0, self._explain(topic, key, error))
 
         try:
-            self._live_producer().produce(
-                topic, key=key.encode(), value=value, partition=0, on_delivery=delivered, headers=dict(headers)
-            )
+            self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=delivered)
         except KafkaException as refused:
             stored(0, self._explain(topic, key, refused.args[0]))
         except BufferError as full:

@@ -16,11 +16,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider.kafka.records import REMOVAL_HEADER
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.kafka.topics.client_errors import make_client, tell
 from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, ReaderFaultError, TopicRightsError
@@ -54,15 +53,13 @@ _UNKNOWN: Final = frozenset(
 
 
 class Record(NamedTuple):
-    """One record of a topic; no value: the key is deleted.
-
-    :param removal: of a deletion: its header of that name, see :mod:`~airflow_provider.kafka.records.removal`
+    """One record of a topic; no value: the key is deleted. Headers are never looked at: confluent-kafka crashes the
+    process over one whose name is no UTF-8.
     """
 
     key: bytes | None
     value: bytes | None
     offset: int
-    removal: bytes | None = None
 
 
 class Sink(Protocol):
@@ -262,8 +259,7 @@ class LogReader:
             topic, error, offset = message.topic(), message.error(), message.offset()
             if error is None and topic is not None and offset is not None:
                 key, value = _bytes(message.key()), _bytes(message.value())
-                removal = _removal_of(message) if value is None else None
-                records.setdefault(topic, []).append(Record(key, value, offset, removal))
+                records.setdefault(topic, []).append(Record(key, value, offset))
                 ends.pop(topic, None)  # it went on
             elif error is not None and error.code() == _END and topic is not None and offset is not None:
                 if offset < self._read.get(topic, 0) and topic in self._sinks:
@@ -397,16 +393,6 @@ def _tell(sink: Sink, error: LogError) -> None:
         sink.fail(error)
     except Exception:
         log.exception("nobody could be told: %s", error)
-
-
-def _removal_of(message: Message) -> bytes | None:
-    """:returns: the last header of that name; none if the headers can't be read: a name in them may be no UTF-8"""
-    try:
-        headers = cast("list[tuple[str, str | bytes | None]]", message.headers() or [])
-    except (SystemError, ValueError):
-        return None
-    found = [value for name, value in headers if name == REMOVAL_HEADER]
-    return _bytes(found[-1]) if found else None
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

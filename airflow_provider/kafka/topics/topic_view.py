@@ -109,24 +109,18 @@ class TopicView(ABC, Generic[S]):
         """How often the topic was found to have been deleted and made anew."""
         return self._renewals
 
-    def apply(self, key: bytes | None, value: bytes | None, offset: int, removal: bytes | None = None) -> int:
+    def apply(self, key: bytes | None, value: bytes | None, offset: int) -> int:
         """Parse one record and take it in; ``value`` None deletes what the key names.
 
         :returns: the offset to read next
         """
-        return self.take(self.parse(key, value, offset, removal))
+        return self.take(self.parse(key, value, offset))
 
-    def parse(self, key: bytes | None, value: bytes | None, offset: int, removal: bytes | None = None) -> Parsed:
-        """One record. Changes nothing: others may ask for snapshots meanwhile.
-
-        :param removal: see :class:`~airflow_provider.kafka.topics.reader.Record`
-        """
+    def parse(self, key: bytes | None, value: bytes | None, offset: int) -> Parsed:
+        """One record. Changes nothing: others may ask for snapshots meanwhile."""
         try:
             parsed = parse_key(key)
-            content = self._parse(parsed, value)
-            if content is None and removal is not None:
-                content = self._parse_removal(parsed, removal)
-            return Parsed(offset, parsed, content)
+            return Parsed(offset, parsed, self._parse(parsed, value))
         except Exception as wrong:  # noqa: BLE001  whatever it is: others' topics are read in this thread, too
             self._on_unreadable(Unreadable(key=key, offset=offset, reason=reason_of(wrong)))
             return Parsed(offset)
@@ -194,10 +188,6 @@ class TopicView(ABC, Generic[S]):
 
         :raises ValueError: if it can't be read, or does not belong in this topic
         """
-
-    def _parse_removal(self, key: Key, removal: bytes) -> Any:  # noqa: ARG002
-        """What a record puts under its key that deletes what is there, and says more about that."""
-        return None
 
     @abstractmethod
     def _put(self, key: Key, content: Any) -> None:
