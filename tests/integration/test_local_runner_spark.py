@@ -206,7 +206,7 @@ async def test_what_the_jvm_prints_is_logged_with_its_own_level(runner, events, 
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
     await until(lambda: "harmless" in caplog.text)
-    said = {record.message: record.levelname for record in caplog.records}
+    said = {record.getMessage(): record.levelname for record in caplog.records}
     assert said["Somebody: careful"] == "WARNING"
     assert said["harmless"] == "INFO"
 
