@@ -73,7 +73,7 @@ class MemoryLogs(GroupLogs):
             raise self.failing
 
     async def _write_all(self, *records: NewRecord) -> None:
-        writes = [self._write(*record[:3], *filter(None, record[3:])) for record in records]
+        writes = [self._write(*record) for record in records]
         await (asyncio.gather(*writes) if len(writes) > 1 else writes[0])
 
     async def _write(self, topic: str, key: str, value: bytes | None) -> None:

@@ -105,13 +105,16 @@ async def test_what_is_submitted_over_it_is_of_the_same_job() -> None:
 
 
 async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog: pytest.LogCaptureFixture) -> None:
+    class Ended(BaseException):
+        """Nobody goes on after it."""
+
     class Ending(MemoryLogs):
         """A process that ends when it has deleted the job."""
 
         async def _write(self, topic: str, key: str, value: bytes | None) -> None:
             await super()._write(topic, key, value)
             if key == "job:a" and value is None:
-                raise KeyboardInterrupt
+                raise Ended
 
     caplog.set_level(logging.INFO)
     logs = Ending()
@@ -120,7 +123,7 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
     others = replace(RUNNING, task=TaskId("b", 0))
     await logs.publish_plan(plan_of(other))
     await logs.publish_task(others)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Ended):
         await logs.remove("a")
     assert (set(logs.jobs.plans), set(logs.status.tasks)) == ({"a", "b"}, {TASK, planner_of("a"), others.task})
     leader = LeaderRecords(logs, asyncio.ensure_future)  # type: ignore[arg-type]
