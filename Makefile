@@ -36,7 +36,7 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	@touch $@
 
 demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up)
-	$(BIN)/cospark demo --output build/demo $(if $(KEEP),--keep)
+	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep)
 
 test: install  ## Everything that CI runs
 	@scripts/run-tests

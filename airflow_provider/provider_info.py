@@ -71,7 +71,7 @@ def get_provider_info() -> dict[str, Any]:
                 },
             }
         ],
-        "extra-links": ["airflow_provider.hooks.links.SparkGroupLink"],
+        "extra-links": ["airflow_provider.common.links.SparkGroupLink"],
         "plugins": [
             {
                 "name": "cooperative_spark",

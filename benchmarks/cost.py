@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.cli.demo.data import lay_out
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.group.shared import shared_logs
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.ledger.records import JobDefinition
+from airflow_provider.topics.rights import WORKER
+from demo.airflow import LocalAirflow
+from demo.data import lay_out
 
 _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent

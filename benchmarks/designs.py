@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from simulation.world import World
 
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
-from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
-from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 
 STOP_MS: Final = (200, 2_000)
 """How long a task takes to stop, from and to."""

@@ -24,9 +24,11 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import (
+from airflow_provider.assignors.model import Memory
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.group.shared import shared_logs
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
@@ -35,12 +37,10 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.rights import WORKER
 
 _ROOT: Final = Path(__file__).parent.parent
 _COMMANDS: Final = (("status", "--once"), ("jobs", "list"), ("groups", "describe"))

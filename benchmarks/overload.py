@@ -27,11 +27,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.records import JobDefinition, Topics, decode
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.group.shared import shared_logs
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.ledger.records import JobDefinition, Topics, decode
+from airflow_provider.topics.rights import WORKER
 
 _ROOT: Final = Path(__file__).parent.parent
 _GROUP: Final = "overload"

@@ -14,13 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from airflow_provider.kafka.records.envelope import decode, encode
-from airflow_provider.membership.assignors.cooperative import assign
-from airflow_provider.membership.assignors.model import Memory, Round
-from airflow_provider.membership.embedded import decode_metadata, encode_metadata
+from airflow_provider.assignors.cooperative import assign
+from airflow_provider.assignors.model import Memory, Round
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.ledger.records.envelope import decode, encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import decode_metadata, encode_metadata
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
     Assignment,
@@ -33,8 +35,6 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.policy import Deferred
-from airflow_provider.membership.record import GroupRecord
 
 POLICY: Final = Deferred(max_delay_ms=300_000)
 

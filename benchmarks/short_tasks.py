@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.jvm import present_jvm

@@ -20,16 +20,16 @@ from typing import Any, Final
 
 import psutil  # type: ignore[import-untyped]
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.cli.demo.airflow_api import AirflowApiError
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.group.shared import shared_logs, shared_transport
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import JobDefinition, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import shared_logs, shared_transport
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.membership.model import MemberId, WorkerId
+from airflow_provider.ledger.records import JobDefinition, TaskState
+from airflow_provider.protocol.model import MemberId, WorkerId
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.rights import WORKER
+from demo.airflow import LocalAirflow
+from demo.airflow_api import AirflowApiError
 
 CONNECTION: Final = "kafka_default"
 GROUPS: Final = 10

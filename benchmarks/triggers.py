@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.gauges import gauged, rss_mb, threads
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.logs import GroupLogs
     from airflow_provider.membership.state import MemberState
+    from airflow_provider.topics.group_topics import GroupLogs
     from airflow_provider.triggers.worker import WorkerTrigger
 
 _DEADLINE_S: Final = 300.0
@@ -89,14 +89,14 @@ async def _events_of(trigger: WorkerTrigger) -> None:
 
 def trigger_of(group: str, worker: str) -> WorkerTrigger:
     """The trigger of a worker that deferred before it had joined."""
+    from airflow_provider.assignors.policy import Deferred
+    from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
     from airflow_provider.kafka.clock import now_ms, wall_ms
-    from airflow_provider.membership.model import WorkerId
-    from airflow_provider.membership.policy import Deferred
     from airflow_provider.membership.saved import save
     from airflow_provider.membership.settings import MemberSettings
     from airflow_provider.membership.state import MemberState
+    from airflow_provider.protocol.model import WorkerId
     from airflow_provider.triggers.worker import WorkerTrigger
-    from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 
     settings = MemberSettings(
         group_id=group,
@@ -137,8 +137,8 @@ async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: fl
 async def _finished_work(logs: GroupLogs, tasks: int) -> None:
     """A job that has run, so that the group's topics have something to say."""
     from airflow_provider.kafka.clock import wall_ms
-    from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
-    from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+    from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+    from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
     job = JobDefinition(name="ingest", entry_point="jobs:Ingest", max_tasks=tasks, submitted_at_ms=wall_ms())
     await logs.submit(job)
@@ -166,9 +166,9 @@ async def _finished_work(logs: GroupLogs, tasks: int) -> None:
 async def measure(
     groups: list[str], members: int, *, tasks: int, seconds: float, at_once: int, profile: str
 ) -> dict[str, Any]:
+    from airflow_provider.group.shared import shared_logs
     from airflow_provider.hooks.spark_group import SparkGroupHook
-    from airflow_provider.kafka.shared import shared_logs
-    from airflow_provider.kafka.topics.rights import WORKER
+    from airflow_provider.topics.rights import WORKER
 
     base_mb = rss_mb()
     settings = await SparkGroupHook("kafka_default").aget_settings()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.broker.local_broker import LocalBroker
 
 _HERE = Path(__file__).parent
 # What is fetched for tests is kept with the checkout, whoever runs them.

@@ -16,18 +16,18 @@ from types import TracebackType
 
 import psutil
 
+from airflow_provider.group.shared import shared_logs
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.one_shot import read_timeline
-from airflow_provider.kafka.progress import configured, converged
-from airflow_provider.kafka.records import JobDefinition, TaskEvent, TaskState, TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, Tasks, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured, converged
+from airflow_provider.ledger.records import JobDefinition, TaskEvent, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.one_shot import read_timeline
+from airflow_provider.topics.rights import WORKER
 
 DEADLINE_S = 150.0
 """For whatever is waited for: several JVMs that start at once take their time."""

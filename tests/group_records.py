@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, Tasks, WorkerId
+from airflow_provider.assignors.model import Memory
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, Tasks, WorkerId
 
 _NOBODY: Final[Mapping[WorkerId, Tasks]] = MappingProxyType({})
 

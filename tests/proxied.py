@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tcp_proxy import TcpProxy
 
-from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.broker.local_broker import LocalBroker
 
 
 class Network(NamedTuple):

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from airflow_provider.kafka.local import BrokerSecurity, LocalBroker
+from airflow_provider.broker.local_broker import BrokerSecurity, LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "security.md"

@@ -10,15 +10,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from airflow_provider.cli.connection import BOOTSTRAP_ENV
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.kafka.local import (
+from airflow_provider.broker.local_broker import (
     KAFKA_VERSION,
     BrokerStartError,
     JarsUnavailableError,
     LocalBroker,
     MissingPrerequisiteError,
 )
+from airflow_provider.cli.connection import BOOTSTRAP_ENV
+from airflow_provider.cli.terminal import complain, say
 
 _LOOK_S: Final = 0.5
 _LAST_PORT: Final = 65_535

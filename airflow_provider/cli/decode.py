@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.terminal import complain, say
-from airflow_provider.membership.embedded import decode_assignment, decode_metadata
-from airflow_provider.membership.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
+from airflow_provider.protocol.embedded import decode_assignment, decode_metadata
+from airflow_provider.protocol.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,25 +9,25 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
+from airflow_provider.assignors.policy import policy_to_json
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.group.shared import shared_transport
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
-from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
-from airflow_provider.kafka.one_shot import list_groups
-from airflow_provider.kafka.presence import what_was
-from airflow_provider.kafka.progress import converged, effective_status
-from airflow_provider.kafka.records import TaskStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.shared import shared_transport
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
 from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.membership.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
-from airflow_provider.membership.policy import policy_to_json
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import what_was
+from airflow_provider.ledger.progress import converged, effective_status
+from airflow_provider.ledger.records import TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
+from airflow_provider.reports.group_words import as_lines
+from airflow_provider.topics.errors import LogError, NoTopicError
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.topics.one_shot import list_groups
 
 _NOBODY: Final = "no worker is in it"
 """What is said of a group that has topics and that no coordinator knows: it has had no worker yet, or none for long."""

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from airflow_provider.hooks.standing import SAY_EVERY_S, SoFar, Standing
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.presence import all_left, what_was
-from airflow_provider.kafka.progress import JobProgress, job_progress
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import all_left, what_was
+from airflow_provider.ledger.progress import JobProgress, job_progress
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.reports.standing import SAY_EVERY_S, SoFar, Standing
+from airflow_provider.topics.errors import BrokerAwayError, LogTimeoutError
+from airflow_provider.topics.group_topics import GroupLogs
 
 
 class JobGoneError(Exception):

@@ -14,19 +14,19 @@ from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read
 from airflow_provider.cli.terminal import complain, say
-from airflow_provider.hooks.reports import JobReport
+from airflow_provider.group.shared import reach, shared_logs
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import JobProgress, JobState
-from airflow_provider.kafka.records import JobDefinition, TaskKind
-from airflow_provider.kafka.retrying import retried_in_words
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.shared import reach, shared_logs
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.topics.rights import SUBMITTER
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.membership.model import TaskId
+from airflow_provider.ledger.progress import JobProgress, JobState
+from airflow_provider.ledger.records import JobDefinition, TaskKind
+from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.reports.report import JobReport
+from airflow_provider.topics.errors import LogError, NoTopicError
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.rights import SUBMITTER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

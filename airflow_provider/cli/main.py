@@ -32,7 +32,6 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
         "broker": Command("airflow_provider.cli.broker", "start a real Kafka broker on this machine"),
         "decode": Command("airflow_provider.cli.decode", "show what is in bytes of the embedded protocol"),
-        "demo": Command("airflow_provider.cli.demo.command", "run the main job: real Spark work over Airflow workers"),
         "groups": Command("airflow_provider.cli.groups", "list groups, or describe one"),
         "jobs": Command("airflow_provider.cli.jobs", "submit, list, retry or remove the jobs of a group"),
         "replay": Command("airflow_provider.cli.replay", "run the assignor through a recorded history"),

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from airflow_provider.cli.terminal import complain
-from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.group.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import reach
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs
 
 _PATIENCE_S: Final = 2.0
 

@@ -8,12 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.cli.lines import STDIN, open_lines
-from airflow_provider.cli.policies import add_policy_arguments, policy_of
-from airflow_provider.cli.terminal import complain, say
-from airflow_provider.membership.assignors.balance import above_shares
-from airflow_provider.membership.assignors.cooperative import assign
-from airflow_provider.membership.assignors.model import (
+from airflow_provider.assignors.balance import above_shares
+from airflow_provider.assignors.cooperative import assign
+from airflow_provider.assignors.model import (
     Absence,
     LeaveReason,
     Memory,
@@ -23,7 +20,12 @@ from airflow_provider.membership.assignors.model import (
     Round,
     one_by_one,
 )
-from airflow_provider.membership.model import (
+from airflow_provider.assignors.policy import Incremental, Policy
+from airflow_provider.assignors.words import why
+from airflow_provider.cli.lines import STDIN, open_lines
+from airflow_provider.cli.policies import add_policy_arguments, policy_of
+from airflow_provider.cli.terminal import complain, say
+from airflow_provider.protocol.model import (
     PLANNER_INDEX,
     GenerationId,
     TaskId,
@@ -32,8 +34,6 @@ from airflow_provider.membership.model import (
     tasks_from_json,
     tasks_to_json,
 )
-from airflow_provider.membership.policy import Incremental, Policy
-from airflow_provider.membership.words import why
 
 LEADER_RESTART: Final = "leader_restart"
 

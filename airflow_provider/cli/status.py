@@ -14,23 +14,23 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from airflow_provider.assignors.model import one_by_one
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
-from airflow_provider.cli.spans import span
 from airflow_provider.cli.terminal import complain, printable
-from airflow_provider.kafka.capacity import slot_shortage
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.presence import all_left, stands_back, what_was
-from airflow_provider.kafka.progress import configured, converged, effective_status, job_progress, why_idle
-from airflow_provider.kafka.records import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import one_by_one
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.ledger.capacity import slot_shortage
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import all_left, stands_back, what_was
+from airflow_provider.ledger.progress import configured, converged, effective_status, job_progress, why_idle
+from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.reports.spans import span
+from airflow_provider.topics.errors import LogError, NoTopicError
 
 _STYLES = {
     TaskState.RUNNING: "green",

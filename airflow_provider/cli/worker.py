@@ -11,23 +11,23 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
+from airflow_provider.group.shared import reach, shared_group
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.shared import reach, shared_group
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
-from airflow_provider.membership.model import ConnectProtocol, Epoch, WorkerId
-from airflow_provider.membership.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.triggers.narrator import narrated
+from airflow_provider.protocol.model import ConnectProtocol, Epoch, WorkerId
+from airflow_provider.topics.errors import LogError
 from airflow_provider.worker.attached import SparkOfProcess, attached_hands
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
+from airflow_provider.worker.narrator import narrated
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker

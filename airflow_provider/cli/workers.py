@@ -14,13 +14,13 @@ from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.presence import may_be_asked
-from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.ledger.presence import may_be_asked
+from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.topics.errors import LogError, LogTimeoutError, NoTopicError
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.process import still_runs
 
 _LOOK_S: Final = 0.05

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_provider.hooks.reports import GroupReport, JobReport
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.presence import may_be_asked
-from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError
-from airflow_provider.kafka.topics.rights import RETRIER, STOPPER, Needs
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.ledger.presence import may_be_asked
+from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.reports.report import GroupReport, JobReport
+from airflow_provider.topics.errors import LogError, NoTopicError
+from airflow_provider.topics.rights import RETRIER, STOPPER, Needs
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.logs import GroupLogs, Submission
-    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-    from airflow_provider.kafka.topics.status_view import StatusSnapshot
+    from airflow_provider.ledger.jobs_view import JobsSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
+    from airflow_provider.topics.group_topics import GroupLogs, Submission
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class SparkGroupHook(BaseHook):
 
         :raises LogError: if the topics can't be made, read or written; says what is missing
         """
-        from airflow_provider.kafka import one_shot
+        from airflow_provider.topics import one_shot
 
         if not definition.submitted_at_ms:
             definition = replace(definition, submitted_at_ms=wall_ms())
@@ -91,7 +91,7 @@ class SparkGroupHook(BaseHook):
         :returns: whether there was such a job
         :raises LogError: as :meth:`submit_job`
         """
-        from airflow_provider.kafka import one_shot
+        from airflow_provider.topics import one_shot
 
         try:
             return one_shot.remove_job(self.get_settings(), group, job, by=user_at_host() if by is None else by)
@@ -148,7 +148,7 @@ class SparkGroupHook(BaseHook):
 
         :raises LogError: if no broker answers in time
         """
-        from airflow_provider.kafka import one_shot
+        from airflow_provider.topics import one_shot
 
         return one_shot.list_groups(self.get_settings(), timeout_s=timeout_s)
 
@@ -157,7 +157,7 @@ class SparkGroupHook(BaseHook):
 
         :raises LogError: if they can't be read
         """
-        from airflow_provider.kafka import one_shot
+        from airflow_provider.topics import one_shot
 
         try:
             seen = one_shot.read_group(self.get_settings(), group)
@@ -181,7 +181,7 @@ class SparkGroupHook(BaseHook):
             return answer is not None
 
         async def wait(settings: KafkaSettings) -> T:
-            from airflow_provider.kafka.shared import watched_logs
+            from airflow_provider.group.shared import watched_logs
 
             until = None if timeout_s is None else time.monotonic() + timeout_s
             async with watched_logs(settings, group, timeout_s=timeout_s) as logs:
@@ -194,7 +194,7 @@ class SparkGroupHook(BaseHook):
         """What ``act`` gives, with the group's topics read to their ends; None if they do not exist."""
 
         async def run(settings: KafkaSettings) -> T | None:
-            from airflow_provider.kafka.logs import GroupLogs
+            from airflow_provider.topics.group_topics import GroupLogs
 
             try:
                 async with GroupLogs(settings, group, needs) as logs:
@@ -206,7 +206,7 @@ class SparkGroupHook(BaseHook):
         return self._run(run)
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
-        from airflow_provider.kafka import one_shot
+        from airflow_provider.topics import one_shot
 
         settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
         return one_shot.run(lambda: ask(settings))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 from typing import Final
 
 MEASURE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -15,7 +14,7 @@ MEASURE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def now_ms() -> int:
     """The monotonic clock by which leases and all of a membership's times are measured, in milliseconds.
 
-    An event loop has another one: see :mod:`airflow_provider.kafka.timers`.
+    An event loop has another one: see :mod:`airflow_provider.group.timers`.
     """
     return time.clock_gettime_ns(MEASURE) // 1_000_000
 
@@ -23,8 +22,3 @@ def now_ms() -> int:
 def wall_ms() -> int:
     """Milliseconds since 1970."""
     return int(time.time() * 1000)
-
-
-def time_in_words(wall_ms: int) -> str:
-    """A time of the wall clock for people, to the second."""
-    return f"{datetime.fromtimestamp(wall_ms // 1000, tz=timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -26,7 +26,7 @@ from airflow_provider.kafka.wire.messages import (
 )
 from airflow_provider.kafka.wire.requests import FindCoordinator, Heartbeat, LeaveGroup
 from airflow_provider.kafka.wire.rounds import JoinGroup, SyncGroup
-from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
+from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 
 # Kafka's own client gives the coordinator so much longer than the rebalance timeout (AbstractCoordinator).
 _JOIN_LAPSE_MS: Final = 5_000

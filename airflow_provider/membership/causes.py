@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.membership.assignors.model import Absence
-from airflow_provider.membership.model import MemberId, WorkerId
+from airflow_provider.assignors.model import Absence
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import MemberId, WorkerId
 
 OTHERS_BEGAN: Final = "the group rebalances"
 """Why a member joins that has only heard of a rebalance."""

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_provider.membership.errors import KafkaErrorCode
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
     GenerationId,
@@ -19,7 +20,6 @@ from airflow_provider.membership.model import (
     SubProtocol,
     Tasks,
 )
-from airflow_provider.membership.record import GroupRecord
 
 
 class StopReason(str, Enum):

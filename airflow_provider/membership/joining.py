@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from airflow_provider.membership.causes import STARTS
-from airflow_provider.membership.embedded import decode_assignment
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     AssignmentComputed,
     CoordinatorFound,
@@ -22,7 +20,12 @@ from airflow_provider.membership.events import (
     Synced,
     Warn,
 )
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import epoch_of
+from airflow_provider.membership.state import Phase
+from airflow_provider.membership.turn import Turn
+from airflow_provider.protocol.embedded import decode_assignment
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
     Assignment,
@@ -31,9 +34,6 @@ from airflow_provider.membership.model import (
     MalformedEmbeddedError,
     SubProtocol,
 )
-from airflow_provider.membership.record import epoch_of
-from airflow_provider.membership.state import Phase
-from airflow_provider.membership.turn import Turn
 
 _COORDINATOR_ERRORS = frozenset(
     {

@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.membership.assignors import cooperative, eager
-from airflow_provider.membership.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.assignors import cooperative, eager
+from airflow_provider.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.assignors.policy import Policy
 from airflow_provider.membership.brake import IN_A_ROW_MS
 from airflow_provider.membership.causes import cause_of
-from airflow_provider.membership.embedded import decode_metadata, encode_assignment
 from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord, epoch_of
+from airflow_provider.protocol.embedded import decode_metadata, encode_assignment
+from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
     AssignmentError,
@@ -27,8 +29,6 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.policy import Policy
-from airflow_provider.membership.record import GroupRecord, epoch_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup) with
 Connect's embedded protocol on top (KIP-415) is decided in this package. :func:`handle` takes the state and an event,
 and gives the next state and the commands to carry out. It reads no clock and starts no task; whoever drives it
-(``kafka/group.py``, or a simulation) does, and feeds the results back as events.
+(``group/member.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation
 ===================
@@ -72,9 +72,9 @@ from airflow_provider.membership.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.membership.model import LocalProtocolError
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.membership.turn import Turn
+from airflow_provider.protocol.model import LocalProtocolError
 
 
 @dataclass(frozen=True, slots=True)

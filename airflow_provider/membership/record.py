@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from reprlib import repr as short
 from typing import Any, Final
 
-from airflow_provider.membership.assignors.model import Memory, Move, shares_from_json
-from airflow_provider.membership.model import (
+from airflow_provider.assignors.model import Memory, Move, shares_from_json
+from airflow_provider.assignors.policy import LONGEST_DELAY_MS, Policy, policy_from_json, policy_to_json
+from airflow_provider.protocol.model import (
     HIGHEST_INDEX,
     NO_TASKS,
     ConfigOffset,
@@ -29,7 +30,6 @@ from airflow_provider.membership.model import (
     tasks_to_json,
     whole_from_json,
 )
-from airflow_provider.membership.policy import LONGEST_DELAY_MS, Policy, policy_from_json, policy_to_json
 
 _LONGEST_REASON: Final = 1_000
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import (
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     ConfigOffset,
@@ -19,8 +21,6 @@ from airflow_provider.membership.model import (
     tasks_from_json,
     tasks_to_json,
 )
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
 
 
 def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:

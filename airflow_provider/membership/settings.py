@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.membership.model import ConnectProtocol, WorkerId
+from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 
 _CLOCK_TOLERANCE: Final = 100
 """The part of a period by which two clocks may come to differ in it: one hundredth."""

@@ -9,7 +9,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
@@ -22,8 +24,6 @@ from airflow_provider.membership.model import (
     SubProtocol,
     Tasks,
 )
-from airflow_provider.membership.record import GroupRecord
-from airflow_provider.membership.settings import MemberSettings
 
 
 class Phase(str, Enum):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.membership.causes import OTHERS_BEGAN
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ConfigAdvanced,
     CoordinatorFound,
@@ -22,9 +21,10 @@ from airflow_provider.membership.events import (
     TimerFired,
 )
 from airflow_provider.membership.joining import begin_again, fenced, refused, without_record
-from airflow_provider.membership.model import NO_TASKS, Tasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 _RECORD_WRITTEN_IN: Final = 20
 """A leader takes some milliseconds to write its record; this part of a session is many times as much."""

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider.membership.embedded import encode_metadata
 from airflow_provider.membership.events import (
     ArmTimer,
     Command,
@@ -22,7 +21,9 @@ from airflow_provider.membership.events import (
     StopReason,
     StopTasks,
 )
-from airflow_provider.membership.model import (
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
@@ -32,7 +33,6 @@ from airflow_provider.membership.model import (
     Tasks,
     WorkerState,
 )
-from airflow_provider.membership.state import MemberState, Phase
 
 _HEARTBEAT_GROWTH = 1.5
 _HEARTBEATS_A_SECOND = 200

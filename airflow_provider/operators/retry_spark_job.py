@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_provider.hooks.parameters import group_name, is_template, job_name, whole_number
+from airflow_provider.common.parameters import group_name, is_template, job_name, whole_number
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.retrying import retried_in_words
+from airflow_provider.ledger.retrying import retried_in_words
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
-from airflow_provider.hooks.leaving import leave_present_report, leave_report
-from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
-from airflow_provider.hooks.parameters import (
+from airflow_provider.common.leaving import leave_present_report, leave_report
+from airflow_provider.common.links import SparkGroupLink, group_link, show_link
+from airflow_provider.common.parameters import (
     TimeSpan,
     choice,
     group_name,
@@ -19,20 +19,20 @@ from airflow_provider.hooks.parameters import (
     milliseconds,
     whole_number,
 )
-from airflow_provider.hooks.reports import JobReport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.records import JobDefinition, JobError, TaskKind
-from airflow_provider.kafka.retrying import retried_in_words
-from airflow_provider.kafka.topics.log_errors import LogTimeoutError
+from airflow_provider.ledger.records import JobDefinition, JobError, TaskKind
+from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.reports.report import JobReport
+from airflow_provider.topics.errors import LogTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-    from airflow_provider.kafka.topics.status_view import StatusSnapshot
+    from airflow_provider.ledger.jobs_view import JobsSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
 
 _PARAMETERS = {
     "name": "job",

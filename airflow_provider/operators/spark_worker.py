@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
-from airflow_provider.hooks.narration import names_in_words
-from airflow_provider.hooks.parameters import (
+from airflow_provider.assignors.policy import Policy, PolicyName
+from airflow_provider.common.claims import is_of
+from airflow_provider.common.linking import FollowedLink
+from airflow_provider.common.links import SparkGroupLink, group_link, show_link
+from airflow_provider.common.parameters import (
     TimeSpan,
     choice,
     group_name,
@@ -24,26 +26,24 @@ from airflow_provider.hooks.parameters import (
     whole_number,
     worker_name,
 )
+from airflow_provider.common.task_instance import OVER, TaskPage
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.records import WorkerPhase
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.membership.model import ConnectProtocol, WorkerId
-from airflow_provider.membership.policy import Policy, PolicyName
+from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
-from airflow_provider.triggers.claims import is_of
-from airflow_provider.triggers.linking import FollowedLink
-from airflow_provider.triggers.task_instance import OVER, TaskPage
+from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.reports.narration import names_in_words
+from airflow_provider.topics.errors import LogError
 from airflow_provider.triggers.worker import WorkerTrigger
-from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider.kafka.topics.status_view import StatusSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
 
 UNTIL: Final = ("drained", "forever")
 RUNNERS: Final = ("local", "noop")

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
-from airflow_provider.membership.policy import LONGEST_DELAY_MS
-from airflow_provider.triggers.task_instance import OVER
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.policy import LONGEST_DELAY_MS
+from airflow_provider.common.task_instance import OVER
 
 _MARGIN_MS: Final = 60_000
 """From when a task may be tried again until its worker has joined: a busy scheduler, a new process, a JVM."""

@@ -9,19 +9,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.common.linking import FollowedLink, following_leader
+from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.membership.model import Epoch
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.masking import masked
 from airflow_provider.operators.tries import RUNNING, Tries
-from airflow_provider.triggers.linking import FollowedLink, following_leader
-from airflow_provider.triggers.narrator import narrated
-from airflow_provider.triggers.task_instance import TaskPage
-from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.protocol.model import Epoch
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.narrator import narrated
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.topics.status_view import StatusSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.worker.ending import Outcome
     from airflow_provider.worker.standing_back import SteadyWorker
 
@@ -120,8 +120,8 @@ class WorkerRun:
         worker.leave(reason, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
-        from airflow_provider.kafka.records import WorkerPhase
-        from airflow_provider.kafka.shared import shared_group
+        from airflow_provider.group.shared import shared_group
+        from airflow_provider.ledger.records import WorkerPhase
         from airflow_provider.triggers.standby import worker_settings
         from airflow_provider.worker.attached import SparkOfProcess, attached_hands
         from airflow_provider.worker.standing_back import SteadyWorker

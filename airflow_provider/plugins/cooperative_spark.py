@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_provider.hooks.links import SparkGroupLink
+from airflow_provider.common.links import SparkGroupLink
 
 
 class CooperativeSparkPlugin(AirflowPlugin):

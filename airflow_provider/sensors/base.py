@@ -17,13 +17,13 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_provider.hooks.leaving import leave_present_report, leave_report
-from airflow_provider.hooks.links import SparkGroupLink, group_link, show_link
-from airflow_provider.hooks.parameters import group_name, is_template, text
+from airflow_provider.common.leaving import leave_present_report, leave_report
+from airflow_provider.common.links import SparkGroupLink, group_link, show_link
+from airflow_provider.common.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.hooks.standing import Pace, SoFar
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError
+from airflow_provider.reports.standing import Pace, SoFar
+from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:

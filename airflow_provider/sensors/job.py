@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider.hooks.parameters import choice, is_template, job_name, native_text
+from airflow_provider.common.parameters import choice, is_template, job_name, native_text
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_provider.membership.model import TaskId
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.job import Config
 
 CHECKPOINT_KEY: Final = "checkpoint_key"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
-from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark, SparkGoneError
 from airflow_provider.spark.attempt import run_attempt, spark_lost
 from airflow_provider.spark.failures import Mask, nothing_secret

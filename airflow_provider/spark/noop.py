@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.spark.planning import PlanError, check_plan_size
 from airflow_provider.spark.runner import (
     OnEvent,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from airflow_provider.membership.model import Epoch, TaskId, Tasks
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.spark.job import Config
 from airflow_provider.spark.query_progress import QueryProgress
 

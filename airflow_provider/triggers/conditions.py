@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider.hooks.reports import GroupReport, JobReport
-from airflow_provider.hooks.standing import SoFar, Standing
-from airflow_provider.kafka.progress import JobState
-from airflow_provider.kafka.records import JobDefinition, Removal
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import JobState
+from airflow_provider.ledger.records import JobDefinition, Removal
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.reports.report import GroupReport, JobReport
+from airflow_provider.reports.standing import SoFar, Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.common.linking import FollowedLink, following_leader
+from airflow_provider.common.links import SparkGroupLink, group_link
+from airflow_provider.common.resuming import pause_left_s
+from airflow_provider.common.task_instance import push_xcom
+from airflow_provider.common.worker_values import VERSION, check_version
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError
+from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.conditions import Answer, condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
-from airflow_provider.triggers.linking import FollowedLink, following_leader
-from airflow_provider.triggers.resuming import pause_left_s
-from airflow_provider.triggers.task_instance import push_xcom
 from airflow_provider.triggers.telling import telling_so_far
-from airflow_provider.triggers.worker_values import VERSION, check_version
 
 if TYPE_CHECKING:
-    from airflow_provider.hooks.standing import SoFar
-    from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-    from airflow_provider.kafka.topics.status_view import StatusSnapshot
+    from airflow_provider.ledger.jobs_view import JobsSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
+    from airflow_provider.reports.standing import SoFar
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class GroupTrigger(BaseTrigger):
         async with connection_of(self.kafka_conn_id) as connection:
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
-            await asyncio.to_thread(importlib.import_module, "airflow_provider.kafka.shared")
+            await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
             event = await with_its_settings(connection, self._wait)
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
@@ -104,7 +104,7 @@ class GroupTrigger(BaseTrigger):
         return replace(so_far, text=f"Group {self.group}: waiting for {so_far.text}")
 
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
-        from airflow_provider.kafka.shared import watched_logs
+        from airflow_provider.group.shared import watched_logs
 
         async with watched_logs(settings, self.group) as logs:
             answers: list[Answer] = []

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import needs_running
-from airflow_provider.kafka.records import WorkerPhase
+from airflow_provider.common.worker_values import WorkerPlan
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.membership.model import Epoch, TaskId, Tasks
-from airflow_provider.triggers.worker_values import WorkerPlan
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.settings import Until, WorkerSettings

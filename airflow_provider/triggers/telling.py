@@ -15,14 +15,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from airflow_provider.hooks.standing import SAY_EVERY_S, Pace, SoFar
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import off_loop
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.reports.standing import SAY_EVERY_S, Pace, SoFar
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.logs import GroupLogs
+    from airflow_provider.topics.group_topics import GroupLogs
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _ANSWERS: WeakKeyDictionary[object, _Answers] = WeakKeyDictionary()
 async def telling_so_far(logs: GroupLogs, question: Hashable, look: Look) -> AsyncIterator[None]:
     """Tell as long as the block runs: when something has changed, every 30 s at most, and every 10 minutes at least.
 
-    In a task of its own, for the same reason as :func:`~airflow_provider.triggers.narrator.narrated`.
+    In a task of its own, for the same reason as :func:`~airflow_provider.worker.narrator.narrated`.
 
     :param question: the same for all whose ``look`` gives the same
     :param look: must not touch what belongs to the loop; None: there is nothing to tell

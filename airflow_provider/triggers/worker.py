@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.hooks.links import SparkGroupLink
-from airflow_provider.hooks.standing import group_so_far
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
-from airflow_provider.membership.model import Epoch
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.common.claims import Claim, claim_of, is_of
+from airflow_provider.common.linking import FollowedLink, following_leader
+from airflow_provider.common.links import SparkGroupLink
+from airflow_provider.common.resuming import pause_left_s
+from airflow_provider.common.task_instance import OVER, push_xcom, state_of
+from airflow_provider.common.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
 from airflow_provider.membership.saved import taken_over
-from airflow_provider.triggers.claims import Claim, claim_of, is_of
+from airflow_provider.protocol.model import Epoch
+from airflow_provider.reports.standing import group_so_far
+from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.connections import Connection, connection_of
-from airflow_provider.triggers.linking import FollowedLink, following_leader
-from airflow_provider.triggers.narrator import narrated
-from airflow_provider.triggers.resuming import pause_left_s
-from airflow_provider.triggers.task_instance import OVER, push_xcom, state_of
 from airflow_provider.triggers.telling import telling_so_far
-from airflow_provider.triggers.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
+from airflow_provider.worker.narrator import narrated
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.logs import GroupLogs
-    from airflow_provider.kafka.records import WorkerStatus
     from airflow_provider.kafka.transport import GroupTransport
+    from airflow_provider.ledger.records import WorkerStatus
+    from airflow_provider.topics.group_topics import GroupLogs
     from airflow_provider.worker.ending import Outcome
     from airflow_provider.worker.worker import Worker
 
@@ -77,9 +77,9 @@ class WorkerTrigger(BaseTrigger):
     ends the task ends the membership.
 
     :param kafka_conn_id: the connection; nothing of what is in it is stored
-    :param plan: see :class:`~airflow_provider.triggers.worker_values.WorkerPlan`
+    :param plan: see :class:`~airflow_provider.common.worker_values.WorkerPlan`
     :param saved: the membership, as the task's process left it
-    :param story: see :class:`~airflow_provider.triggers.worker_values.WorkerStory`
+    :param story: see :class:`~airflow_provider.common.worker_values.WorkerStory`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     :param push_summary: whether a summary is to be left as the task's ``return_value``
     :param ends_task: whether it may end the task by itself. Airflow then tells nobody that the task's outlets were
@@ -196,7 +196,7 @@ class WorkerTrigger(BaseTrigger):
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
         """:returns: None if the membership is to go on with what the connection says by now"""
-        from airflow_provider.kafka.shared import shared_group
+        from airflow_provider.group.shared import shared_group
 
         plan, settings = self.plan, connection.settings
         async with shared_group(settings, plan.member.group_id) as (transport, logs):

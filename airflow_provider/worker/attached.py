@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.kafka.logs import GroupLogs
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.local import LocalRunner, in_thread, release_spark
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import CheckpointClaim, TaskWork
-from airflow_provider.membership.model import Tasks
+from airflow_provider.ledger.records import CheckpointClaim, TaskWork
+from airflow_provider.protocol.model import Tasks
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.claims import Blocked, Claims
 from airflow_provider.worker.run_table import RunTable
 

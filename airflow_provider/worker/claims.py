@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from airflow_provider.kafka.records import CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
-from airflow_provider.kafka.topics.memo import Memo
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.ledger.memo import Memo
+from airflow_provider.ledger.records import CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
 from airflow_provider.worker.process import is_same_process, this_process
 from airflow_provider.worker.runs import RunState, TaskRun

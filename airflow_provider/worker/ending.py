@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider.membership.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 
 
 class Ending(str, Enum):

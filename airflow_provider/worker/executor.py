@@ -15,14 +15,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import needs_running
-from airflow_provider.kafka.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState
-from airflow_provider.kafka.timers import Timer, call_at
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import TooLargeError
-from airflow_provider.membership.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.records import JobError, PlanRecord, TaskFailure, TaskKind, TaskState
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
@@ -39,6 +37,8 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.topics.errors import TooLargeError
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.claim_watch import ClaimWatch
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.linger import Linger

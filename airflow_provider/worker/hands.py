@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from airflow_provider.membership.model import Epoch, TaskId, Tasks
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 
 Released = Callable[[Tasks], None]
 """Tells the membership that tasks do not run here any more."""

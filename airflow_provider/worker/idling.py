@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.records import TaskStatus
-from airflow_provider.kafka.timers import Timer, call_at
+from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from typing import Any, Final
 
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, TooLargeError
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.topics.errors import BrokerAwayError, LogError, TooLargeError
 
 log = logging.getLogger(__name__)
 

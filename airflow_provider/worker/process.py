@@ -18,7 +18,7 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
 from airflow_provider.spark.jvm import end_orphan, present_jvm
 from airflow_provider.spark.procfs import is_over, start_of

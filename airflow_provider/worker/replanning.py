@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider.kafka.records import JobError, PlanRecord
+from airflow_provider.ledger.records import JobError, PlanRecord
 from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.records import (
     CheckpointClaim,
     StreamProgress,
     TaskFailure,
@@ -16,7 +16,7 @@ from airflow_provider.kafka.records import (
     TaskWork,
     task_name,
 )
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import TaskOrder
 

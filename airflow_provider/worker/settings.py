@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_provider.kafka.records import WorkerPhase
-from airflow_provider.membership.policy import Deferred, Policy
+from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 
 

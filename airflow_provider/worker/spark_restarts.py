@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider.kafka.records import TaskFailure, TaskKind
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.ledger.records import TaskFailure, TaskKind
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.spark.runner import SparkLost
 from airflow_provider.worker.runs import RunState, TaskRun
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import group_drained
-from airflow_provider.kafka.records import WorkerPhase
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.kafka.topics.topic_view import About
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
-from airflow_provider.membership.model import Epoch
+from airflow_provider.ledger.progress import group_drained
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.protocol.model import Epoch
+from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.process import is_same_process, this_process
 from airflow_provider.worker.settings import Until, WorkerSettings

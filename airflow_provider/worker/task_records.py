@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import PlanRecord, TaskState, TaskStatus
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.records import PlanRecord, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.journal import Journal, Write
 from airflow_provider.worker.runs import TaskRun, last_word
 

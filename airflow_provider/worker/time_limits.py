@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.timers import Timer, call_at
-from airflow_provider.membership.model import TaskId
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.worker.runs import TaskRun
 
 

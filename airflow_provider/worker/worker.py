@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import group_drained, why_idle
-from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
-from airflow_provider.kafka.topics.topic_view import About
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
+from airflow_provider.ledger.progress import group_drained, why_idle
+from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.ledger.topic_view import About
 from airflow_provider.membership.events import Predecessor, PublishAssignment, Resumed, Started, StopReason
-from airflow_provider.membership.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
 from airflow_provider.membership.saved import resume
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
+from airflow_provider.topics.group_topics import GroupLogs
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.idling import Idling

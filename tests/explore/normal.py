@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 from explore.group import Group
 from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
 
-from airflow_provider.membership.model import MemberId, TaskId
-from airflow_provider.membership.policy import Deferred
+from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import MemberId, TaskId
 
 _LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
 FLOORS: Mapping[str, int] = {

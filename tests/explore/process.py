@@ -23,6 +23,7 @@ from explore.values import (
     frozen,
 )
 
+from airflow_provider.assignors.policy import Policy
 from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import (
     ArmTimer,
@@ -46,9 +47,8 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.membership.policy import Policy
 from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
 
@@ -121,7 +121,7 @@ def _recovered(process: Process) -> Process:
 
 
 class _Driver:
-    """What ``kafka/group.py`` and the worker are to a real membership."""
+    """What ``group/member.py`` and the worker are to a real membership."""
 
     def __init__(self, process: Process, last: GroupRecord | None) -> None:
         self._process = process

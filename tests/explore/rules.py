@@ -18,8 +18,8 @@ from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
 from airflow_provider.membership.events import StopReason, StopTasks
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 
 class BrokenError(AssertionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from explore.values import Fault, Scope
 
-from airflow_provider.membership.policy import IMMEDIATE
+from airflow_provider.assignors.policy import IMMEDIATE
 
 _ALL = (
     Scope(name="calm", faults={}, worlds=1_971),

@@ -38,9 +38,9 @@ from airflow_provider.membership.events import (
     Started,
     TimerFired,
 )
-from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.model import WorkerId
 
 TIMER = TimerFired(now_ms=NOW)
 LEAVE = LeaveRequested(now_ms=NOW, reason="told to")

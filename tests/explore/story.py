@@ -14,9 +14,9 @@ from explore.search import Found
 from explore.space import Space
 from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
-from airflow_provider.membership.embedded import decode_assignment
 from airflow_provider.membership.events import ArmTimer, Command, Event, PublishGroup
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import decode_assignment
 
 _HIDDEN = frozenset(
     {"now_ms", "seq", "node", "last_record", "metadata", "protocols", "members", "record", "config_offset", "protocol"}

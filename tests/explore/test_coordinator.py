@@ -15,7 +15,6 @@ from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.group import JoinReply, JoinRequest, SyncReply
 
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     Event,
     HeartbeatAnswered,
@@ -27,7 +26,8 @@ from airflow_provider.membership.events import (
     SendSync,
     Synced,
 )
-from airflow_provider.membership.model import GenerationId, MemberId, SubProtocol
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
 
 SEEDS = 20
 STEPS = 1_000

@@ -20,7 +20,7 @@ from explore.search import explore
 from explore.space import Space
 from explore.values import Fault, Scope
 
-from airflow_provider.membership.assignors.model import Memory
+from airflow_provider.assignors.model import Memory
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState
 

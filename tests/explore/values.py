@@ -11,8 +11,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.membership.events import AssignmentComputed, SendJoin, SendSync
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.model import (
     ConfigOffset,
     ConnectProtocol,
     Epoch,
@@ -20,10 +24,6 @@ from airflow_provider.membership.model import (
     Tasks,
     WorkerId,
 )
-from airflow_provider.membership.policy import Deferred, Policy
-from airflow_provider.membership.record import GroupRecord
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState
 
 TICK = 100
 """Time passes in steps of so many milliseconds; what is due between two steps happens at the second."""

@@ -12,11 +12,11 @@ from fleet import Fleet, MakeFleet
 from log_bench import settings_of
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
 
-from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics import clients
 from airflow_provider.spark.application import APPLICATION
 from airflow_provider.spark.local import LocalRunner
+from airflow_provider.topics import clients
 
 _HERE = Path(__file__).parent
 

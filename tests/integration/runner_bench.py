@@ -11,7 +11,7 @@ from typing import Any
 
 from waiting import eventually
 
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskOrder

@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from fleet import MakeFleet
 from skipped_records import skipped_records
 
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.kafka.topics.log_errors import TopicRenewedError
-from airflow_provider.membership.model import TaskId, planner_of
+from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.topics.errors import TopicRenewedError
 
 BAD_JOBS = {
     "forbidden": ("os:system", "module os is not allowed here; this worker imports jobs from jobs_for_tests"),

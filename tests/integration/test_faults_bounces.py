@@ -15,13 +15,13 @@ import pytest
 from fleet import Fleet, overlaps
 from waiting import eventually
 
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.progress import job_progress
-from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import job_progress
+from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, WorkerId
 
 BOUNCES = int(os.environ.get("BOUNCES", "3"))
 WORKERS = ("w1", "w2", "w3")

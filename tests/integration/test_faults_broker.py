@@ -14,9 +14,9 @@ import pytest
 from fleet import Fleet
 from waiting import eventually
 
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.records import TaskKind, TaskState
+from airflow_provider.ledger.records import TaskKind, TaskState
 
 SESSION_S = 6.0  # as in fleet.TIMING
 LONG_SESSION = ("--session-timeout-ms", "20000")

@@ -11,11 +11,11 @@ from fleet import Fleet, MakeFleet, overlaps
 from proxied import Network, proxied_broker
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.rights import WORKER
 
 SESSION_S = 6.0  # as in fleet.TIMING
 WORKERS = ("w1", "w2", "w3")

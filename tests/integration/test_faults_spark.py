@@ -10,8 +10,8 @@ import psutil
 import pytest
 from fleet import MakeFleet
 
-from airflow_provider.kafka.records import TaskState, WorkerPhase
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.ledger.records import TaskState, WorkerPhase
+from airflow_provider.protocol.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 TASKS = [TaskId("lines", index) for index in range(2)]

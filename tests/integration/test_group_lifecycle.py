@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 from fleet import Fleet, MakeFleet, overlaps
 from waiting import eventually
 
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.progress import JobState, job_progress
-from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.membership.model import TaskId
+from airflow_provider.ledger.progress import JobState, job_progress
+from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.protocol.model import TaskId
 
 SESSION_MS = 6_000  # as in fleet.TIMING
 

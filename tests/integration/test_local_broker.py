@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from airflow_provider.kafka.broker import jars
-from airflow_provider.kafka.broker.jars import JarsUnavailableError, default_cache, fetch_jars
-from airflow_provider.kafka.broker.java import ClassArchive, MissingPrerequisiteError, find_java
-from airflow_provider.kafka.local import COORDINATES, BrokerStartError, LocalBroker
+from airflow_provider.broker import jars
+from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.broker.local_broker import COORDINATES, BrokerStartError, LocalBroker
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
@@ -104,7 +104,7 @@ def test_a_broker_that_is_too_slow_is_ended() -> None:
 
 def test_the_broker_dies_with_a_killed_owner(tmp_path: Path) -> None:
     program = (
-        "import signal; from pathlib import Path; from airflow_provider.kafka.local import LocalBroker\n"
+        "import signal; from pathlib import Path; from airflow_provider.broker.local_broker import LocalBroker\n"
         f"with LocalBroker(data=Path({str(tmp_path)!r})) as broker: print(broker.pid, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:

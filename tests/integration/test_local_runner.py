@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from runner_bench import BENCH, DEADLINE_S, SEEN, SETTINGS, SIGNALS, counting, holding, let_go, order_of, until
 
-from airflow_provider.membership.model import PLANNER_INDEX
+from airflow_provider.protocol.model import PLANNER_INDEX
 from airflow_provider.spark.job import FencedError, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import (

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, counting, holding, order_of, until
 
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskOrder

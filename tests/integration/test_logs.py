@@ -17,9 +17,10 @@ from group_records import record_of
 from log_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_status
 from skipped_records import skipped_records
 
-from airflow_provider.kafka.logs import GroupLogs, Submission
-from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, submit_job
-from airflow_provider.kafka.records import (
+from airflow_provider.assignors.model import Memory
+from airflow_provider.group.shared import watched_logs
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.records import (
     ControlAction,
     ControlRecord,
     RebalanceEvent,
@@ -32,13 +33,12 @@ from airflow_provider.kafka.records import (
     encode,
     task_key,
 )
-from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import watched_logs
-from airflow_provider.kafka.topics.log_errors import LogError, LogTimeoutError, NoTopicError
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import Epoch, GenerationId, MemberId, TaskId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
+from airflow_provider.topics.errors import LogError, LogTimeoutError, NoTopicError
+from airflow_provider.topics.group_topics import GroupLogs, Submission
+from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline, submit_job
+from airflow_provider.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 

@@ -12,12 +12,19 @@ from pathlib import Path
 import pytest
 from log_bench import JOB, PLAN, TASK, W1, soon, task_status
 
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline, remove_job, send_control, submit_job
-from airflow_provider.kafka.records import ControlAction, ControlRecord
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.kafka.topics.topic_view import About
+from airflow_provider.ledger.records import ControlAction, ControlRecord
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.one_shot import (
+    list_groups,
+    read_group,
+    read_timeline,
+    remove_job,
+    send_control,
+    submit_job,
+)
+from airflow_provider.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
@@ -85,12 +92,12 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings, group
 
 FORK = """
 import asyncio, os, sys
-from airflow_provider.kafka.logs import GroupLogs, Submission
-from airflow_provider.kafka.one_shot import read_group, submit_job
-from airflow_provider.kafka.records import JobDefinition
+from airflow_provider.topics.group_topics import GroupLogs, Submission
+from airflow_provider.topics.one_shot import read_group, submit_job
+from airflow_provider.ledger.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.kafka.topics.topic_view import About
+from airflow_provider.topics.rights import WORKER
+from airflow_provider.ledger.topic_view import About
 
 settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id="c")
 group, how = sys.argv[2:]

@@ -21,12 +21,10 @@ from confluent_kafka.admin import (
 )
 from log_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.one_shot import list_groups, read_group, read_timeline
-from airflow_provider.kafka.records import Topics
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.log_errors import (
+from airflow_provider.ledger.records import Topics
+from airflow_provider.topics.errors import (
     BrokerAwayError,
     LogError,
     RefusedError,
@@ -34,7 +32,9 @@ from airflow_provider.kafka.topics.log_errors import (
     TooLargeError,
     TopicRightsError,
 )
-from airflow_provider.kafka.topics.rights import WORKER
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline
+from airflow_provider.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 

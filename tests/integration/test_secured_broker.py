@@ -19,13 +19,14 @@ from certificates import Certificates
 from secured import ADMIN, PageRight, SecuredBroker, rights_on_the_page, secured_broker
 
 from airflow_provider.cli.main import main
+from airflow_provider.group.shared import reach, shared_group
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka import one_shot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.progress import JobState, converged, job_progress
-from airflow_provider.kafka.records import (
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import JobState, converged, job_progress
+from airflow_provider.ledger.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -36,14 +37,13 @@ from airflow_provider.kafka.records import (
     TaskStatus,
     WorkerPhase,
 )
-from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import reach, shared_group
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogError, RefusedError
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.topics import one_shot
+from airflow_provider.topics.errors import BrokerAwayError, LogError, RefusedError
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.rights import WORKER
 from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment

@@ -9,16 +9,16 @@ import time
 
 import pytest
 
-from airflow_provider.hooks.reports import JobReport
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.one_shot import read_group
-from airflow_provider.kafka.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, LogTimeoutError
-from airflow_provider.kafka.topics.rights import WORKER
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.reports.report import JobReport
+from airflow_provider.topics.errors import BrokerAwayError, LogTimeoutError
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.one_shot import read_group
+from airflow_provider.topics.rights import WORKER
 
 
 @pytest.fixture

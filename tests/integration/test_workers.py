@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 from fleet import MakeFleet
 
-from airflow_provider.kafka.progress import job_progress
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.ledger.progress import job_progress
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
+from airflow_provider.protocol.model import WorkerId
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from java_classes import compile_java
 from mixed_group import MixedGroup
 from referee import Referee, running_referee
 
-from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.broker.local_broker import LocalBroker
 
 
 @pytest.fixture(scope="session")

@@ -19,18 +19,18 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.kafka.logs import DEFAULT_TIMEOUT_S, GroupLogs
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.admin import TopicAdmin
-from airflow_provider.kafka.topics.changes import Changes
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.reader import LogReader, Record
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.kafka.topics.topic_view import About
-from airflow_provider.membership.model import ConfigOffset, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.protocol.model import ConfigOffset, WorkerId
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.changes import Changes
+from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.reader import LogReader, Record
+from airflow_provider.topics.rights import WORKER
 
 _NOTHING_READ: Final = ConfigOffset(-1)
 """What a Java worker says that has read no record yet (``KafkaConfigBackingStore.offset``)."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 from java_classes import running_java
 from waiting import eventually
 
-from airflow_provider.membership.model import TaskId, Tasks
+from airflow_provider.protocol.model import TaskId, Tasks
 
 _MAIN: Final = "cospark.peer.Workers"
 _SHOWN: Final = 6_000

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from airflow_provider.kafka.broker.jars import default_cache, fetch_jars
-from airflow_provider.kafka.broker.java import find_java
-from airflow_provider.kafka.local import KAFKA_VERSION
+from airflow_provider.broker.jars import default_cache, fetch_jars
+from airflow_provider.broker.java import find_java
+from airflow_provider.broker.local_broker import KAFKA_VERSION
 
 CONNECT: Final = (
     f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",

@@ -10,13 +10,13 @@ from typing import Any, Final
 from connect_config import ConnectLogs
 from connect_workers import DEADLINE_S, ConnectWorkers, Said
 
+from airflow_provider.assignors.policy import Deferred
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.membership.model import ConnectProtocol, TaskId, Tasks, WorkerId
-from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, Tasks, WorkerId
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent, TaskStarted, TaskStopped
 from airflow_provider.worker.ending import Outcome

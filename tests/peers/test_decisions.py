@@ -1,7 +1,7 @@
 """Our assignor against Java's, round by round: from the same memory and the same members, the same numbers and delays.
 
 Each round Java's leader is given the memory that ours has, because which task of many is revoked differs on purpose
-(the ways are named in ``membership/assignors/cooperative.py``): told what ours did, Java must go on in the same way.
+(the ways are named in ``assignors/cooperative.py``): told what ours did, Java must go on in the same way.
 
 Where the numbers differ on purpose, ours cost no more: in no round at all do more running tasks stop, are more left to
 run nowhere, or does the group wait longer than with Java's.
@@ -25,9 +25,10 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from referee import Referee
 
-from airflow_provider.membership.assignors.cooperative import assign
-from airflow_provider.membership.assignors.model import Memory, Outcome, Round
-from airflow_provider.membership.model import (
+from airflow_provider.assignors.cooperative import assign
+from airflow_provider.assignors.model import Memory, Outcome, Round
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
     PLANNER_INDEX,
@@ -38,7 +39,6 @@ from airflow_provider.membership.model import (
     tasks_from_json,
     tasks_to_json,
 )
-from airflow_provider.membership.policy import Deferred
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from referee import Referee, RefusedByJavaError
 
 from airflow_provider.cli.decode import assignment_to_json, metadata_to_json
-from airflow_provider.membership.embedded import (
+from airflow_provider.protocol.embedded import (
     decode_assignment,
     decode_metadata,
     encode_assignment,
     encode_metadata,
 )
-from airflow_provider.membership.model import (
+from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
     ConnectProtocol,

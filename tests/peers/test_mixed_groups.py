@@ -29,8 +29,8 @@ from confluent_kafka import Producer
 from mixed_group import MixedGroup
 from waiting import eventually
 
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.membership.model import ConnectProtocol, TaskId, Tasks
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, Tasks
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]

@@ -15,10 +15,10 @@ from simulation.network import Faults
 from simulation.process import Process
 from simulation.world import World
 
-from airflow_provider.membership.assignors.model import Absence
+from airflow_provider.assignors.model import Absence
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import ConnectProtocol, TaskId, planner_of
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

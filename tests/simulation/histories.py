@@ -18,9 +18,9 @@ from simulation.actions import Action, Loss, Moment
 from simulation.invariants import BrokenError
 from simulation.world import HistoryError, World
 
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
-from airflow_provider.membership.model import ConnectProtocol, TaskId
-from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.protocol.model import ConnectProtocol, TaskId
 
 JOBS = "ABCD"
 WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")

@@ -16,9 +16,9 @@ from simulation.rounds import Round, Start
 from simulation.status import TaskWord
 
 from airflow_provider.membership.events import StopReason, StopTasks
-from airflow_provider.membership.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, Tasks
 
 
 class JobsTopic:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from simulation.rounds import Computed
 
-from airflow_provider.kafka.leading import absences
+from airflow_provider.group.leading import absences
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call, Verdict, lead
-from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process

@@ -360,13 +360,13 @@ MUTATIONS = (
     ),
     Mutation(
         name="believes what an earlier process of the worker said",
-        module="airflow_provider.kafka.leading",
+        module="airflow_provider.group.leading",
         edits=(("if word.epoch >= last.epoch or word.member_id == last.members[worker]", "if True"),),
         unit_test="tests/unit/test_leading.py::test_what_it_said_in_an_earlier_life_does_not_count",
     ),
     Mutation(
         name="leaves before it is known why",
-        module="airflow_provider.kafka.group",
+        module="airflow_provider.group.member",
         edits=(("            await self._listener.farewell()\n", "            pass\n"),),
         unit_test="tests/unit/test_worker_leaving.py::test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it",
     ),
@@ -391,7 +391,7 @@ MUTATIONS = (
     # ---- around them
     Mutation(
         name="takes what a fenced process stopped for work that nobody has",
-        module="airflow_provider.kafka.leading",
+        module="airflow_provider.group.leading",
         edits=(
             (
                 "if told.state.final or told.state is TaskState.UNASSIGNED\n        if told.epoch >= record.epoch and task",
@@ -403,7 +403,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="lets a late record win",
-        module="airflow_provider.kafka.records.status",
+        module="airflow_provider.ledger.records.status",
         edits=(
             (
                 "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        if not known.is_of",

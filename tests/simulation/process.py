@@ -13,10 +13,9 @@ from simulation.clock import LocalClock
 from simulation.leading import lead_round
 from simulation.wire import Wire
 
-from airflow_provider.kafka.records.status import WorkerPhase, WorkerStatus
-from airflow_provider.membership.assignors.model import Absence
+from airflow_provider.assignors.model import Absence
+from airflow_provider.ledger.records.status import WorkerPhase, WorkerStatus
 from airflow_provider.membership.brake import brake_ms
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -43,11 +42,12 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import Verdict
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord, newer
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 
 if TYPE_CHECKING:
     from simulation.world import World

@@ -10,11 +10,11 @@ from functools import cached_property
 
 from simulation.group import RoundSeen
 
-from airflow_provider.kafka.records.status import WorkerStatus
-from airflow_provider.membership.assignors.model import Absence
-from airflow_provider.membership.embedded import decode_assignment, decode_metadata
-from airflow_provider.membership.model import NO_TASKS, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.assignors.model import Absence
+from airflow_provider.ledger.records.status import WorkerStatus
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import decode_assignment, decode_metadata
+from airflow_provider.protocol.model import NO_TASKS, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

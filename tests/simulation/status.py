@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.kafka.records.status import TaskState, TaskStatus, WorkerStatus
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.records.status import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from simulation.world import World
 
-from airflow_provider.membership.model import TaskId, Tasks
-from airflow_provider.membership.policy import Deferred
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.protocol.model import TaskId, Tasks
 
 MAX_DELAY_MS = 20_000
 SEEDS = range(24)

@@ -7,10 +7,10 @@ import random
 import pytest
 from simulation.world import World
 
-from airflow_provider.membership.assignors.model import MoveReason
-from airflow_provider.membership.model import TaskId
-from airflow_provider.membership.policy import Incremental
+from airflow_provider.assignors.model import MoveReason
+from airflow_provider.assignors.policy import Incremental
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId
 from benchmarks.designs import in_balance
 
 MAX_MOVES, INTERVAL_MS, MAX_DELAY_MS = 2, 4_000, 20_000

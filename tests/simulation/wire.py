@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from simulation.group import JoinReply, JoinRequest, SyncReply
 from simulation.network import Answer, Line
 
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     Command,
     CoordinatorFound,
@@ -25,7 +24,8 @@ from airflow_provider.membership.events import (
     SendSync,
     Synced,
 )
-from airflow_provider.membership.model import MemberId, SubProtocol
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId, SubProtocol
 
 if TYPE_CHECKING:
     from simulation.process import Process

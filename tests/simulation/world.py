@@ -21,10 +21,14 @@ from simulation.process import Process
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
-from airflow_provider.kafka.leading import covered, outspoken, released_since
-from airflow_provider.membership.assignors.model import Absence
+from airflow_provider.assignors.model import Absence
+from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.group.leading import covered, outspoken, released_since
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
     GenerationId,
@@ -33,10 +37,6 @@ from airflow_provider.membership.model import (
     Tasks,
     WorkerId,
 )
-from airflow_provider.membership.policy import Deferred, Policy
-from airflow_provider.membership.record import GroupRecord
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
 
 WALL_AT_START = 1_700_000_000_000
 SLACK_MS = 1

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.cli.demo.airflow_api import AirflowApi, TaskInstance, wait_until
-from airflow_provider.kafka.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
-from airflow_provider.kafka.records import (
+from airflow_provider.group.shared import shared_logs
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.messages import GroupDescription
+from airflow_provider.ledger.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -23,14 +24,13 @@ from airflow_provider.kafka.records import (
     TaskState,
     TaskStatus,
 )
-from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import shared_logs
-from airflow_provider.kafka.topics.log_errors import NoTopicError
-from airflow_provider.kafka.topics.rights import WORKER
-from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.membership.model import WorkerId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.topics.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
+from airflow_provider.topics.rights import WORKER
+from demo.airflow import LocalAirflow
+from demo.airflow_api import AirflowApi, TaskInstance, wait_until
 
 
 class Group:

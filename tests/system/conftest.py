@@ -16,8 +16,8 @@ from proxied import Network, proxied_broker
 from tcp_proxy import TcpProxy
 
 import airflow_provider.example_dags
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.kafka.local import LocalBroker
+from airflow_provider.broker.local_broker import LocalBroker
+from demo.airflow import LocalAirflow
 
 _HERE = Path(__file__).parent
 _EXAMPLES = Path(airflow_provider.example_dags.__file__).parent

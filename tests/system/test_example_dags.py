@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.cli.demo.airflow_api import TaskInstance
+from demo.airflow import LocalAirflow
+from demo.airflow_api import TaskInstance
 
 
 def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[str, list[TaskInstance]]:

@@ -9,11 +9,11 @@ import pytest
 from airflow_group import Group
 from fleet import Fleet, starts
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.cli.demo.airflow_api import TaskInstance, wait_until
-from airflow_provider.kafka.local import LocalBroker
-from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.protocol.model import WorkerId
+from demo.airflow import LocalAirflow
+from demo.airflow_api import TaskInstance, wait_until
 
 HELD, OUTSIDE, LATE = WorkerId("held.w1"), WorkerId("a.outside"), WorkerId("late.outside")
 SHORTLY = WorkerId("held_shortly.w1")

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.cli.demo.airflow_api import AirflowApiError, wait_until
-from airflow_provider.cli.demo.processes import KeptProcess, ProcessFailedError
+from demo.airflow import LocalAirflow
+from demo.airflow_api import AirflowApiError, wait_until
+from demo.processes import KeptProcess, ProcessFailedError
 
 DAG_FILE = """
 from __future__ import annotations
@@ -144,7 +144,7 @@ def test_secrets_are_in_no_message(airflow: LocalAirflow) -> None:
 OWNER = """
 import sys, time
 from pathlib import Path
-from airflow_provider.cli.demo.airflow import LocalAirflow
+from demo.airflow import LocalAirflow
 
 airflow = LocalAirflow(Path(sys.argv[1]), dag_folders=[])
 airflow.start()

@@ -21,14 +21,14 @@ from certificates import Certificates
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from secured import ADMIN, SecuredBroker, rights_on_the_page, secured_broker
 
-from airflow_provider.cli.demo.airflow import LocalAirflow
-from airflow_provider.kafka import one_shot
+from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.records import JobDefinition, Topics
-from airflow_provider.kafka.shared import reach
-from airflow_provider.kafka.topics.log_errors import RefusedError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.connections import Connections
+from airflow_provider.ledger.records import JobDefinition, Topics
+from airflow_provider.topics import one_shot
+from airflow_provider.topics.errors import RefusedError
+from demo.airflow import LocalAirflow
 
 DAGS = Path(__file__).parent / "secret_dags"
 GROUP = "secret"  # of the DAGs

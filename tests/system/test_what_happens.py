@@ -10,10 +10,10 @@ from airflow_group import Group
 from fleet import Fleet, Start, starts
 from tcp_proxy import TcpProxy
 
-from airflow_provider.kafka.records import ControlAction, TaskKind, TaskState
-from airflow_provider.membership.assignors.model import LeaveReason
-from airflow_provider.membership.model import TaskId, Tasks, WorkerId
+from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.ledger.records import ControlAction, TaskKind, TaskState
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("two_workers.w1"), WorkerId("two_workers.w2")
 LATE, BRIEF = WorkerId("third_worker.w3"), WorkerId("brief_session.w3")

@@ -9,10 +9,10 @@ import pytest
 from airflow_group import Group
 from fleet import Fleet
 
-from airflow_provider.cli.demo.airflow_api import wait_until
-from airflow_provider.kafka.records import TaskKind, TaskState
-from airflow_provider.membership.assignors.model import LeaveReason
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.protocol.model import TaskId, WorkerId
+from demo.airflow_api import wait_until
 
 
 @pytest.mark.shows("the triggerer dies")

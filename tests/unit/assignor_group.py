@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.membership.assignors import cooperative
-from airflow_provider.membership.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
-from airflow_provider.membership.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
-from airflow_provider.membership.policy import Deferred, Policy
+from airflow_provider.assignors import cooperative
+from airflow_provider.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 MAX_DELAY_MS = 300_000
 DEFERRED = Deferred(max_delay_ms=MAX_DELAY_MS)

@@ -12,11 +12,11 @@ from typing import Any
 
 from group_records import record_of
 
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 STATES = {
     "r": TaskState.RUNNING,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider.membership.embedded import decode_metadata, encode_assignment
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
     Command,
@@ -23,7 +21,11 @@ from airflow_provider.membership.events import (
     TimerFired,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import (
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.embedded import decode_metadata, encode_assignment
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
     GenerationId,
@@ -34,8 +36,6 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState
 
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"))
 SESSION_MS = SETTINGS.session_timeout_ms

@@ -9,14 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
-from airflow_provider.kafka.logs import GroupLogs
-from airflow_provider.kafka.records import Event, decode, event_from_json
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.feed import GroupFeed
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import NewRecord
-from airflow_provider.kafka.topics.reader import Record
 from airflow_provider.kafka.wire.messages import (
     FindCoordinatorResponse,
     JoinMember,
@@ -26,7 +19,8 @@ from airflow_provider.kafka.wire.messages import (
     SyncRequest,
     SyncResponse,
 )
-from airflow_provider.membership.model import GenerationId, MemberId, TaskId, Tasks
+from airflow_provider.ledger.records import Event, decode, event_from_json
+from airflow_provider.protocol.model import GenerationId, MemberId, TaskId, Tasks
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
@@ -43,6 +37,12 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.feed import GroupFeed
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.producer import NewRecord
+from airflow_provider.topics.reader import Record
 
 
 class MemoryLogs(GroupLogs):

@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.topics import admin as admin_module
-from airflow_provider.kafka.topics.admin import TopicAdmin
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, RefusedError
-from airflow_provider.kafka.topics.outage import Outage
+from airflow_provider.topics import admin as admin_module
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.errors import BrokerAwayError, RefusedError
+from airflow_provider.topics.outage import Outage
 
 AT_ONCE_S = 8.0  # on a machine that does a lot beside it; it takes little more than a second
 IN_TIME_S = 30.0

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason, Outcome
-from airflow_provider.membership.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.assignors.model import Memory, Move, MoveReason, Outcome
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
 

@@ -8,15 +8,16 @@ from dataclasses import replace
 import led_group
 from assignor_group import Group, tasks_in, tasks_of
 
-from airflow_provider.hooks.narration import move_in_words
-from airflow_provider.kafka.leading import gather_call
-from airflow_provider.kafka.records import PlanRecord
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.membership.assignors.model import Memory, MoveReason
-from airflow_provider.membership.embedded import encode_metadata
+from airflow_provider.assignors.model import Memory, MoveReason
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.leading import gather_call
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import PlanRecord
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
     ConfigOffset,
@@ -28,8 +29,7 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.policy import Deferred
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.reports.narration import move_in_words
 
 W1, W2, W3 = (WorkerId(f"w{number}") for number in range(1, 4))
 

@@ -11,12 +11,14 @@ from group_records import record_of
 from simulation.world import SETTINGS, World
 from stand_ins import MemoryLogs
 
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.leading import assign
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.leading import assign
 from airflow_provider.membership.brake import brake_ms
-from airflow_provider.membership.embedded import encode_metadata
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
     ConfigOffset,
@@ -27,8 +29,6 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.policy import Deferred
-from airflow_provider.membership.record import GroupRecord
 
 TASKS = [TaskId("a", index) for index in range(4)]
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from stand_ins import MemoryLogs
 
 from airflow_provider.cli.status import render
-from airflow_provider.hooks.reports import GroupReport
-from airflow_provider.kafka.capacity import SlotShortage, slot_shortage
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskKind,
@@ -22,10 +22,10 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.triggers.narrator import Narrator
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.reports.report import GroupReport
+from airflow_provider.worker.narrator import Narrator
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 STREAM = JobDefinition(name="s", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)
@@ -95,7 +95,7 @@ async def test_the_leaders_log_warns_when_the_tasks_are_given_out(
     await logs.publish_plan(plan_of(logs.jobs.jobs["s"], 3))
     await logs.publish_group(GROUP)
     narrator = Narrator(logs, me, Epoch(0))
-    with caplog.at_level(logging.WARNING, "airflow_provider.triggers.narrator"):
+    with caplog.at_level(logging.WARNING, "airflow_provider.worker.narrator"):
         narrator.tell()
         await logs.publish_group(replace(GROUP, epoch=Epoch(GROUP.epoch + 1)))
         narrator.tell()

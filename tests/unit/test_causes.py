@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from group_records import record_of
 
-from airflow_provider.membership.assignors.model import Absence, LeaveReason, Memory
+from airflow_provider.assignors.model import Absence, LeaveReason, Memory
 from airflow_provider.membership.causes import OTHERS_BEGAN, Cause, cause_of
-from airflow_provider.membership.model import MemberId, TaskId, WorkerId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 A0, A1 = frozenset({TaskId("a", 0)}), frozenset({TaskId("a", 1)})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
-from airflow_provider.kafka.local import LocalBroker
 
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
@@ -19,7 +19,7 @@ def test_a_port_that_there_cannot_be_is_refused(port: str, capsys: pytest.Captur
 def test_a_folder_that_cannot_be_made_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider.kafka.local.LocalBroker._prepare", lambda _broker: (["java"], ""))
+    monkeypatch.setattr("airflow_provider.broker.local_broker.LocalBroker._prepare", lambda _broker: (["java"], ""))
     monkeypatch.setattr("signal.signal", lambda *_: None)
     file = tmp_path / "file"
     file.touch()
@@ -35,7 +35,7 @@ def test_of_a_broker_that_ends_by_itself_the_end_of_its_log_is_told_for_the_log_
     def start(broker: LocalBroker) -> None:
         broker.log_path.write_text("INFO started\nFATAL no space left on device\n")
 
-    monkeypatch.setattr("airflow_provider.kafka.local.LocalBroker.start", start)
+    monkeypatch.setattr("airflow_provider.broker.local_broker.LocalBroker.start", start)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     assert main(["broker"]) == 1
     told = capsys.readouterr().err

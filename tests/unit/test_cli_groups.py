@@ -11,13 +11,15 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryLogs
 
+from airflow_provider.assignors.model import Memory, Move, MoveReason
 from airflow_provider.cli import groups as groups_module
-from airflow_provider.cli.group_words import as_lines
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.records import (
+from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription, ListedGroup, ListGroupsResponse
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     StreamProgress,
@@ -27,11 +29,9 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription, ListedGroup, ListGroupsResponse
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
-from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.reports.group_words import as_lines
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))

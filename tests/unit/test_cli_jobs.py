@@ -16,9 +16,9 @@ from stand_ins import MemoryLogs
 from airflow_provider.cli import job_wait, reading
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.kafka.topics.log_errors import NoTopicError, TopicRightsError
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.topics.errors import NoTopicError, TopicRightsError
 
 ME = WorkerId("w1")
 

@@ -11,7 +11,7 @@ from waiting import eventually
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
-from airflow_provider.kafka.topics.log_errors import NoTopicError
+from airflow_provider.topics.errors import NoTopicError
 
 
 class SlowLogs(MemoryLogs):

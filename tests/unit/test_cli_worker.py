@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.cli import worker as worker_module
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.topics.log_errors import TopicRightsError
-from airflow_provider.membership.model import ConnectProtocol, Epoch
-from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.protocol.model import ConnectProtocol, Epoch
+from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings

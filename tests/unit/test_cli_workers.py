@@ -13,10 +13,10 @@ from stand_ins import MemoryLogs
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
-from airflow_provider.kafka.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
-from airflow_provider.kafka.topics.log_errors import NoTopicError
-from airflow_provider.membership.model import Epoch, MemberId, WorkerId
+from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.protocol.model import Epoch, MemberId, WorkerId
 from airflow_provider.spark.procfs import start_of
+from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.worker.process import this_process
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")

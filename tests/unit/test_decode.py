@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from airflow_provider.cli.main import COMMANDS, main
-from airflow_provider.membership.embedded import encode_assignment, encode_metadata
-from airflow_provider.membership.model import Assignment, ConfigOffset, TaskId, WorkerState, planner_of
+from airflow_provider.protocol.embedded import encode_assignment, encode_metadata
+from airflow_provider.protocol.model import Assignment, ConfigOffset, TaskId, WorkerState, planner_of
 
 OWNED = Assignment(
     version=2,

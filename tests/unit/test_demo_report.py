@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from demo_history import A0, A1, FAILED, FINISHED, PENDING, STARTED, STOPPED, W1, W2, rebalance, step
 
-from airflow_provider.cli.demo.report import LOST, RUNNING, Kill, attempts_of, build, stopped_unnecessarily
-from airflow_provider.kafka.records import Event, RebalanceEvent, TaskFailure
-from airflow_provider.membership.assignors.model import Move, MoveReason
-from airflow_provider.membership.model import (
+from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.ledger.records import Event, RebalanceEvent, TaskFailure
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import (
     Epoch,
     planner_of,
 )
-from airflow_provider.membership.record import GroupRecord
+from demo.report import LOST, RUNNING, Kill, attempts_of, build, stopped_unnecessarily
 
 
 def ends(events: Iterable[Event], kills: Iterable[Kill] = ()) -> list[tuple[int, str, str, int | None]]:

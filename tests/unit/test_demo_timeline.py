@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 from demo_history import A0, A1, FAILED, FINISHED, STARTED, STOPPED, W1, W2, rebalance, step
 
-from airflow_provider.cli.demo.report import Kill, attempts_of
-from airflow_provider.cli.demo.timeline import draw
-from airflow_provider.kafka.records import TaskEvent
-from airflow_provider.membership.assignors.model import Move, MoveReason
-from airflow_provider.membership.model import WorkerId, planner_of
+from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.ledger.records import TaskEvent
+from airflow_provider.protocol.model import WorkerId, planner_of
+from demo.report import Kill, attempts_of
+from demo.timeline import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 KILLS = [Kill(worker=W2, at_ms=9_000)]

@@ -13,11 +13,11 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.cli import main as cli
-from airflow_provider.hooks.reports import GroupReport, JobReport
-from airflow_provider.kafka.progress import JobProgress, JobState
 from airflow_provider.kafka.tls import _SUPPORTED
+from airflow_provider.ledger.progress import JobProgress, JobState
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
+from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.spark.job import JobContext, TaskContext

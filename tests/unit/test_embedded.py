@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.membership.embedded import (
+from airflow_provider.protocol.embedded import (
     decode_assignment,
     decode_metadata,
     encode_assignment,
     encode_metadata,
 )
-from airflow_provider.membership.model import (
+from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from member_script import SETTINGS, Script
 
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.records import (
     ControlRecord,
     JobDefinition,
     PlanRecord,
@@ -24,9 +24,9 @@ from airflow_provider.kafka.records import (
     encode,
 )
 from airflow_provider.membership.events import Resumed
-from airflow_provider.membership.model import ConfigOffset
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.saved import resume, save
+from airflow_provider.protocol.model import ConfigOffset
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.worker import WorkerTrigger
 

@@ -10,14 +10,14 @@ import pytest
 from stand_ins import IdleListener, MemoryLogs, SlowCoordinator
 from waiting import eventually
 
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.kafka.group import GroupMember
 from airflow_provider.membership.events import Predecessor, Started
-from airflow_provider.membership.model import ConfigOffset, WorkerId
-from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import ConfigOffset, WorkerId
 
 SETTINGS = MemberSettings(
     group_id="g",

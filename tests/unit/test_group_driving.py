@@ -9,15 +9,15 @@ import pytest
 from stand_ins import IdleListener, MemoryLogs, SlowCoordinator
 from waiting import eventually
 
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.topics.log_errors import LogError, ReaderFaultError
 from airflow_provider.membership.events import Predecessor, Started
-from airflow_provider.membership.model import ConfigOffset, WorkerId
-from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import ConfigOffset, WorkerId
+from airflow_provider.topics.errors import LogError, ReaderFaultError
 
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"), heartbeat_interval_ms=5, fast_heartbeat_ms=5)
 

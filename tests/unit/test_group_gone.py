@@ -10,17 +10,17 @@ from group_records import record_of
 from stand_ins import IdleListener, LonelyCoordinator, MemoryLogs
 from waiting import eventually
 
-from airflow_provider.kafka import gone
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group import gone
+from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.group import GroupMember
-from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
 from airflow_provider.kafka.wire.messages import JoinRequest, JoinResponse, NodeId
-from airflow_provider.membership.errors import KafkaErrorCode
+from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor, Started
-from airflow_provider.membership.model import NO_TASKS, Epoch, MemberId, WorkerId
-from airflow_provider.membership.policy import Deferred
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, WorkerId
 from airflow_provider.worker.process import is_gone, this_process
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")

@@ -12,18 +12,19 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from stand_ins import MemoryLogs
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link
-from airflow_provider.hooks.narration import epoch_in_words, tasks_in_words
+from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka import logs, one_shot
-from airflow_provider.kafka.one_shot import GroupSnapshot
-from airflow_provider.kafka.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, NoTopicError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Move, MoveReason
-from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.ledger.records import TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.provider_info import get_provider_info
+from airflow_provider.reports.narration import epoch_in_words, tasks_in_words
+from airflow_provider.topics import group_topics as logs
+from airflow_provider.topics import one_shot
+from airflow_provider.topics.errors import BrokerAwayError, NoTopicError
+from airflow_provider.topics.one_shot import GroupSnapshot
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from member_script import tasks
 
-from airflow_provider.membership.assignors.model import MoveReason
-from airflow_provider.membership.embedded import decode_assignment, encode_metadata
+from airflow_provider.assignors.model import MoveReason
+from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, Verdict, lead
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.protocol.embedded import decode_assignment, encode_metadata
+from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,
@@ -25,8 +27,6 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.policy import Deferred
-from airflow_provider.membership.record import GroupRecord, newer
 
 ALL = "a0 a1 a2 b0 b1 b2"
 D = 300_000

@@ -13,14 +13,14 @@ from group_records import record_of
 from led_group import Group
 from waiting import eventually
 
-from airflow_provider.kafka import leader_watch
-from airflow_provider.kafka.leader_watch import LeaderWatch
-from airflow_provider.kafka.leading import unassigned_work
-from airflow_provider.kafka.records import JobDefinition
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, WorkerId, planner_of
+from airflow_provider.group import leader_watch
+from airflow_provider.group.leader_watch import LeaderWatch
+from airflow_provider.group.leading import unassigned_work
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import JobDefinition
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
 
 A0 = TaskId("a", 0)
 W1 = WorkerId("w1")

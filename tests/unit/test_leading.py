@@ -14,17 +14,19 @@ from group_records import record_of
 from led_group import EPOCH, Group
 from stand_ins import MemoryLogs
 
-from airflow_provider.kafka.leading import assign, gather_call, outspoken, unassigned_work
-from airflow_provider.kafka.progress import effective_status, spare_capacity
-from airflow_provider.kafka.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
-from airflow_provider.kafka.retrying import to_try_again
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
-from airflow_provider.membership.embedded import encode_metadata
+from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.leading import assign, gather_call, outspoken, unassigned_work
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import effective_status, spare_capacity
+from airflow_provider.ledger.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.ledger.retrying import to_try_again
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
     Assignment,
@@ -39,8 +41,6 @@ from airflow_provider.membership.model import (
     WorkerState,
     planner_of,
 )
-from airflow_provider.membership.policy import Deferred
-from airflow_provider.membership.record import GroupRecord
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")

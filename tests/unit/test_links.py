@@ -14,18 +14,18 @@ from operator_bench import FakeGroup, job_operator
 from trigger_bench import FakeLogs, Triggerer, events_of, worker_trigger
 from waiting import eventually
 
-from airflow_provider.hooks.links import SparkGroupLink, group_link
+from airflow_provider.common import linking
+from airflow_provider.common.linking import FollowedLink, following_leader
+from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.records import WorkerPhase
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.triggers import group as group_module
-from airflow_provider.triggers import linking
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.triggers.linking import FollowedLink, following_leader
 
 KEY = SparkGroupLink().xcom_key
 OTHER = URL.replace("/w?", "/w2?")

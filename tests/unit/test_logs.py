@@ -11,10 +11,10 @@ from group_records import record_of
 from stand_ins import MemoryLogs
 from waiting import eventually
 
+from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.leader_records import LeaderRecords
-from airflow_provider.kafka.progress import configured
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
@@ -23,7 +23,7 @@ from airflow_provider.kafka.records import (
     WorkerStatus,
     task_key,
 )
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(

@@ -9,8 +9,8 @@ from dataclasses import replace
 from stand_ins import LonelyCoordinator, MemoryLogs
 from worker_life import LONG, MEMBER
 
-from airflow_provider.kafka.records import JobDefinition, decode
-from airflow_provider.kafka.topics.producer import NewRecord
+from airflow_provider.ledger.records import JobDefinition, decode
+from airflow_provider.topics.producer import NewRecord
 from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment

@@ -20,7 +20,6 @@ from member_script import (
     told,
 )
 
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     AssignmentComputed,
     ConfigAdvanced,
@@ -41,8 +40,9 @@ from airflow_provider.membership.events import (
     TasksFinished,
     TasksStopped,
 )
-from airflow_provider.membership.model import ConfigOffset, SubProtocol
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import ConfigOffset, SubProtocol
 
 CONFIG_MISMATCH = 1
 

@@ -9,7 +9,6 @@ import pytest
 from group_records import record_of
 from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     CoordinatorFound,
     Fail,
@@ -31,8 +30,9 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
 

@@ -10,8 +10,8 @@ from airflow_values import group_record
 from member_script import SETTINGS, Script
 
 from airflow_provider.membership.events import SendHeartbeat
-from airflow_provider.membership.model import MemberId, WorkerId
 from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import MemberId, WorkerId
 
 
 def steps_after_a_round(record: GroupRecord | None) -> list[int]:

@@ -10,7 +10,9 @@ from member_script import NODE, Script
 from simulation.world import SETTINGS, World
 
 from airflow_provider.membership.events import CoordinatorFound, Predecessor, Resumed, SendHeartbeat, SendJoin
-from airflow_provider.membership.model import (
+from airflow_provider.membership.saved import resume, save, taken_over
+from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.model import (
     NO_TASKS,
     ConfigOffset,
     ConnectProtocol,
@@ -18,8 +20,6 @@ from airflow_provider.membership.model import (
     TaskId,
     planner_of,
 )
-from airflow_provider.membership.saved import resume, save, taken_over
-from airflow_provider.membership.state import Phase
 
 TASKS = [planner_of("a"), *(TaskId("a", index) for index in range(5))]
 SESSION_MS = SETTINGS.session_timeout_ms

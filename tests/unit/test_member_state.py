@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from airflow_provider.membership.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
 
 STATE = MemberState(
     settings=MemberSettings(group_id="g", worker=WorkerId("w")),

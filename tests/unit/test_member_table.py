@@ -12,8 +12,6 @@ from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
 from simulation.world import World
 
 from airflow_provider.membership import events
-from airflow_provider.membership.embedded import encode_assignment
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     ArmTimer,
     Event,
@@ -22,7 +20,12 @@ from airflow_provider.membership.events import (
     Started,
 )
 from airflow_provider.membership.member import TRANSITIONS, handle
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.saved import resume, save
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.embedded import encode_assignment
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
     LocalProtocolError,
@@ -31,9 +34,6 @@ from airflow_provider.membership.model import (
     Tasks,
     planner_of,
 )
-from airflow_provider.membership.record import GroupRecord
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.membership.state import MemberState, Phase
 
 EVENTS = sorted(
     (

@@ -12,18 +12,18 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
 
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.common.worker_values import WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.records import TaskState, WorkerPhase
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, WorkerId
-from airflow_provider.membership.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.ledger.records import TaskState, WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
-from airflow_provider.triggers.task_instance import TaskPage
+from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.triggers.worker import WorkerTrigger
-from airflow_provider.triggers.worker_values import WorkerStory
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.settings import Until
 

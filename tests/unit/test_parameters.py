@@ -9,7 +9,7 @@ from enum import Enum
 import pytest
 from airflow.sdk import DAG, task
 
-from airflow_provider.hooks.parameters import (
+from airflow_provider.common.parameters import (
     choice,
     group_name,
     is_template,

@@ -9,10 +9,9 @@ from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, moved_because
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.membership.assignors.balance import limited
-from airflow_provider.membership.assignors.model import Memory, MoveReason, Outcome
-from airflow_provider.membership.model import ConnectProtocol, TaskId, WorkerId
-from airflow_provider.membership.policy import (
+from airflow_provider.assignors.balance import limited
+from airflow_provider.assignors.model import Memory, MoveReason, Outcome
+from airflow_provider.assignors.policy import (
     IMMEDIATE,
     Deferred,
     Incremental,
@@ -25,6 +24,7 @@ from airflow_provider.membership.policy import (
     policy_in_words,
     policy_to_json,
 )
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
 
 INTERVAL_MS = 10_000
 IN_TWOS = Incremental(max_moves=2, move_interval_ms=INTERVAL_MS)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider.kafka.topics import producer
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import LogWriter, NewRecord
+from airflow_provider.topics import producer
+from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.producer import LogWriter, NewRecord
 
 Delivered = Callable[[Any, Any], None]
 

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
-from airflow_provider.kafka.topics import reader as module
-from airflow_provider.kafka.topics.log_errors import LogError, ReaderFaultError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.reader import LogReader, Record
+from airflow_provider.topics import reader as module
+from airflow_provider.topics.errors import LogError, ReaderFaultError
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.reader import LogReader, Record
 
 _END: Final = KafkaError._PARTITION_EOF
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.kafka.records import (
+from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
+from airflow_provider.ledger.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -39,13 +40,10 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.records.envelope import LARGEST_VALUE
-from airflow_provider.kafka.records.jobs import MOST_TASKS
-from airflow_provider.kafka.topics.log_errors import TooLargeError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import LogWriter
-from airflow_provider.membership.assignors.model import LeaveReason, Memory, Move, MoveReason
-from airflow_provider.membership.model import (
+from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.ledger.records.jobs import MOST_TASKS
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
     GenerationId,
@@ -55,7 +53,9 @@ from airflow_provider.membership.model import (
     WorkerId,
     planner_of,
 )
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.topics.errors import TooLargeError
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.producer import LogWriter
 
 W1 = WorkerId("w1")
 

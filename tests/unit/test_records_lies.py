@@ -15,8 +15,11 @@ from typing import Any, Final
 import pytest
 from group_records import record_of
 
-from airflow_provider.kafka.leading import gather_call
-from airflow_provider.kafka.records import (
+from airflow_provider.assignors.model import Memory, Move, MoveReason
+from airflow_provider.assignors.policy import Deferred, Incremental
+from airflow_provider.group.leading import gather_call
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import (
     GROUP_KEY,
     CheckpointClaim,
     JobDefinition,
@@ -31,14 +34,13 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusView
-from airflow_provider.kafka.topics.topic_view import Unreadable
-from airflow_provider.membership.assignors.model import Memory, Move, MoveReason
-from airflow_provider.membership.embedded import encode_assignment, encode_metadata
+from airflow_provider.ledger.status_view import StatusView
+from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.embedded import encode_assignment, encode_metadata
+from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
     Epoch,
@@ -50,8 +52,6 @@ from airflow_provider.membership.model import (
     WorkerId,
     WorkerState,
 )
-from airflow_provider.membership.policy import Deferred, Incremental
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.worker.runs import first_run
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

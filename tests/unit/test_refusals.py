@@ -7,15 +7,15 @@ import pickle
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider.kafka.records import Topics
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.kafka.topics.admin import TopicAdmin
-from airflow_provider.kafka.topics.client_errors import tell
-from airflow_provider.kafka.topics.log_errors import LogError, RefusedError, RightsError, TopicRightsError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.producer import LogWriter
-from airflow_provider.kafka.topics.reader import LogReader
-from airflow_provider.kafka.topics.rights import WATCHER, WORKER, Operation, Right
+from airflow_provider.ledger.records import Topics
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.client_errors import tell
+from airflow_provider.topics.errors import LogError, RefusedError, RightsError, TopicRightsError
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.producer import LogWriter
+from airflow_provider.topics.reader import LogReader
+from airflow_provider.topics.rights import WATCHER, WORKER, Operation, Right
 
 TOPICS = Topics.of("etl")
 ALL = frozenset(Operation)

@@ -14,7 +14,7 @@ from kio.static.primitive import i32Timedelta
 
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire import inspection, messages, requests, rounds
-from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
+from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 
 NO_THROTTLE = i32Timedelta.parse(timedelta())
 # A string that takes two bytes of length in the compact encoding, and characters that take more than one byte each.

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from stand_ins import MemoryLogs
 
-from airflow_provider.kafka.logs import Submission
-from airflow_provider.kafka.progress import configured
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.topics.group_topics import Submission
 
 ME = WorkerId("w1")
 STREAM = JobDefinition(name="copy", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider.membership.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from airflow_provider.membership.model import TaskId
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark import local
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local import LocalRunner

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider.membership.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import (
     LAST_EVENTS,

@@ -15,7 +15,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from waiting import eventually
 
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark import local, pyspark_internals, standalone, watch
 from airflow_provider.spark.application import (
     LocalSparkSettings,

@@ -12,13 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka.records import Removal, TaskState
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import Removal, TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.sensors.job import JobSensor
+from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
 

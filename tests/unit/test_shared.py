@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from waiting import eventually
 
-from airflow_provider.kafka import shared
+from airflow_provider.group import shared
+from airflow_provider.group.shared import _Pool
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.shared import _Pool
-from airflow_provider.kafka.topics.log_errors import NoTopicError
+from airflow_provider.topics.errors import NoTopicError
 
 
 class Things:

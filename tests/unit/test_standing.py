@@ -13,13 +13,13 @@ from airflow_values import context, job, jobs_snapshot, status_snapshot
 from trigger_bench import FakeLogs, Triggerer, events_of, worker_trigger
 from waiting import eventually
 
-from airflow_provider.hooks import standing as standing_module
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.hooks.standing import Pace, SoFar, Standing, group_so_far
-from airflow_provider.kafka.records import PlanRecord, TaskState
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import TaskId, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import PlanRecord, TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.reports import standing as standing_module
+from airflow_provider.reports.standing import Pace, SoFar, Standing, group_so_far
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.triggers import telling
 from airflow_provider.triggers.conditions import JobCondition, JobGoal

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from member_script import ME, SETTINGS, Script, tasks
 
-from airflow_provider.membership.errors import KafkaErrorCode
 from airflow_provider.membership.events import (
     CoordinatorFound,
     LeaveRequested,
@@ -20,9 +19,10 @@ from airflow_provider.membership.events import (
     StopTasks,
     TasksStopped,
 )
-from airflow_provider.membership.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
 
 WALL = 1_700_000_000_000
 

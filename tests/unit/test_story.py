@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.kafka.story import Story
-from airflow_provider.membership.errors import KafkaErrorCode
+from airflow_provider.group.recent_events import Story
 from airflow_provider.membership.events import (
     ArmTimer,
     HeartbeatAnswered,
@@ -16,8 +15,9 @@ from airflow_provider.membership.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.membership.model import GenerationId, MemberId, SubProtocol, TaskId
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId
 
 STABLE = Phase.STABLE
 BEAT = SendHeartbeat(seq=1, node=1, member_id=MemberId("m"), generation=GenerationId(1))

@@ -12,7 +12,8 @@ from group_records import record_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.kafka.records import (
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.records import (
     GROUP_KEY,
     TaskFailure,
     TaskState,
@@ -23,11 +24,11 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.topics.feed import GroupFeed
-from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.kafka.topics.status_view import StatusSnapshot, StatusView
-from airflow_provider.kafka.topics.superseded import superseded
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.topics.feed import GroupFeed
+from airflow_provider.topics.reader import Record
+from airflow_provider.topics.superseded import superseded
 
 W1 = WorkerId("w1")
 A0 = TaskId("a", 0)
@@ -49,7 +50,7 @@ def records_of(*words: tuple[str, bytes | None]) -> list[Record]:
 
 def snapshot(records: Sequence[Record]) -> StatusSnapshot:
     """One record after the other."""
-    view = StatusView()
+    view = StatusView(clock=wall_ms)
     for record in records:
         view.apply(*record)
     return view.snapshot()

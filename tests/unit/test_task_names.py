@@ -12,10 +12,10 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryLogs
 
+from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.cli.status import render
-from airflow_provider.hooks.reports import JobReport
-from airflow_provider.hooks.standing import Standing
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -24,11 +24,11 @@ from airflow_provider.kafka.records import (
     labelled,
     task_name,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Move, MoveReason
-from airflow_provider.membership.model import Epoch, MemberId, TaskId, WorkerId, planner_of
-from airflow_provider.triggers.narrator import Narrator
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.reports.report import JobReport
+from airflow_provider.reports.standing import Standing
+from airflow_provider.worker.narrator import Narrator
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9)
@@ -107,7 +107,7 @@ async def test_a_workers_log_tells_which_tasks_the_end_of_spark_has_interrupted(
     await logs.publish_plan(PLAN)
     await logs.publish_task(runs)
     narrator = Narrator(logs, W1, Epoch(0))
-    with caplog.at_level(logging.INFO, "airflow_provider.triggers.narrator"):
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
         for deaths in (1, 1):
             lost = replace(runs, state=TaskState.PENDING, attempt=2, spark_deaths=deaths, error=why)
             await logs.publish_task(lost)
@@ -128,7 +128,7 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     await logs.submit(JOB)
     await logs.publish_plan(PLAN)
     await logs.publish_group(GROUP)
-    with caplog.at_level(logging.INFO, "airflow_provider.triggers.narrator"):
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
         narrator = Narrator(logs, W1, Epoch(0))
         narrator.tell()
         await logs.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 
-from airflow_provider.hooks.reports import JobReport
-from airflow_provider.hooks.task_runs import run_to_json
-from airflow_provider.kafka.records import StreamProgress, TaskState, TaskStatus
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.records import StreamProgress, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.reports.report import JobReport
+from airflow_provider.reports.task_runs import run_to_json
 
 RUNNING, FINISHED, STOPPED, PENDING = TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED, TaskState.PENDING
 

@@ -10,9 +10,9 @@ import pytest
 from suspending import Host
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.kafka import timers
+from airflow_provider.group import timers
+from airflow_provider.group.timers import call_at
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.timers import call_at
 
 HOUR_MS = 3_600_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from stand_ins import MemoryLogs
 
-from airflow_provider.kafka import topics_watch
-from airflow_provider.kafka.records import JobDefinition, encode
-from airflow_provider.kafka.topics.log_errors import NoTopicError
-from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.kafka.topics_watch import TopicsWatch
+from airflow_provider.group import topics_watch
+from airflow_provider.group.topics_watch import TopicsWatch
+from airflow_provider.ledger.records import JobDefinition, encode
+from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.topics.reader import Record
 
 MISSING = "g.jobs"
 JOB = Record(b"job:a", encode(JobDefinition(name="a", entry_point="m:f").to_json()), 0)

@@ -15,13 +15,13 @@ from test_operators_worker import group, runs
 from trigger_bench import PLAN, STORY
 from waiting import eventually
 
-from airflow_provider.kafka.records import WorkerPhase
-from airflow_provider.membership.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.operators import worker_run
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.triggers.standby import worker_settings
-from airflow_provider.triggers.task_instance import TaskPage
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot
 
-from airflow_provider.kafka.records import Removal, TaskKind, TaskState
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import Removal, TaskKind, TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.triggers.conditions import (
     Condition,
     EpochCondition,

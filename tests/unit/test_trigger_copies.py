@@ -10,9 +10,9 @@ from airflow_values import worker_status
 from trigger_bench import PLAN, SAVED, Triggerer, worker_trigger
 from waiting import eventually
 
-from airflow_provider.kafka.records import WorkerPhase
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending

@@ -19,26 +19,26 @@ from airflow_values import group_record, group_snapshot, job, jobs_snapshot, sta
 from trigger_bench import PLAN, SETTINGS, STORY, FakeLogs, Triggerer, events_of, worker_trigger
 from waiting import eventually
 
+from airflow_provider.assignors.model import LeaveReason, Memory
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred
+from airflow_provider.common import resuming
+from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.group import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka import shared
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.records import TaskState
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import LeaveReason, Memory
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
-from airflow_provider.membership.policy import IMMEDIATE, Deferred
+from airflow_provider.ledger.records import TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers import group as group_module
-from airflow_provider.triggers import resuming
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.triggers.narrator import narrated
 from airflow_provider.triggers.standby import WakingStandby
-from airflow_provider.triggers.task_instance import TaskPage
-from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.narrator import narrated
 
 
 @asynccontextmanager

@@ -9,7 +9,10 @@ import json
 import pytest
 from group_records import record_of
 
-from airflow_provider.kafka.records import (
+from airflow_provider.assignors.policy import Incremental
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.jobs_view import JobsView
+from airflow_provider.ledger.records import (
     GROUP_KEY,
     ControlAction,
     ControlRecord,
@@ -27,11 +30,9 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsView
-from airflow_provider.kafka.topics.status_view import StatusSnapshot, StatusView
-from airflow_provider.kafka.topics.topic_view import Unreadable
-from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.membership.policy import Incremental
+from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
+from airflow_provider.ledger.topic_view import Unreadable
+from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
@@ -71,7 +72,7 @@ def stale():
 
 @pytest.fixture
 def status(unreadable, stale):
-    return Log(StatusView(unreadable.append, lambda key, winner: stale.append((key, winner))))
+    return Log(StatusView(unreadable.append, lambda key, winner: stale.append((key, winner)), clock=wall_ms))
 
 
 def test_jobs_plans_and_controls_are_kept_by_name_until_deleted(jobs):

@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from airflow_provider.kafka.records import JobDefinition, WorkerPhase, WorkerStatus, encode
-from airflow_provider.kafka.topics.changes import Changes
-from airflow_provider.kafka.topics.feed import GroupFeed
-from airflow_provider.kafka.topics.log_errors import BrokerAwayError, NoTopicError, TopicRightsError
-from airflow_provider.kafka.topics.outage import Outage
-from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.kafka.topics.topic_view import About
-from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.ledger.records import JobDefinition, WorkerPhase, WorkerStatus, encode
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.topics.changes import Changes
+from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicRightsError
+from airflow_provider.topics.feed import GroupFeed
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.reader import Record
 
 
 async def _turns(count: int = 4) -> None:

@@ -9,8 +9,10 @@ from group_records import record_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.kafka import progress
-from airflow_provider.kafka.progress import (
+from airflow_provider.assignors.model import Memory
+from airflow_provider.ledger import progress
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import (
     JobState,
     configured,
     converged,
@@ -19,7 +21,7 @@ from airflow_provider.kafka.progress import (
     job_progress,
     revocation_rank,
 )
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -29,10 +31,8 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")

@@ -13,9 +13,12 @@ from airflow_values import job, jobs_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.kafka import progress
-from airflow_provider.kafka.progress import configured, group_drained
-from airflow_provider.kafka.records import (
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger import progress
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.memo import Memo
+from airflow_provider.ledger.progress import configured, group_drained
+from airflow_provider.ledger.records import (
     TaskKind,
     TaskState,
     TaskStatus,
@@ -25,12 +28,10 @@ from airflow_provider.kafka.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.kafka.topics.feed import GroupFeed
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.memo import Memo
-from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.kafka.topics.status_view import StatusView, Step, steps_since
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.status_view import StatusView, Step, steps_since
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.topics.feed import GroupFeed
+from airflow_provider.topics.reader import Record
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(
@@ -50,7 +51,7 @@ class Topic:
     """A status topic that is read as it is written."""
 
     def __init__(self) -> None:
-        self.view = StatusView()
+        self.view = StatusView(clock=wall_ms)
 
     def task(self, status: TaskStatus) -> None:
         self._put(task_key(status.task), encode(status.to_json()))

@@ -12,11 +12,11 @@ import pytest
 from waiting import eventually
 from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
-from airflow_provider.kafka import group as group_module
-from airflow_provider.kafka import silence
+from airflow_provider.group import member as group_module
+from airflow_provider.group import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.records import (
     ControlAction,
     ControlRecord,
     TaskKind,
@@ -24,10 +24,10 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.topics.log_errors import LogError, NoTopicError, TopicRenewedError
-from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import FencedError
+from airflow_provider.topics.errors import LogError, NoTopicError, TopicRenewedError
+from airflow_provider.topics.reader import Record
 from airflow_provider.worker import process as process_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.executor import TaskExecutor

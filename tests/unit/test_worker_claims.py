@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from stand_ins import MemoryLogs
 from waiting import eventually
 
-from airflow_provider.kafka.records import (
+from airflow_provider.assignors.model import Memory
+from airflow_provider.ledger.records import (
     GROUP_KEY,
     JobDefinition,
     PlanRecord,
@@ -27,9 +28,8 @@ from airflow_provider.kafka.records import (
     encode,
     job_key,
 )
-from airflow_provider.kafka.topics.reader import Record
-from airflow_provider.membership.assignors.model import Memory
-from airflow_provider.membership.model import (
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
     GenerationId,
@@ -38,8 +38,8 @@ from airflow_provider.membership.model import (
     TaskId,
     WorkerId,
 )
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.topics.reader import Record
 from airflow_provider.worker import claim_watch
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.runs import RunState

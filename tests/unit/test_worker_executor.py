@@ -11,11 +11,11 @@ from stand_ins import MemoryLogs
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.progress import configured
-from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState
-from airflow_provider.kafka.topics.log_errors import TopicRightsError
-from airflow_provider.membership.model import Epoch, TaskId, Tasks, planner_of
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.records import JobDefinition, TaskKind, TaskState
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.spark.noop import NoopRunner
+from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker import executor as executor_module
 from airflow_provider.worker.executor import TaskExecutor
 

@@ -8,9 +8,9 @@ import pytest
 from executor_bench import A0, A1, AWAY, Bench, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.kafka.topics.log_errors import LogError, TooLargeError
-from airflow_provider.membership.model import Epoch, WorkerId, planner_of
+from airflow_provider.ledger.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, WorkerId, planner_of
+from airflow_provider.topics.errors import LogError, TooLargeError
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.journal import Journal
 

@@ -15,7 +15,7 @@ from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -24,10 +24,10 @@ from airflow_provider.kafka.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.kafka.topics.log_errors import LogError
-from airflow_provider.membership.model import TaskId, planner_of
+from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.topics.errors import LogError
 from airflow_provider.worker import journal
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released, Standby

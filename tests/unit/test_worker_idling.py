@@ -12,13 +12,13 @@ from trigger_bench import PLAN
 from waiting import eventually
 from worker_life import A0, ME, Life
 
+from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.progress import why_idle
-from airflow_provider.kafka.records import TaskKind, TaskState, WorkerPhase
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.membership.assignors.model import LeaveReason
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import why_idle
+from airflow_provider.ledger.records import TaskKind, TaskState, WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.triggers.standby import worker_settings
 from airflow_provider.worker import idling as idling_module
 from airflow_provider.worker.ending import Ending

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider.kafka.records import WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Predecessor
-from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark import jvm, procfs
 from airflow_provider.worker.process import (
     end_what_outlived,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.kafka.progress import needs_running
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -19,8 +20,7 @@ from airflow_provider.kafka.records import (
     TaskStatus,
     TaskWork,
 )
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.worker.run_table import RunTable
 from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word
 

@@ -13,21 +13,21 @@ from executor_bench import A0, bench
 from operator_bench import NO_LINK, SETTINGS
 from stand_ins import LonelyCoordinator, MemoryLogs
 
-from airflow_provider.kafka import shared
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.group import shared
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.kafka.records import JobDefinition, PlanRecord, TaskEvent, TaskState
-from airflow_provider.membership.model import Epoch, WorkerId
-from airflow_provider.membership.policy import Deferred
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
+from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark.application import APPLICATION, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
-from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker import attached
 from airflow_provider.worker.attached import SparkOfProcess
 from airflow_provider.worker.equipment import Equipment

@@ -9,8 +9,8 @@ import pytest
 from executor_bench import A0, A1, A2, A3, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import JobDefinition, TaskKind, TaskState, TaskStatus, TaskWork
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.records import JobDefinition, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.spark.runner import SparkLost
 from airflow_provider.worker import spark_restarts
 from airflow_provider.worker.runs import RunState, TaskRun

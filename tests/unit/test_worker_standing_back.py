@@ -16,11 +16,11 @@ from stand_ins import HandRunner
 from waiting import eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
+from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
-from airflow_provider.kafka.presence import stands_back
-from airflow_provider.kafka.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.membership.assignors.model import LeaveReason
-from airflow_provider.membership.model import Epoch, WorkerId
+from airflow_provider.ledger.presence import stands_back
+from airflow_provider.ledger.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark import local
 from airflow_provider.worker import attached, standing_back
 from airflow_provider.worker.attached import SparkOfProcess

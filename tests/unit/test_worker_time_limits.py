@@ -7,8 +7,8 @@ from dataclasses import replace
 from executor_bench import A0, A1, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import JobDefinition, TaskState, TaskWork
-from airflow_provider.membership.model import Epoch, TaskId
+from airflow_provider.ledger.records import JobDefinition, TaskState, TaskWork
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.worker.runs import RunState, TaskRun
 from airflow_provider.worker.time_limits import TimeLimits
 

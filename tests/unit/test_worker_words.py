@@ -15,9 +15,9 @@ import pytest
 from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.kafka.records import PlanRecord, TaskEvent, TaskState, TaskStatus
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.membership.model import Epoch, TaskId, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import PlanRecord, TaskEvent, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker import run_table
 
 MANY = 1_000

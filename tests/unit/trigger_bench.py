@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from airflow.triggers.base import TriggerEvent
 
+from airflow_provider.assignors.model import Absence
+from airflow_provider.assignors.policy import Incremental
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.group import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.kafka import shared
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.kafka.topics.jobs_view import JobsSnapshot
-from airflow_provider.kafka.topics.status_view import StatusSnapshot
-from airflow_provider.kafka.topics.topic_view import About
-from airflow_provider.membership.assignors.model import Absence
-from airflow_provider.membership.model import Epoch, WorkerId
-from airflow_provider.membership.policy import Incremental
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.topic_view import About
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.triggers import standby
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
-from airflow_provider.triggers.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.worker.ending import Ending, Outcome
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")

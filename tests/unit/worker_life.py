@@ -14,15 +14,15 @@ from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
 from waiting import eventually
 
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.kafka.records import (
+from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskKind,
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.membership.model import TaskId, WorkerId
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.executor import TaskExecutor

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from aiokafka.protocol.types import CompactString, Int32, TaggedFields
 
-from airflow_provider.membership.model import WorkerId
+from airflow_provider.protocol.model import WorkerId
 
 STRING = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)

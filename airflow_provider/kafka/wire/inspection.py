@@ -14,7 +14,7 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactBytes, Int16, 
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire import messages
 from airflow_provider.kafka.wire.flexible import STRING, TAGS, StructT, fill, worker_id
-from airflow_provider.membership.model import MemberId
+from airflow_provider.protocol.model import MemberId
 
 # ---- DescribeGroups (15)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.membership.model import (
+from airflow_provider.protocol.model import (
     NO_GENERATION,
     PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,

@@ -18,7 +18,7 @@ from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire import messages
 from airflow_provider.kafka.wire.flexible import MEMBER, NO_TAGS, STRING, TAGS, StructT, fill
 from airflow_provider.kafka.wire.messages import NodeId
-from airflow_provider.membership.model import GenerationId, MemberId, WorkerId
+from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 
 _GROUP_KEY_TYPE = 0
 

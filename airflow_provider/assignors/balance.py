@@ -1,0 +1,147 @@
+"""Planners and tasks, each spread evenly over the workers: who has too much, what goes, who gets what is free."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from heapq import heapify, heappop, heappush, nlargest
+from operator import itemgetter
+from typing import Final
+
+from airflow_provider.assignors.model import Load
+from airflow_provider.assignors.shares import Shares, minus, plus
+from airflow_provider.assignors.spread import deal
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+NO_LIMIT: Final = sys.maxsize
+_job_of: Final = itemgetter(0)
+
+
+class Pool:
+    """One kind of work, planners or tasks, as a round moves it.
+
+    The kinds are counted apart: a planner costs next to nothing, so that one must not be weighed against the other.
+
+    :param configured: how much of this kind is configured
+    :param kept: every member and what it goes on with of this kind
+    :param own: what some members are to get again, and nobody runs
+    """
+
+    __slots__ = ("_excess", "_shares", "_spare", "over", "returned")
+
+    returned: Shares
+    """Of each member's own what is within its share."""
+    over: Mapping[WorkerId, Load]
+    """Who has more than its share, with what it is to get again."""
+
+    def __init__(self, configured: int, kept: Shares, own: Shares) -> None:
+        idle = {worker: len(tasks) for worker, tasks in own.items()}
+        loads = {worker: len(tasks) + idle.get(worker, 0) for worker, tasks in kept.items()}
+        above = surplus(loads, idle, configured)
+        self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
+        spare = {
+            worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
+        }
+        self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
+        self._spare: Tasks = NO_TASKS.union(*spare.values())
+        excess = {worker: number - idle.get(worker, 0) for worker, number in above.items()}
+        self._excess = {worker: number for worker, number in excess.items() if number > 0}
+        self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
+
+    @property
+    def stops(self) -> int:
+        """How many running tasks would have to stop for nobody to have more than its share."""
+        return sum(self._excess.values())
+
+    def relieve(self, rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
+        """Take from each worker what runs there above its share.
+
+        :param rank: see :func:`choose`
+        :param most_stops: no more than this are taken, over all workers
+        :return: what was taken, by worker
+        """
+        taken: dict[WorkerId, Tasks] = {}
+        for worker, number in limited(self._excess, most_stops).items():
+            if number:
+                taken[worker] = frozenset(choose(self._shares[worker], number, rank))
+                self._shares[worker] -= taken[worker]
+        return taken
+
+    def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
+        """Give tasks to those who have the least, with them what was above the share of whoever had it before.
+
+        :return: what was given, by worker
+        """
+        loads = {worker: len(share) for worker, share in self._shares.items()}
+        return deal(plus(tasks, self._spare), loads, self._shares)
+
+
+def above_shares(configured: Tasks, shares: Shares) -> int:
+    """How many planners and tasks would have to move for nobody to have more than its share."""
+    planners = frozenset([task for task in configured if task.is_planner])
+    return sum(
+        Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}).stops
+        for kind in (planners, configured - planners)
+    )
+
+
+def surplus(loads: Mapping[WorkerId, int], idle: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
+    """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
+
+    The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those keep it first for
+    whom it saves a running task, then those with the least above the share: as few workers as possible stop anything.
+
+    :param idle: how much of a worker's load it has not started
+    :return: only workers that have to give something up
+    """
+    share, extras = divmod(total, len(loads))
+    above = sorted(
+        (load - share <= idle.get(worker, 0), load, worker) for worker, load in loads.items() if load > share
+    )
+    keeps = {worker: share + (position < extras) for position, (_, _, worker) in enumerate(above)}
+    return {worker: load - keeps[worker] for _, load, worker in above if load > keeps[worker]}
+
+
+def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
+    """No more than ``most`` stops in all: whoever has the most to stop begins, in turns once they have equally many."""
+    if sum(stops.values()) <= most:
+        return stops
+    allowed = dict.fromkeys(stops, 0)
+    largest = [(-number, worker) for worker, number in stops.items()]
+    heapify(largest)
+    for _ in range(most):
+        left, worker = heappop(largest)
+        allowed[worker] += 1
+        heappush(largest, (left + 1, worker))
+    return allowed
+
+
+def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:
+    """Which tasks a worker gives up: the lowest rank first, then from the job that has the most tasks there.
+
+    :param rank: what it costs to stop a task; 0, the default: nothing, as for one that has not started
+    """
+    size = Counter(map(_job_of, tasks))
+    by_rank: defaultdict[int, list[TaskId]] = defaultdict(list)
+    for task in tasks:
+        by_rank[rank.get(task, 0)].append(task)
+    chosen: list[TaskId] = []
+    for _, equals in sorted(by_rank.items()):
+        thinned = _thin_out(equals, number - len(chosen), size)
+        size.subtract(map(_job_of, thinned))
+        chosen += thinned
+    return chosen
+
+
+def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
+    """At most ``number`` of the tasks, one after the other from the job that has the most left, of ``size`` before.
+
+    Ties go to the last name and the highest index: what came first stays.
+    """
+    left = dict(size)
+    order: list[tuple[int, TaskId]] = []
+    for task in sorted(tasks, reverse=True):
+        order.append((left[task[0]], task))
+        left[task[0]] -= 1
+    return [task for _, task in nlargest(number, order)]

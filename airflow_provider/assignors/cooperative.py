@@ -1,0 +1,137 @@
+"""The incremental cooperative assignment of KIP-415: one round, as a function of what is owned and remembered.
+
+Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in the order in which a round goes:
+
+1. The leader has read the jobs topic as far as any member. This is seen to before a round starts, not here.
+2. When the last round computed is not the last round completed, what is remembered as assigned is not trusted.
+3. When something revoked in the last round is still owned, what is owned now is taken as what was assigned.
+4. Deleted is what was assigned and is not configured any more; lost is what was assigned, still is configured, and
+   nobody owns; created is configured and neither assigned nor owned. What two members own both stop.
+5. Lost work waits for its worker, at most the maximum delay (module ``lost``).
+6. While nothing waits, a worker that runs more than its share gives up the surplus (module ``balance``). If the round
+   before did so too, it doesn't yet, and a delay starts that grows with each such round (module ``pace``). Under the
+   policy ``Incremental``, which Connect does not have, a round stops at most so many tasks, and the delay is a fixed
+   interval.
+7. What is created, and lost work whose time is over, goes to the workers that have the least (module ``spread``).
+8. A leader without memory takes nothing for lost, so it delays nothing.
+
+Numbers of tasks and of planners per worker, and delays, come out in each round as Connect's do. Where this is better,
+on purpose:
+
+``only-lost-work-waits``
+    A delay for a missing worker starts only when something is lost. Connect also starts one when a worker that had
+    nothing leaves after a round that revoked, and keeps the group from balancing for minutes.
+``memory-is-a-value``
+    A leader's memory can be handed to its successor, so a running delay goes on and the loss of the leader is treated
+    as that of any worker. Connect's new leader starts from nothing.
+``only-the-unknown-is-waited-for``
+    A worker that is back under its name gets its own in the round of its return, and when nobody who is waited for is
+    missing any more, the delay ends. What a worker had that has said that it will not be back goes to others in the
+    round that misses it; one that has said by when it will be back is waited for until then, at most for the maximum
+    delay. Connect's members have neither names nor words. Of whom nothing is known, all is as in Connect.
+``jobs-are-spread``
+    Among workers with equally many tasks the one with the fewest of the same job gets the next one; revoked is what is
+    cheapest to stop, then what is most clustered. Connect looks at numbers only (KAFKA-17049).
+``own-tasks-first``
+    A worker that comes back gets its own tasks back, as far as they are within its share. Connect deals out the lost
+    work in any order among those who came.
+``planned-anew-stays-put``
+    A task that was not configured only while its job was planned anew goes to the worker that had it, as far as it is
+    within its share. In Connect a connector keeps its old tasks until it has new ones.
+``only-what-runs-is-revoked``
+    Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In
+    Connect they get all of it first; then what is above their shares is revoked, run by somebody or not, and nobody
+    runs it until the next round.
+``removed-is-stopped``
+    Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
+    leader change or a failed sync, until yet another rebalance.
+``same-input-same-result``
+    Ties go by load and name, never by the order of a hash table.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.assignors.balance import Pool
+from airflow_provider.assignors.lost import judge
+from airflow_provider.assignors.model import Memory, Outcome, Round
+from airflow_provider.assignors.outcome import Changes, Shuffle, write_down
+from airflow_provider.assignors.pace import pace
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.assignors.replanned import planned_again
+from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+
+
+def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa: A002  # it is KIP-415's word
+    """Compute one round.
+
+    :param memory: what the leader's last round returned, or an empty one for a leader that knows nothing
+    :raises ValueError: for a round without members
+    """
+    if not round.owned:
+        raise ValueError("a round of assignment needs at least one member")
+    changes = _compare(round, memory)
+    kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
+    verdict = judge(changes.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
+    planners = frozenset([task for task in round.configured if task[1] < 0])
+    again = planned_again(changes.created, round, memory)
+    own = merged((verdict.own, again))
+    pools = _pools(planners, len(round.configured) - len(planners), kept, own)
+    unbalanced = any(pool.stops for pool in pools)
+    decided = pace(policy, verdict, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
+    limits = _limits(decided.allowance, *pools)
+    taken = merged(pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
+    free = plus(minus(changes.created, NO_TASKS.union(*again.values())), verdict.as_new)
+    placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
+    given = merged((*(pool.returned for pool in pools), *placed))
+    of_planners, of_tasks = pools
+    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=(of_planners.over, of_tasks.over))
+    return write_down(round, memory, changes, verdict, decided, shuffle)
+
+
+def _compare(round: Round, memory: Memory) -> Changes:  # noqa: A002
+    active: Tasks = NO_TASKS.union(*round.owned.values())
+    previous = _trusted_assignment(round, memory, active)
+    unowned = minus(round.configured, active)
+    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned}
+    return Changes(
+        removed=active - round.configured,
+        duplicated=_duplicated(round.owned, active),
+        created=minus(unowned, frozenset(lost)),
+        lost=lost,
+    )
+
+
+def _trusted_assignment(round: Round, memory: Memory, active: Tasks) -> Shares:  # noqa: A002
+    """What the last round assigned, as far as it can be known to have reached the members (rules 2 and 3)."""
+    if not memory.revoked.isdisjoint(active):
+        return round.owned
+    return memory.assignment if memory.generation == round.last_completed else {}
+
+
+def _duplicated(owned: Shares, active: Tasks) -> Tasks:
+    if sum(map(len, owned.values())) == len(active):
+        return NO_TASKS
+    seen: set[TaskId] = set()
+    twice: set[TaskId] = set()
+    for tasks in owned.values():
+        twice |= seen & tasks
+        seen |= tasks
+    return frozenset(twice)
+
+
+def _pools(planners: Tasks, number_of_tasks: int, kept: Shares, own: Shares) -> tuple[Pool, Pool]:
+    kept_planners, kept_tasks = _by_kind(kept, planners)
+    own_planners, own_tasks = _by_kind(own, planners)
+    return Pool(len(planners), kept_planners, own_planners), Pool(number_of_tasks, kept_tasks, own_tasks)
+
+
+def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:
+    of_planners = {worker: share & planners for worker, share in shares.items()}
+    return of_planners, {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
+
+
+def _limits(allowance: int, planners: Pool, tasks: Pool) -> tuple[int, int]:
+    """How many planners and how many tasks may be stopped: planners go first, they stop and start in no time."""
+    of_planners = min(allowance, planners.stops)
+    return of_planners, min(allowance - of_planners, tasks.stops)

@@ -1,0 +1,32 @@
+"""The eager assignment: everything is dealt out anew in every round.
+
+Members of a group that speaks the eager protocol (v0) have stopped all they had before they join, so nothing needs to
+be remembered and nothing revoked.
+
+Source: Kafka Connect's ``EagerAssignor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import cycle
+
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+
+
+def assign(members: Collection[WorkerId], configured: Tasks) -> Mapping[WorkerId, Tasks]:
+    """Deal out all planners, then all tasks, round robin over the members in the order of their names.
+
+    Planners go first, and the tasks go on where the planners ended: dealt job by job, single-task jobs in a group of
+    two would put every planner on one worker and every task on the other.
+
+    :return: what each member runs, with an entry for every member
+    :raises ValueError: for a group without members
+    """
+    if not members:
+        raise ValueError("a round of assignment needs at least one member")
+    hands: dict[WorkerId, list[TaskId]] = {member: [] for member in sorted(members)}
+    planners_first = sorted(configured, key=lambda task: (not task.is_planner, task))
+    for hand, task in zip(cycle(hands.values()), planners_first):  # cycle() has no length
+        hand.append(task)
+    return {member: frozenset(hand) for member, hand in hands.items()}

@@ -1,0 +1,263 @@
+"""What goes into a round of assignment and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from airflow_provider.protocol.model import (
+    HIGHEST_INDEX,
+    NO_GENERATION,
+    NO_TASKS,
+    GenerationId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    name_from_json,
+    tasks_from_json,
+    tasks_to_json,
+    whole_from_json,
+)
+
+
+class LeaveReason(str, Enum):
+    """Why a worker leaves its group in order."""
+
+    STOPPED = "stopped"
+    """Somebody asked it to stop."""
+    DRAINED = "drained"
+    """Its work was done, or somebody asked it to go when what ran had finished."""
+    KILLED = "killed"
+    """Whoever runs it has ended it for good: a user has marked its Airflow task, say."""
+    RESTARTING = "restarting"
+    """It will be started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """What a worker has said, while it was a member, of the time when it would not be.
+
+    :param left: why it left; None: it was lost, or didn't say
+    :param returns_ms: in how many milliseconds it is back at the latest, if it comes back; 0: it never does; None: it
+        didn't say
+    """
+
+    left: LeaveReason | None = None
+    returns_ms: int | None = None
+
+    @property
+    def at_most_ms(self) -> int | None:
+        """How long it can be of use to wait for it; None: nobody knows."""
+        if self.left is not None and self.left is not LeaveReason.RESTARTING:
+            return 0
+        return self.returns_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a leader knows when it assigns.
+
+    :param now_ms: wall clock in milliseconds: a deadline must hold on another host
+    :param generation: the generation that this rebalance makes
+    :param last_completed: the last generation that the leader itself completed, -1 if none
+    :param configured: the planners and tasks that should be running
+    :param owned: every member and what it says it owns
+    :param revocation_rank: what to revoke first, the lowest rank first; 0 where not given
+    :param named: members that keep their name when they come back (KIP-345)
+    :param absent: what workers that are no members have said of their absence; of whom nothing is known are left out
+    """
+
+    now_ms: int
+    generation: GenerationId
+    last_completed: GenerationId
+    configured: Tasks
+    owned: Mapping[WorkerId, Tasks]
+    revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+    named: frozenset[WorkerId] = frozenset()
+    absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
+
+
+class MoveReason(str, Enum):
+    """Why a task starts or stops somewhere."""
+
+    NEW = "new"
+    """Configured and owned by nobody before; or by ``source``, before its job was planned anew."""
+    LOST = "lost"
+    """Its worker has lost it, and it goes to another."""
+    RETURNED = "returned"
+    """Given back to the worker that had lost it."""
+    BALANCE = "balance"
+    """Revoked from a worker that has more than its share; or lost, and that worker is back and would have more."""
+    DUPLICATE = "duplicate"
+    """Two workers owned it: both stop it, one gets it in the next round."""
+    DELETED = "deleted"
+    """No longer configured."""
+    EAGER = "eager"
+    """The group speaks the eager protocol: everything is dealt out again."""
+
+
+class Load(NamedTuple):
+    """How many planners, or tasks, a worker has, and how many of them it may keep."""
+
+    has: int
+    share: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Tasks that change their place together. No ``source``: they ran nowhere; no ``target``: they stop.
+
+    One value for all tasks of the same way: a first round starts every task, and has as many moves as workers.
+
+    :param load: what made the source give up these, planners or tasks, for balance; None: not known, or another reason
+    """
+
+    tasks: Tasks
+    source: WorkerId | None
+    target: WorkerId | None
+    reason: MoveReason
+    load: Load | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tasks": tasks_to_json(self.tasks),
+            "source": self.source,
+            "target": self.target,
+            "reason": self.reason.value,
+            **({"load": list(self.load)} if self.load else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Move:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        source, target = data["source"], data["target"]
+        return cls(
+            tasks=tasks_from_json(data["tasks"]),
+            source=None if source is None else WorkerId(name_from_json(source)),
+            target=None if target is None else WorkerId(name_from_json(target)),
+            reason=MoveReason(data["reason"]),
+            load=_load_from_json(data.get("load")),
+        )
+
+
+def _load_from_json(data: Any) -> Load | None:
+    if data is None:
+        return None
+    has, share = (whole_from_json(number, "a load", most=HIGHEST_INDEX) for number in data)
+    return Load(has, share)
+
+
+def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
+    """Each task that moves, with its move."""
+    return ((task, move) for move in moves for task in sorted(move.tasks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a leader carries from one round to the next (the fields of Java's IncrementalCooperativeAssignor).
+
+    :param generation: the generation of the last round computed
+    :param assignment: what was assigned by then, by worker; lost tasks stay with the worker that had them
+    :param revoked: what that round revoked
+    :param members: who took part
+    :param candidates: workers that were empty while a delay ran, so may be the ones who came back
+    :param deadline_ms: wall clock at which the running delay is over; 0: none runs
+    :param revoked_in_previous: whether that round revoked to balance
+    :param successive_revocations: how many rounds in a row wanted to, for the backoff
+    :param next_moves_at_ms: wall clock before which nothing that runs is stopped to balance, where that comes in steps;
+        0: it may be
+    :param released: the moves of that round that are to go on: who gave up what, for whoever gets it next
+    :param awaited: until when (wall clock) lost work waits for workers that have said when they will be back
+    :param former: what workers had of jobs that are being planned anew, and is not configured now
+    """
+
+    generation: GenerationId = NO_GENERATION
+    assignment: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    revoked: Tasks = NO_TASKS
+    members: frozenset[WorkerId] = frozenset()
+    candidates: tuple[WorkerId, ...] = ()
+    deadline_ms: int = 0
+    revoked_in_previous: bool = False
+    successive_revocations: int = 0
+    next_moves_at_ms: int = 0
+    released: tuple[Move, ...] = ()
+    awaited: Mapping[WorkerId, int] = field(default_factory=dict)
+    former: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+
+    @property
+    def ends_ms(self) -> tuple[int, ...]:
+        """When the delays that run are over, wall clock."""
+        return (*self.awaited.values(), *((self.deadline_ms,) if self.deadline_ms else ()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
+            "revoked": tasks_to_json(self.revoked),
+            "members": sorted(self.members),
+            "candidates": list(self.candidates),
+            "deadline_ms": self.deadline_ms,
+            "revoked_in_previous": self.revoked_in_previous,
+            "successive_revocations": self.successive_revocations,
+            "next_moves_at_ms": self.next_moves_at_ms,
+            "released": [move.to_json() for move in self.released],
+            "awaited": dict(self.awaited),
+            "former": {worker: tasks_to_json(tasks) for worker, tasks in self.former.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Memory:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(
+            generation=GenerationId(
+                whole_from_json(data["generation"], "a generation", least=NO_GENERATION, most=HIGHEST_INDEX)
+            ),
+            assignment=shares_from_json(data["assignment"]),
+            revoked=tasks_from_json(data["revoked"]),
+            members=frozenset(WorkerId(name_from_json(worker)) for worker in data["members"]),
+            candidates=tuple(WorkerId(name_from_json(worker)) for worker in data["candidates"]),
+            deadline_ms=whole_from_json(data["deadline_ms"], "a deadline"),
+            revoked_in_previous=bool(data["revoked_in_previous"]),
+            successive_revocations=whole_from_json(data["successive_revocations"], "a number of rounds"),
+            next_moves_at_ms=whole_from_json(data.get("next_moves_at_ms", 0), "a time"),
+            released=tuple(Move.from_json(move) for move in data.get("released", ())),
+            awaited={
+                WorkerId(name_from_json(worker)): whole_from_json(until_ms, "a deadline")
+                for worker, until_ms in data.get("awaited", {}).items()
+            },
+            former=shares_from_json(data.get("former", {})),
+        )
+
+
+def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
+    """Tasks by worker.
+
+    :raises AttributeError, TypeError, ValueError: for anything else
+    """
+    return {WorkerId(name_from_json(worker)): tasks_from_json(tasks) for worker, tasks in data.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a round decides; every mapping has an entry for every member.
+
+    :param assigned: what each member starts
+    :param revoked: what each member stops
+    :param target: what each member has after this round: owned, less revoked, with assigned
+    :param delay_ms: rejoin after so long; 0: no need to
+    """
+
+    assigned: Mapping[WorkerId, Tasks]
+    revoked: Mapping[WorkerId, Tasks]
+    target: Mapping[WorkerId, Tasks]
+    delay_ms: int
+    memory: Memory
+    moves: tuple[Move, ...]

@@ -1,0 +1,91 @@
+"""How many running tasks a round may stop for the sake of balance, and when the next round should come.
+
+Without a pace, workers that join one after the other would make the same tasks stop again and again (KAFKA-12495).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from airflow_provider.assignors.balance import NO_LIMIT
+from airflow_provider.assignors.lost import Verdict
+from airflow_provider.assignors.model import Memory
+from airflow_provider.assignors.policy import Deferred, Incremental, Policy
+
+_MULTIPLIER = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How many may be stopped now, the delay that runs after this round, and what to remember for the next.
+
+    :param allowance: so many running tasks may be stopped to balance
+    """
+
+    allowance: int = 0
+    delay_ms: int = 0
+    deadline_ms: int = 0
+    revoked_in_previous: bool = False
+    successive_revocations: int = 0
+    next_moves_at_ms: int = 0
+
+
+def pace(policy: Policy, verdict: Verdict, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
+    """Decide about the revocations that balance asks for (rule 6)."""
+    next_moves_at_ms = _next_moves_at_ms(policy, memory, now_ms) if isinstance(policy, Incremental) else 0
+    if verdict.delay_ms:
+        return Pace(
+            delay_ms=verdict.delay_ms,
+            deadline_ms=verdict.deadline_ms,
+            successive_revocations=memory.successive_revocations,
+            next_moves_at_ms=next_moves_at_ms,
+        )
+    if isinstance(policy, Deferred):
+        return _all_or_later(policy, verdict, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
+    if next_moves_at_ms or not wants_to_revoke:
+        return Pace(delay_ms=next_moves_at_ms - now_ms if wants_to_revoke else 0, next_moves_at_ms=next_moves_at_ms)
+    return Pace(allowance=policy.max_moves, revoked_in_previous=True)
+
+
+def _all_or_later(policy: Deferred, verdict: Verdict, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
+    """Everything, unless the round before revoked too; then after a delay that grows with each such round."""
+    successive = memory.successive_revocations
+    revoked_just_now = memory.revoked_in_previous and not verdict.waited
+    if not wants_to_revoke:
+        return Pace(successive_revocations=0 if revoked_just_now else successive)
+    if not revoked_just_now:
+        return Pace(allowance=NO_LIMIT, revoked_in_previous=True, successive_revocations=successive)
+    delay_ms = backoff_ms(successive + 1, policy.max_delay_ms)
+    return Pace(
+        allowance=0 if delay_ms else NO_LIMIT,
+        delay_ms=delay_ms,
+        deadline_ms=now_ms + delay_ms if delay_ms else 0,
+        revoked_in_previous=True,
+        successive_revocations=successive + 1,
+    )
+
+
+def _next_moves_at_ms(policy: Incremental, memory: Memory, now_ms: int) -> int:
+    """When running tasks may be stopped again; 0: they may.
+
+    The round that gives the last ones to others begins an interval of calm, which stands in for the growing delay:
+    whoever joins meanwhile waits for its end. It has a time of its own in the memory, because lost work does not wait
+    for it; and it is never longer than the policy says, so that a leader whose clock is behind doesn't stretch what
+    another one began.
+    """
+    latest_ms = now_ms + policy.move_interval_ms
+    at_ms = latest_ms if memory.revoked_in_previous else min(memory.next_moves_at_ms, latest_ms)
+    return at_ms if at_ms > now_ms else 0
+
+
+def backoff_ms(attempts: int, max_delay_ms: int) -> int:
+    """The ``attempts``-th delay in a row: 1 ms x 40^n, at most the maximum delay.
+
+    In floating point as Java's ``ExponentialBackoff`` does it, so that it comes out the same to the millisecond
+    (with a maximum of 1000 ms it ends at 999).
+    """
+    if max_delay_ms <= 1:
+        return max_delay_ms
+    exponent = min(attempts, math.log(max_delay_ms) / math.log(_MULTIPLIER))
+    return min(int(math.pow(_MULTIPLIER, exponent)), max_delay_ms)

@@ -1,0 +1,168 @@
+"""How a group's leader resolves an imbalance: at once, after a delay, or step by step.
+
+These are the three designs of "Incremental Cooperative Rebalancing: Support and Policies". Each stops only what moves;
+they differ in when. The policy of whoever leads counts; on the wire its decisions are revocations and delays as KIP-415
+has them, so members need not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from reprlib import repr as short
+from typing import Any, Final
+
+from airflow_provider.protocol.model import ConnectProtocol
+
+LONGEST_DELAY_MS: Final = 2**31 - 1
+"""A delay travels as an int32."""
+
+
+class PolicyError(ValueError):
+    """Settings that make no policy.
+
+    :param setting: the one that is wrong, by its name in this module
+    :param problem: what is wrong with it
+    """
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(f"{setting}: {problem}")
+        self.setting = setting
+        self.problem = problem
+
+
+class PolicyName(str, Enum):
+    """What users call a policy."""
+
+    IMMEDIATE = "immediate"
+    """Design I: whatever is out of balance is resolved in the next round."""
+    DEFERRED = "deferred"
+    """Design II, KIP-415: lost work waits for its worker."""
+    INCREMENTAL = "incremental"
+    """Design III: and balance comes in steps of so many moves."""
+
+
+def _check(setting: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LONGEST_DELAY_MS:
+        raise PolicyError(setting, f"{short(value)} must be a whole number from {least} to {LONGEST_DELAY_MS}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred:
+    """Lost work waits; what is above a worker's share is revoked in one round.
+
+    Without a delay this is design I, to the letter: lost work is placed in the round that finds it lost, and with
+    nothing to wait for rounds may revoke one right after the other. So design I has no class of its own.
+
+    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0: nothing waits
+    """
+
+    max_delay_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        _check("max_delay_ms", self.max_delay_ms, least=0)
+
+    @property
+    def name(self) -> PolicyName:
+        return PolicyName.DEFERRED if self.max_delay_ms else PolicyName.IMMEDIATE
+
+
+IMMEDIATE: Final = Deferred(max_delay_ms=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incremental:
+    """Balance comes in steps, so that a scale-up can be paced; lost work waits as in :class:`Deferred`.
+
+    The bound is on what is taken from workers to balance. Lost and new work is not counted: nobody has it, so that a
+    bound would only keep it standing still (how much of it a worker starts at once, its slots bound).
+
+    :param max_moves: so many tasks, planners included, are taken from their workers in a round, over the whole group
+    :param move_interval_ms: from the round that gives them to others to the next one that takes any
+    :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0: lost work does not wait
+    """
+
+    max_moves: int
+    move_interval_ms: int = 30_000
+    max_delay_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        _check("max_moves", self.max_moves, least=1)
+        _check("move_interval_ms", self.move_interval_ms, least=0)
+        _check("max_delay_ms", self.max_delay_ms, least=0)
+
+    @property
+    def name(self) -> PolicyName:
+        return PolicyName.INCREMENTAL
+
+
+Policy = Deferred | Incremental
+
+
+def make_policy(
+    name: PolicyName,
+    *,
+    max_delay_ms: int | None = None,
+    max_moves: int | None = None,
+    move_interval_ms: int | None = None,
+) -> Policy:
+    """The policy that somebody asked for, with defaults for what is None.
+
+    :raises PolicyError: for a setting that is out of range, is missing, or means nothing under that policy
+    """
+    if name is PolicyName.INCREMENTAL:
+        if max_moves is None:
+            raise PolicyError("max_moves", "the policy 'incremental' needs to know how many tasks may move in a round")
+        return Incremental(max_moves=max_moves, **_given(move_interval_ms=move_interval_ms, max_delay_ms=max_delay_ms))
+    for setting, value in (("max_moves", max_moves), ("move_interval_ms", move_interval_ms)):
+        if value is not None:
+            raise PolicyError(setting, f"means nothing under the policy '{name.value}'; 'incremental' has it")
+    if name is PolicyName.DEFERRED:
+        return Deferred(**_given(max_delay_ms=max_delay_ms))
+    if max_delay_ms:
+        raise PolicyError("max_delay_ms", "means nothing under the policy 'immediate', which waits for nobody")
+    return IMMEDIATE
+
+
+def check_protocol(policy: Policy, protocol: ConnectProtocol) -> None:
+    """Refuse steps where every round stops everything.
+
+    :raises PolicyError: for an incremental policy with a worker that only speaks the eager protocol
+    """
+    if isinstance(policy, Incremental) and protocol is ConnectProtocol.EAGER:
+        raise PolicyError(
+            "policy", "'incremental' can't be kept with connect.protocol=eager: each round stops all tasks"
+        )
+
+
+def policy_to_json(policy: Policy) -> dict[str, Any]:
+    return {"name": policy.name.value, **{field.name: getattr(policy, field.name) for field in fields(policy)}}
+
+
+def policy_from_json(data: Mapping[str, Any]) -> Policy:
+    """The inverse of :func:`policy_to_json`.
+
+    :raises KeyError, ValueError: for anything else
+    """
+    settings = {setting: value for setting, value in data.items() if setting != "name"}
+    try:
+        return make_policy(PolicyName(data["name"]), **settings)
+    except TypeError as wrong:
+        raise ValueError(f"not a policy: {wrong}") from wrong
+
+
+def policy_in_words(policy: Policy) -> str:
+    """For people, in one line."""
+    wait = (
+        f"lost tasks wait up to {policy.max_delay_ms / 1000:g} s" if policy.max_delay_ms else "lost tasks do not wait"
+    )
+    if isinstance(policy, Incremental):
+        steps = f"at most {policy.max_moves} moves a round, {policy.move_interval_ms / 1000:g} s apart"
+        return f"{policy.name.value} ({steps}; {wait})"
+    return f"{policy.name.value} ({wait})"
+
+
+def _given(**settings: int | None) -> dict[str, int]:
+    """What is not left to the defaults."""
+    return {setting: value for setting, value in settings.items() if value is not None}

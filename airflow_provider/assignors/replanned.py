@@ -1,0 +1,43 @@
+"""Jobs that are planned anew: while there is no plan their tasks are not configured, and who had them is remembered.
+
+A job that is submitted otherwise than before has no plan until its planner has run, and a round gives out that planner.
+Without a memory of it the tasks of the new plan would be dealt out as if nobody had ever had them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from airflow_provider.assignors.model import Memory, Round
+from airflow_provider.assignors.shares import Shares
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+
+
+def still_planned(round: Round, memory: Memory) -> Shares:  # noqa: A002  # it is KIP-415's word
+    """The tasks that are not configured, of jobs whose planner is: by the worker that had them last, there or not.
+
+    It is what a leader remembers for the round that has the new plan. Whether the last round reached the members makes
+    no difference: it is where tasks had better go, and nobody waits for that.
+    """
+    planning = {task.job for task in round.configured if task.is_planner}
+    if not planning:
+        return {}
+    had: dict[TaskId, WorkerId] = {}
+    for shares in (memory.former, memory.assignment, round.owned):
+        for worker, tasks in shares.items():
+            had.update((task, worker) for task in tasks - round.configured if task.job in planning)
+    by_worker: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
+    for task, worker in had.items():
+        by_worker[worker].add(task)
+    return {worker: frozenset(tasks) for worker, tasks in sorted(by_worker.items())}
+
+
+def planned_again(created: Tasks, round: Round, memory: Memory) -> Shares:  # noqa: A002
+    """Of what is created the tasks that a member had before their job was planned anew, by that member. Only one that
+    keeps its name is known to be the same.
+    """
+    if not created:
+        return {}
+    here = round.named & round.owned.keys()
+    again = {worker: tasks & created for worker, tasks in memory.former.items() if worker in here}
+    return {worker: tasks for worker, tasks in again.items() if tasks}

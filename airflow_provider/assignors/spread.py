@@ -1,0 +1,98 @@
+"""Dealing tasks to the workers that have the least, so that each job is spread.
+
+Kafka Connect balances numbers only, so the tasks of one connector may all end up on one worker (KAFKA-17049). Here the
+numbers come out the same, but among workers with equally many tasks the one with the fewest of the same job is next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+
+from airflow_provider.assignors.shares import Shares
+from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
+
+_by_index = itemgetter(1)
+
+
+def deal(tasks: Iterable[TaskId], loads: Mapping[WorkerId, int], held: Shares) -> dict[WorkerId, list[TaskId]]:
+    """Give each task to a worker with the lowest load, as Java's ``assignTasks`` does.
+
+    Near linear in the number of tasks: a job looks at no more workers than it has tasks.
+
+    :param loads: how much each worker counts as having; may be negative, only differences matter
+    :param held: the tasks that each worker has, of which those of the same jobs are counted
+    :return: what each worker is given; only workers that are given something
+    """
+    jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
+    for task in tasks:
+        jobs[task[0]].append(task)
+    if not jobs:
+        return {}
+    order = sorted(loads, key=lambda worker: (loads[worker], worker))
+    queue = _Queue([loads[worker] for worker in order])
+    held_by_job = _count_jobs(jobs, order, held)
+    hands: list[list[TaskId]] = [[] for _ in order]
+    for job in sorted(jobs):
+        of_job = sorted(jobs[job], key=_by_index)
+        for place, task in zip(queue.serve(len(of_job), held_by_job[job]), of_job, strict=True):
+            hands[place].append(task)
+    return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
+
+
+def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:
+    """For each of the jobs the places that have some of it, and how much."""
+    counts: dict[str, dict[int, int]] = {job: {} for job in jobs}
+    for place, worker in enumerate(order):
+        for job, _ in held.get(worker, NO_TASKS):
+            if job in counts:
+                of_job = counts[job]
+                of_job[place] = of_job.get(place, 0) + 1
+    return counts
+
+
+class _Queue:
+    """The places of the workers that have the least; when all of them were served, those with one more join in.
+
+    A worker's place is its position in the order by load, then name.
+
+    :param loads: by place, so the lowest comes first
+    """
+
+    __slots__ = ("_level", "_loads", "_waiting")
+
+    def __init__(self, loads: list[int]) -> None:
+        self._loads = loads
+        self._level = loads[0]
+        self._waiting = self._on_level()
+
+    def _on_level(self) -> list[int]:
+        """Everybody who has no more than the level: those who were served up to it and those who always had so much."""
+        return list(range(bisect_right(self._loads, self._level)))
+
+    def serve(self, number: int, count: dict[int, int]) -> list[int]:
+        """The places that get the next tasks of one job, in turn.
+
+        :param number: how many tasks
+        :param count: how many of the job each place has, without those that have none; used up
+        """
+        served: list[int] = []
+        while True:
+            turn = self._serve_on_level(number - len(served), count)
+            served += turn
+            if len(served) == number:
+                return served
+            for place in turn:
+                count[place] = count.get(place, 0) + 1
+            self._level += 1
+            self._waiting = self._on_level()
+
+    def _serve_on_level(self, number: int, count: dict[int, int]) -> list[int]:
+        """At most so many of those who wait: who has the fewest of the job, and of these the first."""
+        first = self._waiting[: number + len(count)]  # enough of them have none, or there are no more
+        if count:
+            first.sort(key=lambda place: count.get(place, 0))
+        self._waiting[: len(first)] = sorted(first[number:])
+        return first[:number]

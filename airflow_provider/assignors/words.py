@@ -1,0 +1,42 @@
+"""Why a task starts or stops somewhere, in words: the same in logs, in ``cospark replay`` and in ``cospark status``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from airflow_provider.assignors.model import Move, MoveReason
+
+_STOPS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.DELETED: "it is not configured any more",
+    MoveReason.DUPLICATE: "another worker owns it too",
+    MoveReason.EAGER: "the group speaks the eager protocol",
+}
+_STARTS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.NEW: "nobody had it",
+    MoveReason.LOST: "{source} has it no more",
+    MoveReason.RETURNED: "it had it before",
+    MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
+    MoveReason.EAGER: "the group speaks the eager protocol",
+}
+
+
+def why(move: Move) -> str:
+    """Why the tasks of this move start, or stop."""
+    if move.reason is MoveReason.BALANCE:
+        return _above_its_share(move)
+    if move.reason is MoveReason.NEW and move.source is not None:
+        return "its job was planned anew"
+    words = _STOPS if move.target is None else _STARTS
+    text: str = words.get(move.reason, move.reason.value)
+    return text.format(source=move.source or "its worker")
+
+
+def _above_its_share(move: Move) -> str:
+    if move.load is None:  # the record of an older release
+        return f"{move.source} had more than its share"
+    kind = "planner" if next(iter(move.tasks)).is_planner else "task"
+    has = "has" if move.target is None else "had"
+    return (
+        f"{move.source} {has} {move.load.has} {kind}{'' if move.load.has == 1 else 's'}, its share is {move.load.share}"
+    )

@@ -1,0 +1,341 @@
+"""A real one-node Kafka broker on this machine, for demos and tests: KRaft, loopback only, gone when its owner is.
+
+It is Kafka's own server, started from its jars; nothing here imitates a broker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
+from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.broker.security import BrokerSecurity
+
+__all__ = [
+    "BrokerSecurity",
+    "BrokerStartError",
+    "JarsUnavailableError",
+    "LocalBroker",
+    "MissingPrerequisiteError",
+    "default_cache",
+    "fetch_jars",
+]
+
+KAFKA_VERSION: Final = "4.3.1"
+# Kafka logs through SLF4J and its jars bring no place for the log to go.
+COORDINATES: Final = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+
+_HOST: Final = "127.0.0.1"
+# Below the range from which the kernel takes ports for outgoing connections: nobody gets one of these by accident
+# between our look and the broker's bind.
+_PORTS: Final = range(20_000, 32_000)
+_STARTED: Final = "Kafka Server started"
+_POLL_S: Final = 0.02
+_LOG_LINES_SHOWN: Final = 30
+_JVM: Final = (
+    "-Xmx384m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # a third off the time to start; nobody measures this broker's throughput
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",  # says _STARTED
+)
+_PROPERTIES: Final[Mapping[str, object]] = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "inter.broker.listener.name": "INTERNAL",
+    "controller.listener.names": "CONTROLLER",
+    # One node holds everything once.
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    # Fewer logs to open: the first group is ready sooner.
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.num.partitions": 4,
+    # Tests form groups all the time and cannot wait for members that might come.
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 500,
+    # After a kill the controller holds the old broker for alive until its session ends.
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+}
+
+
+class BrokerStartError(RuntimeError):
+    """The broker did not come up; the message carries the end of its log."""
+
+
+class LocalBroker:
+    """A one-node Kafka broker in a process of its own.
+
+    As a context manager it is started and, at the end, stopped and its data removed (unless ``data`` names a folder,
+    which stays). Killed and started again, it has the same address and data. It does not outlive this process, however
+    this process ends.
+
+    :param port: where clients connect; a free one by default
+    :param data: the folder for the broker's data and log; a temporary one by default
+    :param security_protocol: what the clients' listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; the
+        settings that go with it (``ssl.*``, ``sasl.*``, ``listener.name.client.*``) are given as ``properties``
+    :param security: instead of ``security_protocol``: TLS, passwords and ACLs on all listeners
+    :param properties: further or other settings of ``server.properties``
+    :param cache: where the jars are kept
+    :param start_timeout_s: how long the broker may take to start, once its jars are there
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        data: Path | None = None,
+        security_protocol: str = "PLAINTEXT",
+        security: BrokerSecurity | None = None,
+        properties: Mapping[str, object] | None = None,
+        cache: Path | None = None,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        self._security = security
+        self._security_protocol = security.security_protocol if security else security_protocol
+        self._properties = {**(security.properties() if security else {}), **(properties or {})}
+        self._cache = cache or default_cache()
+        self._start_timeout_s = start_timeout_s
+        self._owner = os.getpid()
+        self._keep_folder = data is not None
+        self._folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="cospark-broker-"))
+        internal, controller, *free = _free_ports(2 if port else 3)
+        self._client_port, self._internal_port, self._controller_port = port or free[0], internal, controller
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{_HOST}:{self._client_port}"
+
+    @property
+    def log_path(self) -> Path:
+        return self._folder / "broker.log"
+
+    def log_tail(self) -> str:
+        """The end of its log, which goes with the folder."""
+        return _tail(self.log_path.read_text(errors="replace"))
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process, or None while it is not running."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the broker and wait until it serves clients. The first start on a machine fetches the jars.
+
+        :raises MissingPrerequisiteError: there is no suitable Java or PySpark
+        :raises JarsUnavailableError: the jars could not be fetched
+        :raises BrokerStartError: the broker ended or took too long
+        """
+        if self.pid is not None:
+            return
+        self.kill()  # if it ended by itself, whoever watches over it still does
+        _require_free(self._client_port)
+        java, class_path = self._prepare()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        atexit.register(self.close)
+        self._write_properties()
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._format([*java, *self._archive.options(), "-cp", class_path])
+        before = self.log_path.stat().st_size if self.log_path.exists() else 0
+        options = self._archive.options(write_to=self._written_archive)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                [*java, *options, "-cp", class_path, "kafka.Kafka", str(self._folder / "server.properties")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C in our terminal is ours to handle
+            )
+        self._watchdog = _watch_over(self._process.pid)
+        try:
+            self._wait_until_started(self._process, log_from=before)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """End the broker in order, or by force if that takes longer than ``timeout_s``. Its data stay."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+            self._archive.keep(self._written_archive)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the broker as a crash would (SIGKILL). Its data stay."""
+        if self._watchdog is not None:
+            self._watchdog.kill()
+            self._watchdog.communicate()
+            self._watchdog = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """Stop the broker and remove its data, unless the caller named the folder."""
+        if os.getpid() != self._owner:
+            return  # a forked child that ends: the broker is its parent's
+        atexit.unregister(self.close)
+        try:
+            self.stop()
+        finally:  # a second Ctrl-C: at once, but as clean
+            if not self._keep_folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> LocalBroker:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self) -> tuple[list[str], str]:
+        """How to call Java, and the class path."""
+        java = find_java()
+        class_path = os.pathsep.join(map(str, fetch_jars(*COORDINATES, cache=self._cache)))
+        self._archive = ClassArchive.of(java, class_path, cache=self._cache)
+        return [str(java), *_JVM], class_path
+
+    @property
+    def _written_archive(self) -> Path:
+        return self._folder / "classes.jsa"
+
+    def _write_properties(self) -> None:
+        listeners = {"CLIENT": self._client_port, "INTERNAL": self._internal_port, "CONTROLLER": self._controller_port}
+        own = "SSL" if self._security else "PLAINTEXT"
+        protocols = {"CLIENT": self._security_protocol, "INTERNAL": own, "CONTROLLER": own}
+        addresses = {name: f"{name}://{_HOST}:{port}" for name, port in listeners.items()}
+        properties = {
+            **_PROPERTIES,
+            "log.dirs": self._folder / "data",
+            "listeners": ",".join(addresses.values()),
+            "advertised.listeners": f"{addresses['CLIENT']},{addresses['INTERNAL']}",
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "controller.quorum.voters": f"1@{_HOST}:{self._controller_port}",
+            **self._properties,
+        }
+        lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
+        _write_private(self._folder / "server.properties", "".join(lines))
+
+    def _format(self, java: list[str]) -> None:
+        # In a file: anybody on this machine can see the arguments of a process, and there may be passwords among them.
+        arguments = self._folder / "format.arguments"
+        users = self._security.format_arguments() if self._security else ()
+        lines = ("--cluster-id", _cluster_id(), "--config", str(self._folder / "server.properties"), *users)
+        _write_private(arguments, "".join(f"{line}\n" for line in lines))
+        try:
+            done = subprocess.run(  # noqa: S603
+                [*java, "kafka.tools.StorageTool", "format", f"@{arguments}"],
+                capture_output=True,
+                text=True,
+                timeout=self._start_timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise BrokerStartError(f"formatting {self._folder} took longer than {self._start_timeout_s:g} s") from late
+        finally:
+            arguments.unlink()
+        if done.returncode != 0:
+            raise BrokerStartError(f"could not format {self._folder}:\n{_tail(done.stdout + done.stderr)}")
+
+    def _wait_until_started(self, process: subprocess.Popen[bytes], *, log_from: int) -> None:
+        deadline = time.monotonic() + self._start_timeout_s
+        while _STARTED not in (log := self.log_path.read_bytes()[log_from:].decode(errors="replace")):
+            status = process.poll()
+            if status is not None:
+                raise BrokerStartError(f"the broker ended with status {status} instead of starting:\n{_tail(log)}")
+            if time.monotonic() > deadline:
+                raise BrokerStartError(f"the broker did not start within {self._start_timeout_s:g} s:\n{_tail(log)}")
+            time.sleep(_POLL_S)
+
+
+def _watch_over(pid: int) -> subprocess.Popen[bytes]:
+    """A process that ends ``pid`` when this process is gone, even if it was killed: its standard input ends then."""
+    return subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", 'read -r _; kill -9 "$1"', "sh", str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
+        for port in random.sample(_PORTS, len(_PORTS)):
+            listener = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                listener.bind((_HOST, port))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise BrokerStartError(f"there is no free port between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as listener:
+        # As the broker does: connections of one that was killed just now may still be there.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError as taken:
+            raise BrokerStartError(f"cannot listen on {_HOST}:{port}: {taken.strerror}") from taken
+
+
+def _cluster_id() -> str:
+    # A Kafka id is 16 bytes in base64; one that starts with a dash would be taken for an option.
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write what nobody else may read: keys and passwords."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text)
+
+
+def _escaped(value: object) -> str:
+    """As Java reads it from such a file, which is Latin-1 to it: it knows JSON's escapes."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(text)[1:-1]
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:]) or "(it printed nothing)"

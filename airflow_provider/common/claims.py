@@ -1,0 +1,44 @@
+"""Whether a trigger may go on with the membership that its task left it.
+
+Airflow runs two copies of a trigger when a triggerer stalls, or only the part of it that talks to the database: another
+one takes its triggers over, and the first one's go on until it hears of that. So a copy that comes second must not use
+the first one's member id, for the coordinator could not tell them apart; and a copy that wakes late must notice.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
+
+
+class Claim(str, Enum):
+    """What a trigger that starts may do."""
+
+    GO_ON = "go on"
+    """As the same member: nobody has held the membership since the task deferred."""
+    TAKE_OVER = "take over"
+    """As a new member under the same name: another triggerer has held the membership, and may hold it still."""
+    DOUBT = "doubt"
+    """The task itself has gone on since. This is an old copy, unless clocks are far apart."""
+
+
+def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
+    """What a trigger that starts may do.
+
+    :param last: what was last said of the worker
+    :param url: the page of the trigger's task instance
+    :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
+    """
+    if last is None or not is_of(last, url):
+        return Claim.GO_ON  # if somebody else has the name by now, the coordinator says so
+    if last.state is WorkerPhase.DEFERRED:
+        return Claim.TAKE_OVER
+    return Claim.DOUBT if last.at_ms > deferred_at_ms else Claim.GO_ON
+
+
+def is_of(last: WorkerStatus | None, url: str) -> bool:
+    """Whether the worker's name was last used for this very task instance, whichever of its tries."""
+    mine = TaskPage.of(url)
+    return last is not None and mine is not None and TaskPage.of(last.url) == mine

@@ -1,0 +1,68 @@
+"""Keeps the link from a task that runs or is deferred to whoever leads its group.
+
+A triggerer holds a thousand of them, and Airflow answers its questions one by one: so a link is stored only when it
+leads elsewhere than before, and never many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from airflow_provider.common.links import group_link
+
+if TYPE_CHECKING:
+    from airflow_provider.topics.group_topics import GroupLogs
+
+log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 3.0
+_APART_S: Final = 0.1
+"""Between two links that are stored for tasks of one loop."""
+
+_GIVE_UP_S: Final = 1.0
+
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+class FollowedLink:
+    """:ivar shown: where the link leads"""
+
+    def __init__(self, shown: str, push: Callable[[str], Awaitable[object]]) -> None:
+        self.shown = shown
+        self._push = push
+
+    async def follow(self, logs: GroupLogs) -> None:
+        """Without end. What can't be stored is tried again."""
+        complained = False
+        while True:
+            await asyncio.sleep(_LOOK_S * random.uniform(1.0, 1.1))
+            link = group_link(logs.status)
+            if link == self.shown:
+                continue
+            try:
+                async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                    await self._push(link)
+                    await asyncio.sleep(_APART_S)
+                self.shown = link
+            except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises: it is only a link
+                if not complained:
+                    log.warning("The link to the group can't be stored: %s", str(failed) or type(failed).__name__)
+                complained = True
+
+
+@asynccontextmanager
+async def following_leader(logs: GroupLogs, link: FollowedLink) -> AsyncIterator[None]:
+    """Follow as long as the block runs."""
+    following = asyncio.ensure_future(link.follow(logs))
+    try:
+        yield
+    finally:
+        following.cancel()
+        # Airflow never answers while the triggerer shuts down.
+        await asyncio.wait([following], timeout=_GIVE_UP_S)

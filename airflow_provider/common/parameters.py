@@ -1,0 +1,190 @@
+"""What DAG authors pass to operators and sensors, checked: where the DAG is parsed, unless it is a template.
+
+Every refusal is a :class:`ValueError` that begins with the parameter's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
+from airflow_provider.ledger.records.checks import JobError, check_job_name
+from airflow_provider.protocol.model import ConnectProtocol
+
+TimeSpan = timedelta | float
+"""A timedelta, or seconds."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_LONGEST_GROUP: Final = 249 - len(".status")
+_LONGEST_WORKER: Final = 249
+
+_POLICY_PARAMETERS: Final = {"max_delay_ms": "max_delay", "move_interval_ms": "move_interval"}
+
+E = TypeVar("E", bound=Enum)
+
+
+def is_template(value: object) -> bool:
+    """Whether the value is known only when the task runs: a Jinja template, or another task's output."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, Mapping):
+        return any(is_template(item) for pair in value.items() for item in pair)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(is_template(item) for item in value)
+    return hasattr(value, "resolve") and not isinstance(value, type)
+
+
+def milliseconds(parameter: str, value: object, *, least_ms: int = 0) -> int:
+    """A timedelta, or seconds, as whole milliseconds.
+
+    :raises ValueError: for anything else, or if it is shorter than ``least_ms``
+    """
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        raise ValueError(f"{parameter}: {value!r} must be a timedelta or a number of seconds")
+    if not least_ms / 1000 <= seconds < 10**9:
+        raise ValueError(f"{parameter}: {value!r} must be at least {least_ms / 1000:g} s")
+    return round(seconds * 1000)
+
+
+def whole_number(parameter: str, value: object, *, least: int) -> int:
+    """A whole number, or (from a template) its digits.
+
+    :raises ValueError: for anything else, or if it is less than ``least``
+    """
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,18}\s*", value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{parameter}: {value!r} must be a whole number, at least {least}")
+    return value
+
+
+def choice(parameter: str, value: object, kind: type[E]) -> E:
+    """One of the members of ``kind``, by its value.
+
+    :raises ValueError: for anything else
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"{parameter}: {value!r} must be one of {', '.join(str(one.value) for one in kind)}") from None
+
+
+def resolution_policy(
+    policy: object,
+    *,
+    max_delay: TimeSpan | None,
+    max_moves: object,
+    move_interval: TimeSpan | None,
+    protocol: ConnectProtocol,
+) -> Policy:
+    """How a leader resolves an imbalance.
+
+    :param protocol: which the worker speaks
+    :raises ValueError: for what is wrong in itself, and for what does not go together
+    """
+    try:
+        chosen = make_policy(
+            choice("policy", policy, PolicyName),
+            max_delay_ms=None if max_delay is None else milliseconds("max_delay", max_delay),
+            max_moves=None if max_moves is None else whole_number("max_moves", max_moves, least=1),
+            move_interval_ms=None if move_interval is None else milliseconds("move_interval", move_interval),
+        )
+        check_protocol(chosen, protocol)
+    except PolicyError as wrong:
+        parameter = _POLICY_PARAMETERS.get(wrong.setting, wrong.setting)
+        raise ValueError(f"{parameter}: {wrong.problem}") from wrong
+    return chosen
+
+
+def native_text(value: object) -> object:
+    """A name of digits as a text: where templates are rendered as native objects, ``{{ ds_nodash }}`` is a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def group_name(value: object) -> str:
+    """The name of a group: it becomes a part of topics' names.
+
+    :raises ValueError: if Kafka can't carry it
+    """
+    return _kafka_name("group", value, _LONGEST_GROUP)
+
+
+def worker_name(value: object) -> str:
+    """The name of a worker: it is its group instance id.
+
+    :raises ValueError: if Kafka can't carry it
+    """
+    return _kafka_name("worker", value, _LONGEST_WORKER)
+
+
+def job_name(value: object) -> str:
+    """The name of a job: it becomes a part of keys and paths.
+
+    :raises ValueError: if they can't carry it
+    """
+    try:
+        return check_job_name(native_text(value))
+    except JobError as wrong:
+        raise ValueError(f"job: {value!r}: {wrong.advice}") from wrong
+
+
+def _kafka_name(parameter: str, value: object, longest: int) -> str:
+    value = native_text(value)
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > longest or value in (".", ".."):
+        raise ValueError(
+            f"{parameter}: {value!r} must be 1 to {longest} letters (a-z, A-Z), digits, '.', '_' or '-', and not '.' or"
+            " '..': it is part of names in Kafka"
+        )
+    return value
+
+
+def prefixes(parameter: str, value: object) -> tuple[str, ...]:
+    """Import prefixes: a list, or (from a template) one text with commas.
+
+    :raises ValueError: for anything else, if there are none, or one is no module's name
+    """
+    given: Iterable[Any] | None = None
+    if isinstance(value, str):
+        given = [part.strip() for part in value.split(",") if part.strip()]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        given = value
+    checked = tuple(given or ())
+    if not checked:
+        raise ValueError(f"{parameter}: {value!r} must name the packages or modules that this worker may run jobs from")
+    for prefix in checked:
+        if not isinstance(prefix, str) or not all(part.isidentifier() for part in prefix.split(".")):
+            raise ValueError(f"{parameter}: {prefix!r} is no name of a package or module")
+    return checked
+
+
+def text(parameter: str, value: object) -> str:
+    """A text that isn't empty.
+
+    :raises ValueError: for anything else
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{parameter}: {value!r} must be a text that is not empty")
+    return value
+
+
+def text_mapping(parameter: str, value: object) -> dict[str, str]:
+    """Settings by name; numbers and booleans are written as Spark reads them.
+
+    :raises ValueError: for anything else
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{parameter}: must be an object of names and values, not {type(value).__name__}")
+    settings: dict[str, str] = {}
+    for name, setting in value.items():
+        if not isinstance(name, str) or not isinstance(setting, (str, int, float)):
+            raise ValueError(f"{parameter}: {name!r}: {setting!r} must be a text, a number or a boolean under a name")
+        settings[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
+    return settings

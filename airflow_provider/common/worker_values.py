@@ -1,0 +1,174 @@
+"""What goes with a membership from a task's process to the triggerer and back: plain JSON, versioned, no secrets.
+
+The keys are a contract with triggers that an older release has stored: new ones may be added, with a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
+from airflow_provider.ledger.records import TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """How a worker lives, wherever its membership is held.
+
+    :param until: ``drained`` or ``forever``
+    :param policy: how an imbalance is resolved, while this one leads the group
+    :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
+    """
+
+    member: MemberSettings
+    slots: int
+    until: str
+    policy: Policy
+    idle_timeout_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        member = self.member
+        return {
+            "v": VERSION,
+            "group": member.group_id,
+            "worker": member.worker,
+            "url": member.url,
+            "protocol": member.protocol.value,
+            "session_timeout_ms": member.session_timeout_ms,
+            "heartbeat_interval_ms": member.heartbeat_interval_ms,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "lease_margin_ms": member.lease_margin_ms,
+            "max_delay_ms": self.policy.max_delay_ms,
+            "policy": policy_to_json(self.policy),
+            "slots": self.slots,
+            "until": self.until,
+            "idle_timeout_ms": self.idle_timeout_ms,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerPlan:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: if a newer release made it
+        """
+        check_version(data, "worker")
+        return cls(
+            member=MemberSettings(
+                group_id=data["group"],
+                worker=WorkerId(data["worker"]),
+                url=data["url"],
+                protocol=ConnectProtocol(data["protocol"]),
+                session_timeout_ms=data["session_timeout_ms"],
+                heartbeat_interval_ms=data["heartbeat_interval_ms"],
+                fast_heartbeat_ms=min(50, data["heartbeat_interval_ms"]),
+                rebalance_timeout_ms=data["rebalance_timeout_ms"],
+                lease_margin_ms=data["lease_margin_ms"],
+            ),
+            slots=data["slots"],
+            until=data["until"],
+            policy=_policy_of(data),
+            idle_timeout_ms=data.get("idle_timeout_ms"),
+        )
+
+
+def _policy_of(data: Mapping[str, Any]) -> Policy:
+    """Releases that knew one policy stored its delay only; it stands in every plan, for their triggerers to read."""
+    return policy_from_json(data["policy"]) if "policy" in data else Deferred(max_delay_ms=data["max_delay_ms"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStory:
+    """What a worker has seen so far, over all its processes of one try.
+
+    :param began_ms: wall clock, milliseconds since 1970
+    :param deferrals: how often its membership went to the triggerer
+    :param first_epoch: the first one it took part in, None before that
+    :param stopped: how often a running task was stopped here, because it moved or the worker ended
+    """
+
+    began_ms: int
+    deferrals: int = 0
+    first_epoch: int | None = None
+    last_epoch: int | None = None
+    stopped: int = 0
+
+    def deferred(self) -> WorkerStory:
+        return replace(self, deferrals=self.deferrals + 1)
+
+    def stopped_more(self, tasks: int) -> WorkerStory:
+        return replace(self, stopped=self.stopped + tasks)
+
+    def in_epochs(self, first: int | None, last: int) -> WorkerStory:
+        """It has seen these too; ``first`` is None if there was none."""
+        if first is None:
+            return self
+        return replace(self, first_epoch=self.first_epoch or first, last_epoch=max(last, self.last_epoch or 0))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "v": VERSION,
+            "began_ms": self.began_ms,
+            "deferrals": self.deferrals,
+            "first_epoch": self.first_epoch,
+            "last_epoch": self.last_epoch,
+            "stopped": self.stopped,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerStory:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: if a newer release made it
+        """
+        check_version(data, "story")
+        return cls(
+            began_ms=data["began_ms"],
+            deferrals=data["deferrals"],
+            first_epoch=data["first_epoch"],
+            last_epoch=data["last_epoch"],
+            stopped=data["stopped"],
+        )
+
+    def summary(self, plan: WorkerPlan, ended: str, status: StatusSnapshot) -> dict[str, Any]:
+        """What the operator returns.
+
+        :param ended: how the worker ended
+        :param status: where it is written what became of its tasks
+        """
+        mine = [
+            (task, last)
+            for task, last in sorted(status.tasks.items())
+            if last.worker == plan.member.worker
+            and last.state.final
+            and not task.is_planner
+            and (last.finished_at_ms or 0) >= self.began_ms
+        ]
+        return {
+            "group": plan.member.group_id,
+            "worker": plan.member.worker,
+            "ended": ended,
+            "finished": [[task.job, task.index] for task, last in mine if last.state is TaskState.FINISHED],
+            "failed": {
+                str(task): last.error.message if last.error else ""
+                for task, last in mine
+                if last.state is TaskState.FAILED
+            },
+            "stopped": self.stopped,
+            "first_epoch": self.first_epoch,
+            "last_epoch": self.last_epoch,
+            "deferrals": self.deferrals,
+        }
+
+
+def check_version(data: Mapping[str, Any], what: str) -> None:
+    """:raises ValueError: if ``data`` is of a newer version than this release reads"""
+    version = data.get("v", VERSION)
+    if not isinstance(version, int) or version > VERSION:
+        raise ValueError(f"{what}: version {version!r}, but this release reads {VERSION}: upgrade the triggerer too")

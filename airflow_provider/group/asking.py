@@ -1,0 +1,164 @@
+"""Carries out the commands of a member that send a request, and gives the event that the answer is."""
+
+from __future__ import annotations
+
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.messages import JoinRequest, NodeId, SyncRequest
+from airflow_provider.membership.events import (
+    CoordinatorFound,
+    Event,
+    FindCoordinator,
+    HeartbeatAnswered,
+    Joined,
+    JoinedMember,
+    Left,
+    Request,
+    RequestRejected,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Synced,
+)
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import PROTOCOL_TYPE, SubProtocol
+
+Question = FindCoordinator | SendJoin | SendSync | SendHeartbeat | SendLeave
+"""A command that a broker answers."""
+
+REQUESTS = {
+    FindCoordinator: Request.FIND_COORDINATOR,
+    SendJoin: Request.JOIN,
+    SendSync: Request.SYNC,
+    SendHeartbeat: Request.HEARTBEAT,
+    SendLeave: Request.LEAVE,
+}
+
+
+class Asking:
+    """Sends the requests of one member.
+
+    :ivar heartbeat_waits: one has not been sent yet, because those of others come first: another would only make the
+        queue longer
+    """
+
+    def __init__(self, settings: MemberSettings, transport: GroupTransport) -> None:
+        self.heartbeat_waits = False
+        self._settings = settings
+        self._transport = transport
+
+    async def ask(self, question: Question) -> Event:
+        """The coordinator's answer; an error code is an answer, too.
+
+        :raises TransportError: there is no answer
+        """
+        match question:
+            case FindCoordinator():
+                return await self._find_coordinator(question)
+            case SendJoin():
+                return await self._join(question)
+            case SendSync():
+                return await self._sync(question)
+            case SendHeartbeat():
+                return await self._heartbeat(question)
+            case SendLeave():
+                return await self._leave(question)
+
+    async def _find_coordinator(self, command: FindCoordinator) -> Event:
+        found = await self._transport.find_coordinator(self._settings.group_id)
+        if found.error:
+            return RequestRejected(
+                now_ms=now_ms(), seq=command.seq, request=Request.FIND_COORDINATOR, error=found.error
+            )
+        return CoordinatorFound(now_ms=now_ms(), seq=command.seq, node=found.node)
+
+    async def _join(self, command: SendJoin) -> Event:
+        settings = self._settings
+        answer = await self._transport.join(
+            NodeId(command.node),
+            JoinRequest(
+                group_id=settings.group_id,
+                session_timeout_ms=settings.session_timeout_ms,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+                member_id=command.member_id,
+                group_instance_id=settings.worker,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=command.protocols,
+                reason=command.reason,
+            ),
+        )
+        if answer.error:
+            return RequestRejected(
+                now_ms=now_ms(),
+                seq=command.seq,
+                request=Request.JOIN,
+                error=answer.error,
+                member_id=answer.member_id,
+            )
+        return Joined(
+            now_ms=now_ms(),
+            seq=command.seq,
+            generation=answer.generation,
+            protocol=SubProtocol(answer.protocol),
+            leader=answer.leader,
+            member_id=answer.member_id,
+            skip_assignment=answer.skip_assignment,
+            members=tuple(
+                JoinedMember(member_id=member.member_id, instance_id=member.group_instance_id, metadata=member.metadata)
+                for member in answer.members
+            ),
+        )
+
+    async def _sync(self, command: SendSync) -> Event:
+        answer = await self._transport.sync(
+            NodeId(command.node),
+            SyncRequest(
+                group_id=self._settings.group_id,
+                generation=command.generation,
+                member_id=command.member_id,
+                group_instance_id=self._settings.worker,
+                protocol_type=PROTOCOL_TYPE,
+                protocol=command.protocol.value,
+                assignments=command.assignments,
+            ),
+        )
+        if answer.error:
+            return RequestRejected(now_ms=now_ms(), seq=command.seq, request=Request.SYNC, error=answer.error)
+        return Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment)
+
+    async def _heartbeat(self, command: SendHeartbeat) -> Event:
+        self.heartbeat_waits = True
+        try:
+            await self._transport.turn()
+        finally:
+            self.heartbeat_waits = False
+        settings, sent_at = self._settings, now_ms()
+        error = await self._transport.heartbeat(
+            NodeId(command.node),
+            settings.group_id,
+            command.generation,
+            command.member_id,
+            settings.worker,
+            # Then there is time for another one, over a new connection, before the lease is nearly over.
+            timeout_s=(settings.session_timeout_ms - settings.lease_margin_ms) / 2000,
+        )
+        return HeartbeatAnswered(
+            now_ms=now_ms(),
+            sent_at_ms=sent_at,
+            member_id=command.member_id,
+            generation=command.generation,
+            error=error,
+        )
+
+    async def _leave(self, command: SendLeave) -> Event:
+        error = await self._transport.leave(
+            NodeId(command.node),
+            self._settings.group_id,
+            command.member_id,
+            self._settings.worker,
+            reason=command.reason,
+        )
+        if error:
+            return RequestRejected(now_ms=now_ms(), seq=command.seq, request=Request.LEAVE, error=error)
+        return Left(now_ms=now_ms(), seq=command.seq)

@@ -1,0 +1,67 @@
+"""What a leader writes to the topics: its rounds, records that a stale worker wrote over, and what nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.group_topics import EncodedRound, GroupLogs
+
+log: Final = logging.getLogger(__name__)
+
+
+class LeaderRecords:
+    """Writes for one member, which does not wait for it. What can't be written is said: without it nothing breaks.
+
+    :param spawn: runs what goes on beside the member
+    """
+
+    def __init__(self, logs: GroupLogs, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._logs = logs
+        self._spawn = spawn
+        self._mending: asyncio.Task[None] | None = None
+        self._prepared: tuple[GroupRecord, asyncio.Future[EncodedRound]] | None = None
+
+    def prepare(self, record: GroupRecord) -> None:
+        """Encode the record while its round is not over yet: when it is, everybody has a lot to do at once."""
+        encoded: asyncio.Future[EncodedRound] = asyncio.get_running_loop().create_future()
+        self._prepared = record, encoded
+        self._spawn(self._encode(record, encoded))
+
+    def publish(self, record: GroupRecord) -> None:
+        """A round that is completed. Without it workers that come back join anew, and the next leader has no memory."""
+        self._spawn(self._publish(record))
+
+    def mend(self) -> None:
+        """Compaction keeps the last record of a key: that must not be one that a worker wrote too late, nor of a worker
+        or a job that is gone.
+        """
+        if self._mending is None or self._mending.done():
+            self._mending = self._spawn(self._mend())
+
+    async def _encode(self, record: GroupRecord, encoded: asyncio.Future[EncodedRound]) -> None:
+        encoded.set_result(await self._logs.encode_group(record))
+
+    async def _publish(self, record: GroupRecord) -> None:
+        prepared, self._prepared = self._prepared, None
+        try:
+            if prepared is not None and prepared[0] is record:
+                await self._logs.publish_group(await prepared[1])
+            else:
+                await self._logs.publish_group(record)
+        except LogError as failed:
+            log.warning("group %s: the record of epoch %d was not written: %s", self._logs.group, record.epoch, failed)
+
+    async def _mend(self) -> None:
+        try:
+            await self._logs.reassert()
+            swept = await self._logs.sweep()
+        except LogError as failed:
+            log.warning("group %s: its topics were not mended: %s", self._logs.group, failed)
+            return
+        if swept:
+            log.info("group %s: %d records of workers and jobs that are gone were deleted", self._logs.group, swept)

@@ -1,0 +1,135 @@
+"""When a leader looks whether there is a reason to rebalance: once what changes has settled, and not all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Final
+
+from airflow_provider.group.leading import outspoken, unassigned_work
+from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.ledger.progress import spare_capacity
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.topics.group_topics import GroupLogs
+
+_SETTLE_S: Final = 0.05
+"""Several jobs are often submitted together; one rebalance shall do for them."""
+
+_REST: Final = 10
+"""A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
+
+_BETWEEN_HELPS_S: Final = 0.4
+"""The least time between two rebalances for the sake of a worker that has a slot free: with the time in which changes
+settle, it is noticed within half a second.
+"""
+
+_TEND_S: Final = 60.0
+"""How often a leader looks for what nobody needs any more in the topics."""
+
+
+def _nothing() -> None:
+    """There is no subscription yet."""
+
+
+class LeaderWatch:
+    """Looks after a stable group while this member leads it: for reasons to rebalance, and for records to mend.
+
+    :param record: the newest round that the member knows of: the topic may not have given it back yet
+    :param want: is told the reason
+    :param mend: is called when a stale record was written over one that wins, and from time to time
+    :param spawn: runs what goes on beside the member
+    """
+
+    def __init__(
+        self,
+        logs: GroupLogs,
+        *,
+        record: Callable[[], GroupRecord | None],
+        want: Callable[[str], None],
+        mend: Callable[[], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._unsubscribe: Callable[[], None] = _nothing
+        self._logs = logs
+        self._record = record
+        self._want = want
+        self._mend = mend
+        self._spawn = spawn
+        self._watching: asyncio.Task[None] | None = None
+        self._tending: asyncio.TimerHandle | None = None
+        self._tended_at = time.monotonic()
+        self._changed = asyncio.Event()
+        self._help_timer: asyncio.TimerHandle | None = None
+        self._settle_s = _SETTLE_S
+        self._helped_at = float("-inf")
+
+    def lead(self, leading: bool) -> None:
+        """Whether this member leads a stable group, from now on."""
+        if leading is (self._watching is not None):
+            return
+        if self._watching is None:
+            self._unsubscribe = self._logs.subscribe(self.look)
+            self._watching = self._spawn(self._watch())
+            self.look()
+            self._tend_later()
+        else:
+            self._unsubscribe()
+            if self._tending is not None:
+                self._tending.cancel()
+            self._watching.cancel()
+            self._watching = None
+
+    def look(self) -> None:
+        """Something changed: look once it has settled."""
+        self._changed.set()
+
+    def close(self) -> None:
+        self.lead(False)
+        if self._help_timer is not None:
+            self._help_timer.cancel()
+
+    def _tend(self) -> None:
+        self._tended_at = time.monotonic()
+        self._mend()
+        self._tend_later()
+
+    def _tend_later(self) -> None:
+        """A group may rebalance more often than that: the time counts over rounds."""
+        wait_s = max(0.0, self._tended_at + _TEND_S - time.monotonic())
+        self._tending = asyncio.get_running_loop().call_later(wait_s, self._tend)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(self._settle_s)
+            self._changed.clear()
+            began = time.perf_counter()
+            reason = await self._reason()
+            self._settle_s = max(_SETTLE_S, _REST * (time.perf_counter() - began))
+            if reason is not None:
+                self._want(reason)
+
+    async def _reason(self) -> str | None:
+        if self._logs.status.overwritten:
+            self._mend()
+        jobs, status = self._logs.jobs, replace(self._logs.status, group=self._record())
+        reason = await off_loop(lambda: unassigned_work(jobs, status) or outspoken(status), tasks=jobs.planned)
+        if reason is not None:
+            return reason
+        spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
+        return "a worker has a slot free while tasks wait elsewhere" if spare and self._may_help() else None
+
+    def _may_help(self) -> bool:
+        """Not too often; what is too early now is looked at again when it is time."""
+        loop = asyncio.get_running_loop()
+        if self._help_timer is not None:
+            self._help_timer.cancel()
+            self._help_timer = None
+        at = self._helped_at + _BETWEEN_HELPS_S
+        if loop.time() < at:
+            self._help_timer = loop.call_at(at, self.look)
+            return False
+        self._helped_at = loop.time()
+        return True

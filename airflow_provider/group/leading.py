@@ -1,0 +1,190 @@
+"""What a leader makes of the topics: a round, and reasons for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from heapq import nsmallest
+from itertools import chain
+from typing import Final
+
+from airflow_provider.assignors.model import Absence
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured, revocation_rank
+from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.brake import brake_ms
+from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
+from airflow_provider.membership.leader import Call, lead
+from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.topics.group_topics import GroupLogs
+
+log: Final = logging.getLogger(__name__)
+
+
+def gather_call(
+    command: PerformAssignment, jobs: JobsSnapshot, status: StatusSnapshot, *, policy: Policy, at_ms: int
+) -> Call:
+    """The round as the topics stand. Read them to their ends before, when all have joined: so nobody can have read more
+    of them than is in these snapshots.
+    """
+    wanted = configured(jobs, status.tasks)
+    last = newer(command.last_record, status.group)
+    return Call(
+        generation=command.generation,
+        protocol=command.protocol,
+        leader=command.leader,
+        last_completed=command.last_completed,
+        members=command.members,
+        configured=wanted,
+        config_offset=jobs.offset,
+        last_record=last,
+        policy=policy,
+        now_ms=at_ms,
+        reason=command.reason,
+        revocation_rank=revocation_rank(status.tasks),
+        ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
+        spoken_epoch=_spoken_epoch(status),
+        jobs_end=jobs.offset,
+        named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
+        absent={} if last is None else absences(command.members, last, status.workers),
+    )
+
+
+def absences(
+    members: Iterable[JoinedMember], last: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]
+) -> dict[WorkerId, Absence]:
+    """What those who were in the last round, and are in this one no more, have said of their absence.
+
+    Only the words of the process that was the member count, and it may be one under a name that another had before: it
+    has said so in that round's epoch, or, before it had its assignment, under the member id by which it was in it.
+    """
+    here = {member.instance_id for member in members}
+    said = {worker: workers[worker] for worker in last.members if worker not in here and worker in workers}
+    return {
+        worker: Absence(left=word.left, returns_ms=word.returns_ms)
+        for worker, word in said.items()
+        if word.epoch >= last.epoch or word.member_id == last.members[worker]
+    }
+
+
+def _spoken_epoch(status: StatusSnapshot) -> Epoch:
+    """Of tasks, too: a worker that outlived the topics may have spoken of them in those made anew, before it ended."""
+    words: Iterable[WorkerStatus | TaskStatus] = chain(status.workers.values(), status.tasks.values())
+    return max((word.epoch for word in words), default=Epoch(0))
+
+
+async def assign(
+    command: PerformAssignment, logs: GroupLogs, *, policy: Policy, session_timeout_ms: int
+) -> AssignmentComputed:
+    """Compute a round from what has been read of the topics: read them to their ends before.
+
+    :param session_timeout_ms: the leader's
+    """
+    jobs, status, now = logs.jobs, logs.status, wall_ms()
+    verdict = await off_loop(
+        lambda: lead(gather_call(command, jobs, status, policy=policy, at_ms=now)),
+        tasks=jobs.planned + len(command.members),
+    )
+    for worker in verdict.unreadable:
+        log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", logs.group, worker)
+    for worker, offset in verdict.unbelievable.items():
+        log.warning(
+            "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
+            logs.group,
+            worker,
+            offset,
+            jobs.offset,
+        )
+    if verdict.record is not None:
+        await _brake(verdict.record, logs.group, session_timeout_ms)
+    return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)
+
+
+async def _brake(record: GroupRecord, group: str, session_timeout_ms: int) -> None:
+    """Hold the assignment back if the group has gone round for nothing for a while."""
+    wait_s = brake_ms(record.unchanged, session_timeout_ms) / 1000
+    if wait_s:
+        log.warning(
+            "group %s: %d rebalances in a row changed nothing (why the last one: %s); its assignment is held back for"
+            " %.1f s",
+            group,
+            record.unchanged,
+            record.because,
+            wait_s,
+        )
+        await asyncio.sleep(wait_s)
+
+
+def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
+    """Why the last round no longer covers what is configured; None if it does.
+
+    Not counted: what was revoked (whoever stops it joins again) and what waits out a scheduled delay. What is no longer
+    configured needs no rebalance either: its worker drops it.
+    """
+    record = status.group
+    if record is None:
+        return None
+    released = released_since(record, status) | _of_a_removed_job(record, jobs, status)
+    new = configured(jobs, status.tasks) - covered(record, released)
+    if not new:
+        return None
+    first = ", ".join(str(task) for task in nsmallest(3, new))
+    return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+
+
+def outspoken(status: StatusSnapshot) -> str | None:
+    """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
+    if status.group is None or _spoken_epoch(status) <= status.group.epoch:
+        return None
+    return "somebody spoke in a later epoch than that of the last round"
+
+
+def covered(record: GroupRecord, released: AbstractSet[TaskId]) -> set[TaskId]:
+    """What some worker has or will be given without another reason to rebalance.
+
+    :param released: what workers have been given and do not have any more
+    """
+    tasks = set[TaskId]().union(*record.assignment.values()) - released
+    tasks.update(*record.revoked.values())
+    if record.memory.ends_ms:
+        tasks.update(*record.memory.assignment.values())
+    return tasks
+
+
+def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
+    """What its worker has released since this round, or before it had the round's assignment.
+
+    A worker's own record says what it has left; a task's record, that it ended, or had failed and shall be tried again.
+    That a task was stopped says nothing: whoever was told to stop it joins again, or is not in the group any more, or
+    was fenced by another process under the same name, which speaks for the task.
+    """
+    ended = {
+        task
+        for task, told in status.tasks.items()
+        if told.state.final or told.state is TaskState.UNASSIGNED
+        if told.epoch >= record.epoch and task in record.owned_by(told.worker)
+    }
+    for worker, tasks in record.assignment.items():
+        said = status.workers.get(worker)
+        if said is not None and said.state.applied and said.epoch >= record.epoch:
+            ended |= tasks - said.owned
+    return ended
+
+
+def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
+    """What the round gave out of a job that has been removed and submitted again since: its workers have released it,
+    and their records of it are deleted. A task that only waits has no record either, so it is counted too; the next
+    round, in which its worker reports it, tells the two apart.
+    """
+    submitted_since = {job for job, offset in jobs.defined_at.items() if offset >= record.config_offset}
+    if not submitted_since:
+        return set()
+    given = chain.from_iterable(record.assignment.values())
+    return {task for task in given if task.job in submitted_since and task not in status.tasks}

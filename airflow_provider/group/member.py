@@ -1,0 +1,414 @@
+"""Drives one membership: carries out the member machine's commands and feeds it what comes of them.
+
+Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.membership.member`. Only what
+the machine can't know ends a membership from here: a fault of this program, and topics that are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.group.asking import REQUESTS, Asking, Question
+from airflow_provider.group.gone import GoneMembers, KnowsGone
+from airflow_provider.group.leader_records import LeaderRecords
+from airflow_provider.group.leader_watch import LeaderWatch
+from airflow_provider.group.leading import assign
+from airflow_provider.group.recent_events import Story
+from airflow_provider.group.silence import Silence
+from airflow_provider.group.timers import Timer, call_at
+from airflow_provider.group.topics_watch import TopicsWatch
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.kafka.wire.messages import NodeId
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.membership.events import (
+    ArmTimer,
+    Command,
+    ConfigAdvanced,
+    Event,
+    Fail,
+    FindCoordinator,
+    HeartbeatAnswered,
+    LeaveRequested,
+    PerformAssignment,
+    PublishAssignment,
+    PublishGroup,
+    RebalanceWanted,
+    RecordRead,
+    Request,
+    RequestFailed,
+    RequestRejected,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    StartTasks,
+    StopReason,
+    StopTasks,
+    Synced,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+    Warn,
+)
+from airflow_provider.membership.member import handle
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.saved import save
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import Epoch, Tasks, WorkerId
+from airflow_provider.topics.errors import LogError, NoTopicError, TopicRenewedError
+from airflow_provider.topics.group_topics import GroupLogs
+
+log = logging.getLogger(__name__)
+
+_WRITE_WITHIN_S: Final = 2.0
+
+
+_TOGETHER_MS: Final = 10
+"""Timers are due together, every so many milliseconds: thousands of memberships then share what a turn of the loop
+costs.
+"""
+
+
+class MembershipListener(Protocol):
+    """Whoever runs the tasks of a membership. Called on the event loop; must not block or raise."""
+
+    def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
+        """These are this worker's from ``epoch`` on."""
+
+    def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
+        """Stop these, started or not, and tell :meth:`GroupMember.tasks_stopped`."""
+
+    def assigned(self, assignment: PublishAssignment) -> None:
+        """A round is over; ``assignment`` is what this worker has by now."""
+
+    async def farewell(self) -> None:
+        """LeaveGroup waits for this: what the others have to know by then. Bounded; must not raise."""
+
+    def ended(self, phase: Phase, error: str | None) -> None:
+        """The membership is over: left, fenced, or failed."""
+
+
+class GroupMember:
+    """One membership.
+
+    :param state: a new :class:`MemberState`, or a resumed one
+    :param policy: how an imbalance is resolved while this member leads
+    :param is_gone: which others need not be waited for in a round; None: from here nothing is seen of them
+    """
+
+    def __init__(
+        self,
+        state: MemberState,
+        transport: GroupTransport,
+        logs: GroupLogs,
+        listener: MembershipListener,
+        *,
+        policy: Policy,
+        is_gone: KnowsGone | None = None,
+    ) -> None:
+        self.state = state
+        self._transport = transport
+        self._asking = Asking(state.settings, transport)
+        self._logs = logs
+        self._listener = listener
+        self._policy = policy
+        self._inbox: deque[Event] = deque()
+        self._draining = False
+        self._driving = True
+        self._failed = False
+        self._timer: Timer | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._joining: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._records = LeaderRecords(logs, functools.partial(self._spawn, self._writes))
+        self._watch = LeaderWatch(
+            logs,
+            record=lambda: self.state.record,
+            want=self._want_rebalance,
+            mend=self._records.mend,
+            spawn=functools.partial(self._spawn, self._requests),
+        )
+        self._record_read: GroupRecord | None = None
+        self._silence = Silence(state.settings.group_id, state.settings.worker)
+        self._gone = None if is_gone is None else GoneMembers(state.settings, transport, logs, is_gone)
+        self._topics = TopicsWatch(logs, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone)
+        self._leaving_for: str | None = None
+        self._whom_to_allow = ""
+        self._story = Story()
+
+    # ---- what the worker says
+
+    def begin(self, event: Event) -> None:
+        """Start with a ``Started`` or ``Resumed`` event."""
+        self._topics.begin()
+        self._unsubscribe = self._logs.subscribe(self._on_logs, About.JOBS | About.ROUNDS)
+        self.feed(event)
+        self._on_logs()
+
+    def tasks_stopped(self, tasks: Tasks) -> None:
+        self.feed(TasksStopped(now_ms=now_ms(), tasks=tasks))
+
+    def tasks_finished(self, tasks: Tasks) -> None:
+        self.feed(TasksFinished(now_ms=now_ms(), tasks=tasks))
+
+    def leave(self, reason: str) -> None:
+        self.feed(LeaveRequested(now_ms=now_ms(), reason=reason))
+
+    @property
+    def lease_until_ms(self) -> int | None:
+        """By :func:`~airflow_provider.kafka.clock.now_ms`; None before the first lease, and when nobody drives this
+        membership here any more.
+        """
+        return self.state.lease_until if self._driving else None
+
+    def story(self) -> str:
+        """The last events and commands, for whoever has to find out what happened."""
+        return str(self._story)
+
+    async def hand_over(self) -> dict[str, Any]:
+        """Stop driving this membership without leaving; give what another process needs to go on with it."""
+        saved = save(self.state, now_ms=now_ms(), wall_ms=wall_ms())
+        await self.aclose()
+        return saved
+
+    def fail(self, bug: BaseException) -> None:
+        """End the membership for a fault of this program: a worker must not look alive when it is not.
+
+        It stops its tasks and does not leave: whoever takes its name up within the session goes on with them.
+        """
+        if self._failed:
+            return
+        log.error(
+            "group %s, worker %s: the membership ends, for a fault of this program; what happened last:\n%s",
+            self._group_id,
+            self._worker,
+            self._story,
+            exc_info=bug,
+        )
+        self._end(f"a fault of this program: {type(bug).__name__}: {bug}")
+
+    async def aclose(self) -> None:
+        """Stop driving; the coordinator hears nothing of it. A record of the group that is being written is finished:
+        the process that goes on with this membership, or leads after it, needs it.
+        """
+        self._stop_driving()
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=_WRITE_WITHIN_S)
+        unfinished = (*self._requests, *self._writes)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        await self._transport.release(self._worker)
+
+    # ---- events in, commands out
+
+    def feed(self, event: Event) -> None:
+        """Take in an event, after those that are being handled. Nothing once this membership is not driven any more: an
+        answer that still comes must not set it going again, for it may have been handed over by then.
+        """
+        if not self._driving:
+            return
+        self._inbox.append(event)
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._inbox and self._driving:
+                self._step(self._inbox.popleft())
+        except Exception as bug:  # noqa: BLE001  the machine's or the listener's: whoever feeds can't help it
+            self.fail(bug)
+        finally:
+            self._draining = False
+
+    def _step(self, event: Event) -> None:
+        before = self.state.phase
+        self.state, commands = handle(self.state, event)
+        self._story.add(event, before, self.state.phase, commands)
+        for command in commands:
+            self._execute(command)
+        if self.state.phase is not before:
+            self._phase_changed()
+
+    def _phase_changed(self) -> None:
+        phase = self.state.phase
+        self._watch.lead(phase is Phase.STABLE and self.state.is_leader)
+        if phase is Phase.LEFT:
+            self._listener.ended(Phase.FAILED if self._leaving_for else phase, self._leaving_for)
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case ArmTimer():
+                self._arm(command.at_ms)
+            case StartTasks():
+                self._listener.start_tasks(command.tasks, command.epoch)
+            case StopTasks():
+                self._listener.stop_tasks(command.tasks, command.reason)
+            case PublishAssignment():
+                self._listener.assigned(command)
+            case Warn():
+                log.warning("group %s, worker %s: %s", self._group_id, self._worker, command.message)
+            case Fail():
+                error = f"{command.error}{self._whom_to_allow}"
+                log.error("group %s, worker %s: %s", self._group_id, self._worker, error)
+                self._listener.ended(self.state.phase, error)
+            case PublishGroup():
+                self._records.publish(command.record)
+            case PerformAssignment():
+                self._spawn(self._requests, self._answer(self._assign(command), Request.SYNC, command.seq))
+            case FindCoordinator() | SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
+                self._request(command)
+            case _:
+                raise AssertionError(f"no way to carry out {command}")
+
+    def _arm(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = call_at((at_ms // _TOGETHER_MS + 1) * _TOGETHER_MS, self._fire)
+
+    def _fire(self) -> None:
+        self.feed(TimerFired(now_ms=now_ms()))
+
+    # ---- requests
+
+    def _spawn(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        tasks.add(task)
+        task.add_done_callback(functools.partial(self._done, tasks))
+        return task
+
+    def _done(self, tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        bug = None if task.cancelled() else task.exception()
+        if bug is not None:
+            self.fail(bug)
+
+    def _request(self, question: Question) -> None:
+        if isinstance(question, SendHeartbeat) and self._asking.heartbeat_waits:
+            return
+        if isinstance(question, (SendJoin, SendLeave)):
+            self._give_up_join()
+        asking = self._spawn(self._requests, self._ask(question))
+        if isinstance(question, SendJoin):
+            self._joining = asking
+            if self._gone is not None:
+                self._spawn(self._requests, self._gone.remove_while(asking, NodeId(question.node)))
+
+    def _give_up_join(self) -> None:
+        """A JoinGroup that still waits for a connection must not be sent after the next one: it would look like another
+        process under this worker's name. Nor after LeaveGroup: the group would have a member that nobody drives.
+        """
+        if self._joining is not None and self._joining is not asyncio.current_task():
+            self._joining.cancel()
+
+    async def _ask(self, question: Question) -> None:
+        if isinstance(question, SendLeave):
+            await self._listener.farewell()
+        await self._answer(self._asking.ask(question), REQUESTS[type(question)], question.seq)
+
+    async def _answer(self, request: Coroutine[Any, Any, Event], kind: Request, seq: int) -> None:
+        """Feed the answer to a request, or that there is none."""
+        try:
+            answer = await request
+        except (TransportError, LogError, TimeoutError, asyncio.TimeoutError) as failed:
+            if isinstance(failed, TransportError) and failed.fault is Fault.VERSION:
+                self._end(str(failed))
+                return
+            cause = str(failed) or type(failed).__name__
+            self._silence.unanswered(kind, cause)
+            answer = RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause)
+        else:
+            if self._is_good(answer):
+                self._silence.over()
+            elif isinstance(answer, (RequestRejected, HeartbeatAnswered)) and self._transport.principal:
+                # The machine tells what right is missing; it does not know who we are to the broker.
+                unauthorized = answer.error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
+                self._whom_to_allow = f"; grant it to {self._transport.principal}" if unauthorized else ""
+        self.feed(answer)
+
+    def _is_good(self, answer: Event) -> bool:
+        """Whether this member is in its group, surely; a coordinator that answers is not all that it needs."""
+        if isinstance(answer, HeartbeatAnswered):
+            return answer.error is KafkaErrorCode.NONE and self.state.phase is Phase.STABLE
+        return isinstance(answer, Synced)
+
+    async def _assign(self, command: PerformAssignment) -> Event:
+        try:
+            await self._logs.catch_up()
+        except (NoTopicError, TopicRenewedError) as gone:
+            self._topics.missed(gone.topic)
+            raise
+        self._on_logs()
+        session_ms = self.state.settings.session_timeout_ms
+        computed = await assign(command, self._logs, policy=self._policy, session_timeout_ms=session_ms)
+        if computed.record is not None:
+            self._records.prepare(computed.record)
+        return computed
+
+    # ---- endings that are not the machine's
+
+    def _topics_gone(self, topic: str) -> None:
+        self._leaving_for = (
+            f"the topic {topic!r} of group {self._group_id!r} is gone; was the broker started again without its"
+            " data? A worker that starts makes the topics anew if they are missing; jobs have to be submitted again"
+        )
+        log.error("group %s, worker %s: %s", self._group_id, self._worker, self._leaving_for)
+        self.leave("the topics of the group are gone")
+
+    def _end(self, error: str) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        self._stop_driving()
+        for request in self._requests:
+            request.cancel()
+        try:
+            self._listener.stop_tasks(self.state.owned, StopReason.FAILED)
+        except Exception:
+            log.exception("group %s, worker %s: its tasks were not told to stop", self._group_id, self._worker)
+        self._listener.ended(Phase.FAILED, error)
+
+    def _stop_driving(self) -> None:
+        self._driving = False
+        self._watch.close()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---- the topics
+
+    def _on_logs(self) -> None:
+        """The jobs or the status topic has something new, is gone, or is read no more."""
+        fault = self._logs.fault
+        if fault is not None:
+            self.fail(fault)
+            return
+        self._topics.look()
+        jobs, record = self._logs.jobs, self._logs.status.group
+        if jobs.offset > self.state.config_offset:
+            self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=jobs.offset))
+        if record is not None and record is not self._record_read:
+            self._record_read = record
+            self.feed(RecordRead(now_ms=now_ms(), record=record, age_ms=max(0, wall_ms() - record.at_ms)))
+
+    def _want_rebalance(self, reason: str) -> None:
+        self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))
+
+    @property
+    def _group_id(self) -> str:
+        return self.state.settings.group_id
+
+    @property
+    def _worker(self) -> WorkerId:
+        return self.state.settings.worker

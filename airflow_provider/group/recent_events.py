@@ -1,0 +1,73 @@
+"""The last things that happened to a membership, for whoever has to find out why it is where it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import fields
+from enum import Enum
+from typing import Final
+
+from airflow_provider.membership.events import ArmTimer, Command, Event, HeartbeatAnswered, SendHeartbeat, TimerFired
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import TaskId
+
+_KEPT: Final = 60
+_TEXT: Final = 120
+_TASKS: Final = 6
+
+
+class Story:
+    """Keeps the last events and what came of them, a line each; what happens all the time is left out."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_KEPT)
+
+    def add(self, event: Event, before: Phase, after: Phase, commands: Iterable[Command]) -> None:
+        commands = tuple(commands)
+        if before is after and _is_humdrum(event, commands):
+            return
+        phases = before.value if before is after else f"{before.value} -> {after.value}"
+        self._lines.append(f"{event.now_ms} ms, {phases}: {_told(event)}")
+        self._lines.extend(f"    {_told(command)}" for command in commands if not isinstance(command, ArmTimer))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines)
+
+
+def _is_humdrum(event: Event, commands: Iterable[Command]) -> bool:
+    if isinstance(event, HeartbeatAnswered) and event.error is not KafkaErrorCode.NONE:
+        return False
+    return isinstance(event, (HeartbeatAnswered, TimerFired)) and all(
+        isinstance(command, (ArmTimer, SendHeartbeat)) for command in commands
+    )
+
+
+def _told(thing: Event | Command) -> str:
+    named = ((field.name, getattr(thing, field.name)) for field in fields(thing) if field.name != "now_ms")
+    return f"{type(thing).__name__}({', '.join(f'{name}={_value(value)}' for name, value in named)})"
+
+
+def _value(value: object) -> str:
+    """Short, and without what may be large: metadata, assignments, records."""
+    match value:
+        case Enum():
+            return value.name
+        case GroupRecord():
+            return f"<epoch {value.epoch}>"
+        case bytes():
+            return f"<{len(value)} bytes>"
+        case frozenset():
+            return _tasks(value)
+        case Mapping() | tuple() if not isinstance(value, TaskId):
+            assert isinstance(value, Sized)
+            return f"<{len(value)}>"
+    text = repr(value)
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
+
+
+def _tasks(tasks: frozenset[object]) -> str:
+    shown = ", ".join(sorted(map(str, tasks))[:_TASKS])
+    return f"{{{shown}{', ...' if len(tasks) > _TASKS else ''}}}"

@@ -1,0 +1,166 @@
+"""One transport per cluster, one set of topic views per group, for everything that one event loop does.
+
+A triggerer holds a thousand memberships and sensors in one process: they share connections, consumers and views.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.topics.errors import LogTimeoutError, NoTopicError
+from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.rights import WATCHER, WORKER, Needs
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 5.0
+_SAY_AGAIN_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Held(Generic[T]):
+    """Something that is open, or being opened, and how many use it."""
+
+    opening: asyncio.Future[T]
+    users: int = 0
+
+
+class _Pool(Generic[T]):
+    """Opens a thing for its first user and closes it after its last one."""
+
+    def __init__(self, close: Callable[[T], Awaitable[None]]) -> None:
+        self._close = close
+        self._held: dict[object, _Held[T]] = {}
+
+    @asynccontextmanager
+    async def use(self, key: object, make: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+        held = self._held.get(key)
+        if held is None:
+            held = self._held[key] = _Held(asyncio.ensure_future(make()))
+        held.users += 1
+        try:
+            # Shielded: one user that gives up while it waits must not end the opening for the others.
+            yield await asyncio.shield(held.opening)
+        finally:
+            held.users -= 1
+            if held.users == 0:
+                await self._drop(key, held)
+
+    async def _drop(self, key: object, held: _Held[T]) -> None:
+        if self._held.get(key) is held:
+            del self._held[key]
+        held.opening.cancel()
+        await asyncio.wait([held.opening])
+        if not held.opening.cancelled() and held.opening.exception() is None:
+            await self._close(held.opening.result())
+
+
+class _Pools:
+    """What one event loop shares."""
+
+    def __init__(self) -> None:
+        self.transports: _Pool[GroupTransport] = _Pool(lambda transport: transport.aclose())
+        self.logs: _Pool[GroupLogs] = _Pool(lambda logs: logs.aclose())
+
+
+# A loop belongs to one process: after a fork there is another loop, and so nothing is shared with the parent.
+_POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
+
+
+def _pools() -> _Pools:
+    return _POOLS.setdefault(asyncio.get_running_loop(), _Pools())
+
+
+@asynccontextmanager
+async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransport]:
+    """The transport to a cluster, as long as somebody on this loop uses it."""
+
+    async def make() -> GroupTransport:
+        return GroupTransport(settings)
+
+    async with _pools().transports.use(settings, make) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def shared_logs(settings: KafkaSettings, group_id: str, needs: Needs) -> AsyncIterator[GroupLogs]:
+    """The topics of a group, read to their present ends.
+
+    :param needs: what the user must be allowed to do
+    :raises LogError: see :meth:`GroupLogs.start`
+    """
+    async with _logs_of(settings, group_id) as logs:
+        await logs.start_for(needs)
+        await logs.catch_up()
+        yield logs
+
+
+@asynccontextmanager
+async def watched_logs(
+    settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
+) -> AsyncIterator[GroupLogs]:
+    """As :func:`shared_logs`, for whoever waits for something: also for the topics, which others make.
+
+    As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
+
+    :param timeout_s: how long to wait for them, in seconds; without end if None
+    :raises LogTimeoutError: if nobody has made them in time
+    :raises LogError: see :meth:`GroupLogs.start`
+    """
+    until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    pause_s, say_at = _FIRST_PAUSE_S, -math.inf
+    async with _logs_of(settings, group_id) as logs:
+        while True:
+            try:
+                await logs.start_for(WATCHER)
+                await logs.catch_up()
+                break
+            except NoTopicError as missing:
+                if time.monotonic() >= until:
+                    raise LogTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
+                if time.monotonic() >= say_at:
+                    say_at = time.monotonic() + _SAY_AGAIN_S
+                    log.info("Waiting for somebody to begin: %s", missing)
+            await asyncio.sleep(min(pause_s, until - time.monotonic()))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        yield logs
+
+
+def _logs_of(settings: KafkaSettings, group_id: str) -> AbstractAsyncContextManager[GroupLogs]:
+    async def make() -> GroupLogs:
+        return GroupLogs(settings, group_id)
+
+    return _pools().logs.use((settings, group_id), make)
+
+
+@asynccontextmanager
+async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[tuple[GroupTransport, GroupLogs]]:
+    """What a membership of a group needs.
+
+    :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
+    :raises LogError: see :meth:`GroupLogs.start`
+    """
+    async with shared_transport(settings) as transport, shared_logs(settings, group_id, WORKER) as logs:
+        yield transport, logs
+
+
+async def reach(settings: KafkaSettings) -> None:
+    """Ask any broker something. Kafka's other client would go on trying for long before it says that none is there.
+
+    :raises TransportError: none answers, or it refuses our credentials
+    """
+    async with shared_transport(settings) as transport:
+        await transport.find_coordinator("cospark")

@@ -1,1 +1,0 @@
-"""What a local broker is made of; :mod:`airflow_provider.kafka.local` is its door."""

@@ -1,0 +1,182 @@
+"""What the records of a jobs topic add up to. Pure: records go in one by one, snapshots come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.ledger.memo import Memo
+from airflow_provider.ledger.records import (
+    REMOVED,
+    ControlRecord,
+    JobDefinition,
+    Key,
+    KeyKind,
+    PlanRecord,
+    Removal,
+    TaskStatus,
+    TaskWork,
+    UnreadableRecordError,
+    decode,
+    labelled,
+    task_name,
+)
+from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
+from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId
+
+_START: Final = ConfigOffset(0)
+
+_REMOVED: Final = f'"{REMOVED}":'.encode()
+_MOST_REMOVED: Final = 1_000
+"""So many removals are remembered, the newest: sooner or later everybody has read of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSnapshot:
+    """The jobs topic as read up to an offset; never changes.
+
+    :param offset: the offset after the last record read: the config offset of KIP-415
+    :param jobs: the definitions by the job's name
+    :param defined_at: the offset of each definition
+    :param removed_at: the offset of each job's removal, of jobs that were removed last and have not come back
+    :param removals: of those: by whom and when, as far as that was said
+    :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
+    :param controls: the last wish to each worker that has not been fulfilled
+    :param asked_at: the offset of each wish
+    :param unreadable: how many records could not be read
+    :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
+    :ivar unfinished: the same, for one of them
+    """
+
+    offset: ConfigOffset = _START
+    jobs: Mapping[str, JobDefinition] = field(default_factory=dict)
+    defined_at: Mapping[str, int] = field(default_factory=dict)
+    removed_at: Mapping[str, int] = field(default_factory=dict)
+    removals: Mapping[str, Removal] = field(default_factory=dict)
+    plans: Mapping[str, PlanRecord] = field(default_factory=dict)
+    controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
+    asked_at: Mapping[WorkerId, int] = field(default_factory=dict)
+    unreadable: int = 0
+    # A copy with changes begins without answers.
+    configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
+        default_factory=Memo, init=False, compare=False, repr=False
+    )
+    unfinished: Memo[Mapping[TaskId, TaskStatus], TaskId | None] = field(
+        default_factory=Memo, init=False, compare=False, repr=False
+    )
+
+    @property
+    def planned(self) -> int:
+        """How many tasks all plans have together, with those that have finished."""
+        return sum(len(plan.configs) for plan in self.plans.values())
+
+    def plan_of(self, job: str) -> PlanRecord | None:
+        """The plan of the job's present definition and run, if it has been made."""
+        definition, plan = self.jobs.get(job), self.plans.get(job)
+        return plan if definition and plan and plan.is_of(definition) else None
+
+    def name_of(self, task: TaskId) -> str:
+        """What the plan calls the task (:func:`~airflow_provider.ledger.records.names.task_name`)."""
+        plan = None if task.is_planner else self.plan_of(task.job)
+        return task_name(plan.configs[task.index]) if plan is not None and task.index < len(plan.configs) else ""
+
+    def label(self, task: TaskId) -> str:
+        """The task for people, with its name if it has one."""
+        return labelled(task, self.name_of(task))
+
+    def work_of(self, task: TaskId) -> TaskWork | None:
+        """What a worker that is assigned ``task`` must run; None if the task is no longer configured."""
+        definition = self.jobs.get(task.job)
+        if definition is None:
+            return None
+        if task.is_planner:
+            return TaskWork(
+                task=task, definition=definition, config=definition.config, fingerprint=definition.fingerprint
+            )
+        plan = self.plan_of(task.job)
+        if plan is None or task.index >= len(plan.configs):
+            return None
+        return TaskWork(
+            task=task,
+            definition=definition,
+            config=plan.configs[task.index],
+            fingerprint=plan.fingerprints[task.index],
+        )
+
+
+class JobsView(TopicView[JobsSnapshot]):
+    """Builds a :class:`JobsSnapshot` from the records of a jobs topic."""
+
+    def __init__(self, on_unreadable: Callable[[Unreadable], None] = ignore_unreadable) -> None:
+        super().__init__(on_unreadable)
+        self._jobs: dict[str, JobDefinition] = {}
+        self._defined_at: dict[str, int] = {}
+        self._removed_at: dict[str, int] = {}
+        self._removals: dict[str, Removal] = {}
+        self._plans: dict[str, PlanRecord] = {}
+        self._controls: dict[WorkerId, ControlRecord] = {}
+        self._asked_at: dict[WorkerId, int] = {}
+
+    def _parse(self, key: Key, value: bytes | None) -> JobDefinition | Removal | PlanRecord | ControlRecord | None:
+        if key.kind not in (KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL):
+            raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
+        if value is None:
+            return None
+        if key.kind is KeyKind.JOB:
+            if _REMOVED in value and (removed := decode(value).get(REMOVED)) is not None:
+                return Removal.from_json(removed)
+            return read_value(value, JobDefinition.from_json, lambda job: job.name, key.name)
+        if key.kind is KeyKind.PLAN:
+            return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
+        return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
+
+    def _put(self, key: Key, content: Any) -> None:
+        match key.kind:
+            case KeyKind.JOB if isinstance(content, Removal):
+                self._put(key, None)
+                self._removals[key.name] = content
+            case KeyKind.JOB:
+                if content is not None or key.name in self._jobs:
+                    self._removals.pop(key.name, None)  # else this is the tombstone after its last record
+                put(self._jobs, key.name, content)
+                put(self._defined_at, key.name, None if content is None else self._offset)
+                self._removed_at.pop(key.name, None)
+                if content is None:
+                    self._note_removal(key.name)
+            case KeyKind.PLAN:
+                put(self._plans, key.name, content)
+            case KeyKind.CONTROL:
+                worker = WorkerId(key.name)
+                put(self._controls, worker, content)
+                put(self._asked_at, worker, None if content is None else self._offset)
+
+    def _note_removal(self, job: str) -> None:
+        self._removed_at[job] = self._offset
+        if len(self._removed_at) > _MOST_REMOVED:
+            oldest = next(iter(self._removed_at))
+            del self._removed_at[oldest]
+            self._removals.pop(oldest, None)
+
+    def _clear(self) -> None:
+        self._jobs.clear()
+        self._defined_at.clear()
+        self._removed_at.clear()
+        self._removals.clear()
+        self._plans.clear()
+        self._controls.clear()
+        self._asked_at.clear()
+
+    def _take_snapshot(self) -> JobsSnapshot:
+        return JobsSnapshot(
+            offset=ConfigOffset(self.offset),
+            jobs=MappingProxyType(dict(self._jobs)),
+            defined_at=MappingProxyType(dict(self._defined_at)),
+            removed_at=MappingProxyType(dict(self._removed_at)),
+            removals=MappingProxyType(dict(self._removals)),
+            plans=MappingProxyType(dict(self._plans)),
+            controls=MappingProxyType(dict(self._controls)),
+            asked_at=MappingProxyType(dict(self._asked_at)),
+            unreadable=self._unreadable,
+        )

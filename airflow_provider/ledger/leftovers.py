@@ -1,0 +1,85 @@
+"""What lies in a group's topics and nobody needs any more: it is of jobs or workers that are gone. Pure.
+
+A job's plan and its tasks' records are deleted with it. But a worker that has not read the removal may write after
+that, and whoever removes may end half-way. And a worker that never comes back under its name leaves its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import (
+    ControlRecord,
+    PlanRecord,
+    TaskStatus,
+    WorkerStatus,
+    control_key,
+    plan_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+
+_KEPT_MS: Final = 24 * 60 * 60 * 1_000
+"""How long the last words of, and to, a worker that is not in the group are kept: for people, and because the clocks of
+hosts may differ.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """What may be deleted, by key.
+
+    :param jobs: in the jobs topic
+    :param status: in the status topic
+    """
+
+    jobs: Mapping[str, PlanRecord | ControlRecord]
+    status: Mapping[str, TaskStatus | WorkerStatus]
+
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.status)
+
+    def __and__(self, others: Leftovers) -> Leftovers:
+        """Those that are the same in both."""
+        return Leftovers(
+            jobs={key: record for key, record in self.jobs.items() if others.jobs.get(key) == record},
+            status={key: record for key, record in self.status.items() if others.status.get(key) == record},
+        )
+
+
+def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Leftovers:
+    """What is of no job and of no worker, if ``jobs`` is at least as new as ``status``."""
+    plans = {plan_key(job): plan for job, plan in jobs.plans.items() if job not in jobs.jobs}
+    told_of_none = (told for task, told in status.tasks.items() if task.job not in jobs.jobs)
+    tasks = {task_key(told.task): told for told in told_of_none if not _holds_checkpoint(told, status)}
+    wishes = {control_key(worker): jobs.controls[worker] for worker in _gone(jobs.controls, status, wall_ms)}
+    workers = {worker_key(worker): status.workers[worker] for worker in _gone(status.workers, status, wall_ms)}
+    return Leftovers(jobs={**plans, **wishes}, status={**tasks, **workers})
+
+
+def _holds_checkpoint(told: TaskStatus, status: StatusSnapshot) -> bool:
+    """Its worker deletes that when it has stopped; until then a new job of the same name has to wait."""
+    lost = status.group is not None and status.group.is_without(told.worker, told.epoch)
+    return told.standing_claim is not None and not lost
+
+
+def _gone(
+    told: Mapping[WorkerId, ControlRecord] | Mapping[WorkerId, WorkerStatus], status: StatusSnapshot, wall_ms: int
+) -> Iterator[WorkerId]:
+    """Who is not in the group, is not waited for, and of whom nothing was said for long.
+
+    The coordinator has let such a worker go, so its lease is over: a successor need not know of it. A record of a later
+    epoch than the group's is needed until the group has counted on from there.
+    """
+    record = status.group
+    if record is None or record.delay_ms or record.deadline_ms:
+        return
+    for worker, last in told.items():
+        late = isinstance(last, WorkerStatus) and last.epoch > record.epoch
+        if worker not in record.members and not late and last.at_ms + _KEPT_MS <= wall_ms:
+            yield worker

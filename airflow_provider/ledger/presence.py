@@ -1,0 +1,65 @@
+"""Who is in a group as far as its topics say, and what became of its workers when nobody is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.times import time_in_words
+from airflow_provider.membership.causes import names_in_short
+from airflow_provider.protocol.model import WorkerId
+
+
+def present(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who was in the last round and has not said since that it has left. Whoever has crashed can't say it."""
+    members, told = status.group.members if status.group else (), status.workers
+    return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)
+
+
+def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
+    """Who has left only until its Spark starts, and what is wrong with that."""
+    return {
+        name: said.condition
+        for name, said in sorted(status.workers.items())
+        if said.state is WorkerPhase.LEFT and said.condition
+    }
+
+
+def may_be_asked(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who hears a wish to leave: who is in the group, or stands back from it."""
+    return present(status).union(stands_back(status))
+
+
+def all_left(status: StatusSnapshot) -> bool:
+    """Whether there was a round, and every member of the last one has said since that it has left."""
+    return status.group is not None and bool(status.group.members) and not present(status)
+
+
+def what_was(status: StatusSnapshot) -> str:
+    """Who was in a group that has no member now, and how they ended.
+
+    That nobody is there, the coordinator says, or else :func:`all_left`.
+    """
+    record, workers = status.group, status.workers
+    if record is None:
+        return "no worker has joined yet"
+    heard_ms = max((workers[name].at_ms for name in record.members if name in workers), default=record.at_ms)
+    lost = sorted(present(status))
+    if not lost:
+        return f"all workers have left, the last one at {time_in_words(heard_ms)}, epoch {record.epoch}{_back(status)}"
+    left = len(record.members) - len(lost)
+    others = f", {left} {'has' if left == 1 else 'have'} left in order" if left else ""
+    return (
+        f"all workers are gone: {names_in_short(lost)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
+        f" epoch {record.epoch}"
+    )
+
+
+def _back(status: StatusSnapshot) -> str:
+    """Who has left only until it can run something, and what keeps one of them from it."""
+    back = stands_back(status)
+    if not back:
+        return ""
+    verb = "stands" if len(back) == 1 else "stand"
+    return f"; {names_in_short(list(back))} {verb} back: {next(iter(back.values()))}"

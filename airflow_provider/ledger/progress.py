@@ -1,0 +1,309 @@
+"""What jobs and statuses together say: what should run, how far it is, what a leader may do about it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from airflow_provider.assignors.balance import Pool
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerStatus,
+    labelled,
+)
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, planner_of
+
+Statuses = Mapping[TaskId, TaskStatus]
+
+
+def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
+    """The planners and tasks that should be running: what an assignor deals out.
+
+    A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
+    failed for good. A task as long as it has neither finished nor failed for good in the present run.
+    """
+    return jobs.configured.get(statuses, lambda: frozenset(_unfinished(jobs, statuses)))
+
+
+def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
+    for name, definition in jobs.jobs.items():
+        plan = jobs.plan_of(name)
+        if _is_to_plan(definition, plan, statuses):
+            yield planner_of(name)
+        if plan is not None:
+            for task, status in _tasks_of(definition, plan, statuses):
+                if status is None:
+                    yield task
+                elif not status.state.final:
+                    yield status.task  # the same object each time: new ones would wake the garbage collector
+
+
+def _is_to_plan(definition: JobDefinition, plan: PlanRecord | None, statuses: Statuses) -> bool:
+    planner = _status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
+    failed = planner is not None and planner.state is TaskState.FAILED
+    return not failed and (plan is None or definition.replan_interval_ms is not None)
+
+
+def _tasks_of(
+    definition: JobDefinition, plan: PlanRecord, statuses: Statuses
+) -> Iterator[tuple[TaskId, TaskStatus | None]]:
+    for index, fingerprint in enumerate(plan.fingerprints):
+        task = TaskId(definition.name, index)
+        yield task, _status_of(task, definition, fingerprint, statuses)
+
+
+def _status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuses: Statuses) -> TaskStatus | None:
+    """The status, if it is about the present run of the present work."""
+    status = statuses.get(task)
+    return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
+
+
+def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
+    """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
+
+    No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
+    somebody has been given since the last word about it, or who has it and has said nothing yet.
+    """
+    work = jobs.work_of(task)
+    if work is None:
+        return None
+    last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
+    if owner is None or _effective_state(last, owner, status) is not TaskState.PENDING:
+        return last
+    if last is not None and (last.state, last.worker) == (TaskState.PENDING, owner):
+        return last
+    assert status.group is not None  # it names the owner
+    epoch = status.group.epoch
+    if last is None:
+        return TaskStatus(
+            task=task,
+            state=TaskState.PENDING,
+            epoch=epoch,
+            worker=owner,
+            run_key=work.definition.run_key,
+            kind=work.definition.kind,
+            fingerprint=work.fingerprint,
+        )
+    attempt = last.attempt + (last.started_at_ms is not None)
+    return replace(last, state=TaskState.PENDING, epoch=epoch, worker=owner, attempt=attempt, started_at_ms=None)
+
+
+def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
+    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing."""
+    defined_at = jobs.defined_at.get(task.job, -1)
+    return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
+
+
+def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
+    """Where a task is by the last word about its present run and by who has it."""
+    if last is None:
+        return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
+    if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
+        return last.state
+    here = last.worker == owner and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
+    return last.state if here else TaskState.PENDING
+
+
+class JobState(str, Enum):
+    """How far a job's present run is."""
+
+    PLANNING = "planning"
+    """Has no plan yet."""
+    RUNNING = "running"
+    """Has a plan, and something left to run; for an unbounded job, as long as nothing fails."""
+    FINISHED = "finished"
+    """Bounded, and every task finished."""
+    FAILED = "failed"
+    """The planner or a task failed for good. Its other tasks may still run: see ``complete``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """How far a job's present run is.
+
+    :param complete: nothing is left to run
+    :param planned: how many tasks its plan has, None before there is one
+    :param counts: how many tasks are in each state; states without tasks are left out
+    :param errors: why tasks (and the planner) failed last, of those that failed for good or wait for another attempt
+    :param names: what the plan calls them, as far as it does
+    """
+
+    job: str
+    run_key: str
+    state: JobState
+    complete: bool
+    planned: int | None
+    counts: Mapping[TaskState, int]
+    errors: Mapping[TaskId, TaskFailure]
+    names: Mapping[TaskId, str] = field(default_factory=dict)
+
+    @property
+    def counts_in_words(self) -> str:
+        """As in "1 pending, 4 running"."""
+        return ", ".join(f"{count} {state.value}" for state, count in self.counts.items())
+
+    @property
+    def errors_in_words(self) -> list[str]:
+        """A line for each of the errors."""
+        return [f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].line}" for task in sorted(self.errors)]
+
+    @property
+    def running_everywhere(self) -> bool:
+        """Whether every task that still has to run does run; never true of a job with nothing left to run."""
+        running = self.counts.get(TaskState.RUNNING, 0)
+        finished = self.counts.get(TaskState.FINISHED, 0)
+        return self.planned is not None and running > 0 and running + finished == self.planned
+
+
+def job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobProgress | None:
+    """How far the present run of ``job`` is; None if there is no such job."""
+    statuses = status.tasks
+    definition = jobs.jobs.get(job)
+    if definition is None:
+        return None
+    plan = jobs.plan_of(job)
+    planner = _status_of(planner_of(job), definition, definition.fingerprint, statuses)
+    counts: Counter[TaskState] = Counter()
+    errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
+    for task, last in _tasks_of(definition, plan, statuses) if plan else ():
+        counts[_effective_state(last, _owner(task, jobs, status), status)] += 1
+        if last and last.error and last.state is not TaskState.FINISHED:
+            errors[task] = last.error
+    one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
+    complete = next(_unfinished(one_job, statuses), None) is None
+    failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
+    return JobProgress(
+        job=job,
+        run_key=definition.run_key,
+        state=_job_state(failed=failed, planned=plan is not None, complete=complete),
+        complete=complete,
+        planned=len(plan.configs) if plan else None,
+        counts={state: counts[state] for state in TaskState if counts[state]},
+        errors=errors,
+        names={task: name for task in errors if (name := jobs.name_of(task))},
+    )
+
+
+def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
+    if failed:
+        return JobState.FAILED
+    if not planned:
+        return JobState.PLANNING
+    return JobState.FINISHED if complete else JobState.RUNNING
+
+
+def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None = None) -> bool:
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left.
+
+    :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
+    """
+    if _something_left(jobs, statuses):
+        return False
+    if not jobs.jobs:
+        return since is not None and any(removed_at >= since for removed_at in jobs.removed_at.values())
+    return all(definition.bounded for definition in jobs.jobs.values())
+
+
+def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
+    """Why nobody in the group has anything to run, as what is said of it; None if somebody has, or is to have."""
+    if not jobs.jobs:
+        return "has no jobs" if jobs.removed_at else "has no jobs yet"
+    return None if _something_left(jobs, statuses) else "has nothing left to run"
+
+
+def _something_left(jobs: JobsSnapshot, statuses: Statuses) -> bool:
+    def look() -> TaskId | None:
+        """What was left when this was last asked, if it still is; else the last task that is, likely the last to end:
+        looking through all of them at each change would keep a loop busy.
+        """
+        before = jobs.unfinished.known
+        if before is not None and needs_running(before, jobs, statuses):
+            return before
+        return next(iter(deque(_unfinished(jobs, statuses), maxlen=1)), None)
+
+    return jobs.unfinished.get(statuses, look) is not None
+
+
+def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
+    """Whether a task is :func:`configured`. One that was assigned need not be: its leader may have known less."""
+    work = jobs.work_of(task)
+    if work is None:
+        return False
+    if task.is_planner:
+        return _is_to_plan(work.definition, jobs.plan_of(task.job), statuses)
+    status = _status_of(task, work.definition, work.fingerprint, statuses)
+    return status is None or not status.state.final
+
+
+def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
+    """Whether the assignment of the record is what runs, and is meant to stay.
+
+    That is: it revokes nothing, no delay runs, and each of its members has reported that it applied that epoch.
+    """
+    if record is None or record.revokes or record.delay_ms or record.deadline_ms:
+        return False
+    return all(
+        worker in workers and workers[worker].state.applied and workers[worker].epoch >= record.epoch
+        for worker in record.members
+    )
+
+
+def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
+    """What costs least to stop: pending 0 (left out), streaming 1 (goes on from its checkpoint), running batch 2."""
+    return {
+        task: 1 if status.kind is TaskKind.STREAMING else 2
+        for task, status in statuses.items()
+        if status.state is TaskState.RUNNING
+    }
+
+
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether a rebalance would fill a free slot, and would only take tasks that wait.
+
+    The worker that has the fewest tasks is the first to be given some. What its slots are it says itself.
+
+    Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
+    yet, and a round right after one that revoked moves nothing.
+    """
+    record = status.group
+    if record is None or record.revokes or record.delay_ms or record.deadline_ms:
+        return False
+    unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
+    left = {worker: record.owned_by(worker) & unfinished for worker in record.members}
+    fewest = min(map(len, left.values()), default=0)
+    if not any(len(tasks) == fewest < _slots(status.workers.get(worker)) for worker, tasks in left.items()):
+        return False
+    taken = Pool(len(unfinished), left, {}).relieve(revocation_rank(status.tasks))
+    return bool(taken) and all(
+        _surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items()
+    )
+
+
+def _slots(worker: WorkerStatus | None) -> int:
+    """One at least, if it has not said."""
+    return worker.slots if worker else 1
+
+
+def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether some of what a worker has left to do waits: the worker says so, or it has other tasks for its free slots.
+
+    It says nothing of what waits for its first start, and of what is about to start nothing yet.
+    """
+    said = {task for task in left if (last := status.tasks.get(task)) and last.state is TaskState.PENDING}
+    now = {task: last.state for task in left if (last := effective_status(task, jobs, status))}
+    silent = {task for task in left - said if now.get(task) is TaskState.PENDING}
+    if not tasks <= said | silent:
+        return False
+    record = status.workers.get(worker)
+    free = len(left) if record is None else record.slots - sum(state is TaskState.RUNNING for state in now.values())
+    return len(tasks & silent) <= max(0, len(silent) - max(0, free))

@@ -1,0 +1,77 @@
+"""The records of a group's three topics: ``<group>.jobs``, ``<group>.status``, ``<group>.events``.
+
+Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs_view`` and ``status_view``.
+"""
+
+from airflow_provider.ledger.records.checks import JobError
+from airflow_provider.ledger.records.envelope import UnreadableRecordError, decode, encode
+from airflow_provider.ledger.records.events import Event, RebalanceEvent, TaskEvent, event_from_json
+from airflow_provider.ledger.records.jobs import (
+    ControlAction,
+    ControlRecord,
+    JobDefinition,
+    PlanRecord,
+    TaskKind,
+    TaskWork,
+)
+from airflow_provider.ledger.records.keys import (
+    GROUP_KEY,
+    Key,
+    KeyKind,
+    Topics,
+    control_key,
+    job_key,
+    parse_key,
+    plan_key,
+    task_key,
+    worker_key,
+)
+from airflow_provider.ledger.records.names import labelled, task_name
+from airflow_provider.ledger.records.removal import REMOVED, Removal
+from airflow_provider.ledger.records.status import (
+    CheckpointClaim,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+from airflow_provider.ledger.records.stream_progress import StreamProgress
+
+__all__ = [
+    "GROUP_KEY",
+    "REMOVED",
+    "CheckpointClaim",
+    "ControlAction",
+    "ControlRecord",
+    "Event",
+    "JobDefinition",
+    "JobError",
+    "Key",
+    "KeyKind",
+    "PlanRecord",
+    "RebalanceEvent",
+    "Removal",
+    "StreamProgress",
+    "TaskEvent",
+    "TaskFailure",
+    "TaskKind",
+    "TaskState",
+    "TaskStatus",
+    "TaskWork",
+    "Topics",
+    "UnreadableRecordError",
+    "WorkerPhase",
+    "WorkerStatus",
+    "control_key",
+    "decode",
+    "encode",
+    "event_from_json",
+    "job_key",
+    "labelled",
+    "parse_key",
+    "plan_key",
+    "task_key",
+    "task_name",
+    "worker_key",
+]

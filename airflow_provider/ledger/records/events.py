@@ -1,0 +1,88 @@
+"""The records of the events topic: what happened, for the timeline.
+
+``at_ms`` is wall clock, milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from airflow_provider.assignors.model import Memory
+from airflow_provider.ledger.records.envelope import UnreadableRecordError, want_number
+from airflow_provider.ledger.records.status import TaskStatus
+from airflow_provider.membership.record import GroupRecord
+
+_REBALANCE: Final = "rebalance"
+_TASK: Final = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceEvent:
+    """A rebalance was completed.
+
+    :param record: as in the status topic, but without the leader's memory (it is empty here)
+    :param deadline_ms: when the scheduled delay is over; 0: none runs
+    """
+
+    record: GroupRecord
+    deadline_ms: int
+    at_ms: int
+
+    @classmethod
+    def of(cls, record: GroupRecord) -> RebalanceEvent:
+        return cls(record=replace(record, memory=Memory()), deadline_ms=record.deadline_ms, at_ms=record.at_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        data = self.record.to_json()
+        del data["memory"]
+        return {**data, "type": _REBALANCE, "deadline_ms": self.deadline_ms, "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RebalanceEvent:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else
+        """
+        return cls(
+            record=GroupRecord.from_json({**data, "memory": Memory().to_json()}),
+            deadline_ms=want_number(data, "deadline_ms"),
+            at_ms=want_number(data, "at_ms"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEvent:
+    """A task changed its state."""
+
+    status: TaskStatus
+    at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.status.to_json(), "type": _TASK, "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskEvent:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else
+        """
+        return cls(status=TaskStatus.from_json(data), at_ms=want_number(data, "at_ms"))
+
+
+Event = RebalanceEvent | TaskEvent
+
+
+def event_from_json(data: Mapping[str, Any]) -> Event:
+    """The event in a record of the events topic.
+
+    :raises ValueError: if it is none; :class:`UnreadableRecordError` if it is of a kind not known here
+    """
+    match data.get("type"):
+        case "rebalance":
+            return RebalanceEvent.from_json(data)
+        case "task":
+            return TaskEvent.from_json(data)
+        case other:
+            raise UnreadableRecordError(f"an event of the unknown type {other!r}")

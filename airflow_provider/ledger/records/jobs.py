@@ -1,0 +1,340 @@
+"""The records of the jobs topic: what is to run."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from reprlib import repr as short
+from typing import Any, Final
+
+from airflow_provider.ledger.records.checks import (
+    LONGEST_ENTRY_POINT,
+    LONGEST_RUN_KEY,
+    JobError,
+    check_job_name,
+    is_entry_point,
+    json_object,
+)
+from airflow_provider.ledger.records.envelope import DEEPEST, check_plain, dump, want, want_number, want_or_none
+from airflow_provider.protocol.model import TaskId, WorkerId
+
+MOST_TASKS: Final = 100_000
+"""Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
+
+
+_LONGEST_WAIT_MS: Final = 2**52
+"""With the time of day added to it, it still is a number that may stand in a record."""
+
+
+class TaskKind(str, Enum):
+    """Whether a task comes to an end by itself."""
+
+    BATCH = "batch"
+    """Bounded: ends with a result."""
+    STREAMING = "streaming"
+    """Unbounded: runs until it is stopped, and goes on from its checkpoint wherever it is started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefinition:
+    """A job as it was submitted.
+
+    :param name: letters, digits, ``.``, ``_`` and ``-``, at most 200, because it becomes part of Kafka keys and of
+        paths
+    :param entry_point: ``package.module:Class`` (or a decorated function), importable on the workers
+    :param config: any JSON object, handed to the job's ``plan``
+    :param max_tasks: the most tasks a plan may have
+    :param run_key: names one run of the job, in at most 1,000 characters; the same definition under a new key runs
+        again
+    :param kind: what its tasks are expected to be
+    :param retries: how often a failed task is run again
+    :param retry_delay_ms: how long to wait before that
+    :param timeout_ms: how long an attempt of a task may take, then it is stopped and has failed; None: without end
+    :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
+    :param submitted_at_ms: wall clock, milliseconds since 1970
+    :param submitted_by: who submitted it, for people
+    :param removal: the offset of the last removal of a job of this name before this one was submitted, if any is known;
+        set by whoever writes the record. What is said of the job that was removed then is not said of this one
+    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, who
+        submitted it, when
+    :raises JobError: for what can't be accepted
+    """
+
+    name: str
+    entry_point: str
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    max_tasks: int = 1
+    run_key: str = ""
+    kind: TaskKind = TaskKind.BATCH
+    retries: int = 0
+    retry_delay_ms: int = 0
+    timeout_ms: int | None = None
+    replan_interval_ms: int | None = None
+    submitted_at_ms: int = 0
+    submitted_by: str = ""
+    removal: int | None = None
+    fingerprint: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_job_name(self.name)
+        if not is_entry_point(self.entry_point):
+            raise JobError(
+                self.name,
+                "entry_point",
+                f"{str(self.entry_point)[:100]!r} must have the shape 'package.module:ClassOrFunction', and at most"
+                f" {LONGEST_ENTRY_POINT} characters",
+            )
+        object.__setattr__(self, "config", json_object(self.name, "config", self.config))
+        self._check_number("max_tasks", self.max_tasks, 1)
+        self._check_number("retries", self.retries, 0)
+        self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
+        if self.timeout_ms is not None:
+            self._check_number("timeout_ms", self.timeout_ms, 1, most=_LONGEST_WAIT_MS)
+            if self.kind is TaskKind.STREAMING:
+                raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
+        if self.replan_interval_ms is not None:
+            self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
+        if self.removal is not None:
+            self._check_number("removal", self.removal, 0)
+        if not isinstance(self.run_key, str):
+            raise JobError(self.name, "run_key", f"{self.run_key!r} must be a string, such as an Airflow run id")
+        if len(self.run_key) > LONGEST_RUN_KEY:
+            raise JobError(
+                self.name, "run_key", f"{self.run_key[:50]!r}... must have at most {LONGEST_RUN_KEY} characters"
+            )
+        numbers = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
+        for name in ("run_key", "submitted_by", *numbers):
+            self._check_plain(name, getattr(self, name))
+        runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
+        object.__setattr__(self, "fingerprint", _hash(dump(runs if self.removal is None else [*runs, self.removal])))
+
+    def _check_number(self, name: str, value: object, least: int, *, most: int = sys.maxsize) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise JobError(self.name, name, f"{short(value)} must be a whole number, at least {least}")
+        if value > most:
+            raise JobError(self.name, name, f"{short(value)} must be at most {most}")
+
+    def _check_plain(self, name: str, value: object) -> None:
+        try:
+            check_plain(value)
+        except ValueError as wrong:
+            raise JobError(self.name, name, str(wrong)) from None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a run of this job comes to an end."""
+        return self.kind is TaskKind.BATCH and self.replan_interval_ms is None
+
+    def same_as(self, other: JobDefinition) -> bool:
+        """Whether submitting this instead of ``other`` would change nothing."""
+        return self._asked() == other._asked()
+
+    def _asked(self) -> dict[str, Any]:
+        asked = self.to_json()
+        del asked["submitted_at_ms"], asked["submitted_by"], asked["removal"]
+        return asked
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "entry_point": self.entry_point,
+            "config": dict(self.config),
+            "max_tasks": self.max_tasks,
+            "run_key": self.run_key,
+            "kind": self.kind.value,
+            "retries": self.retries,
+            "retry_delay_ms": self.retry_delay_ms,
+            "timeout_ms": self.timeout_ms,
+            "replan_interval_ms": self.replan_interval_ms,
+            "submitted_at_ms": self.submitted_at_ms,
+            "submitted_by": self.submitted_by,
+            "removal": self.removal,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobDefinition:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            name=want(data, "name", str),
+            entry_point=want(data, "entry_point", str),
+            config=want(data, "config", dict),
+            max_tasks=want(data, "max_tasks", int),
+            run_key=want(data, "run_key", str),
+            kind=TaskKind(want(data, "kind", str)),
+            retries=want(data, "retries", int),
+            retry_delay_ms=want(data, "retry_delay_ms", int),
+            timeout_ms=want_or_none(data, "timeout_ms", int),
+            replan_interval_ms=want_or_none(data, "replan_interval_ms", int),
+            submitted_at_ms=want(data, "submitted_at_ms", int),
+            submitted_by=want(data, "submitted_by", str),
+            removal=want_or_none(data, "removal", int),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """The tasks of a job's run: one config each. Made with :meth:`of`, which checks it against the definition.
+
+    :param run_key: of the definition that was planned
+    :param definition: the fingerprint of that definition
+    :param planned_by: the worker whose planner made it
+    :param at_ms: wall clock, milliseconds since 1970
+    :param configs: equal ones are one object
+    :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
+        stays the same over a new plan needs no restart
+    :raises JobError: if it has too many tasks, or a config that can't be written as JSON
+    """
+
+    job: str
+    run_key: str
+    definition: str
+    configs: tuple[Mapping[str, Any], ...]
+    planned_by: WorkerId
+    at_ms: int
+    fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """What is small when compressed mostly repeats itself: kept once, it stays small here."""
+        if len(self.configs) > MOST_TASKS:
+            raise JobError(
+                self.job,
+                "plan",
+                f"has {len(self.configs)} tasks, but a plan has at most {MOST_TASKS}: put more work into each task, or"
+                " submit several jobs",
+            )
+        known: dict[bytes, tuple[Mapping[str, Any], str]] = {}
+        definition = dump(self.definition)
+        tasks = []
+        for index, config in enumerate(self.configs):
+            try:
+                text = dump(config, deepest=DEEPEST)
+            except ValueError as wrong:
+                raise JobError(self.job, f"configs[{index}]", str(wrong)) from wrong
+            if text not in known:
+                known[text] = config, _hash(b"[%b,%b]" % (definition, text))
+            tasks.append(known[text])
+        object.__setattr__(self, "configs", tuple(config for config, _ in tasks))
+        object.__setattr__(self, "fingerprints", tuple(fingerprint for _, fingerprint in tasks))
+
+    @classmethod
+    def of(
+        cls, definition: JobDefinition, configs: Iterable[Mapping[str, Any]], *, planned_by: WorkerId, at_ms: int
+    ) -> PlanRecord:
+        """What a planner returned, checked.
+
+        :raises JobError: if it has more than ``max_tasks`` tasks, or a config that isn't a JSON object
+        """
+        if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
+            raise JobError(definition.name, "plan", f"must return a list of objects, not {type(configs).__name__}")
+        checked = tuple(json_object(definition.name, f"plan()[{i}]", config) for i, config in enumerate(configs))
+        if len(checked) > definition.max_tasks:
+            raise JobError(
+                definition.name,
+                "plan",
+                f"returned {len(checked)} tasks, but max_tasks is {definition.max_tasks}:"
+                " put more work into each task or submit the job with a higher max_tasks",
+            )
+        return cls(
+            job=definition.name,
+            run_key=definition.run_key,
+            definition=definition.fingerprint,
+            configs=checked,
+            planned_by=planned_by,
+            at_ms=at_ms,
+        )
+
+    def is_of(self, definition: JobDefinition) -> bool:
+        """Whether this plans that definition in its present run; no planner makes more tasks than were asked for."""
+        planned = self.run_key == definition.run_key and self.definition == definition.fingerprint
+        return planned and len(self.configs) <= definition.max_tasks
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "run_key": self.run_key,
+            "definition": self.definition,
+            "configs": [dict(config) for config in self.configs],
+            "planned_by": self.planned_by,
+            "at_ms": self.at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PlanRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        job = check_job_name(want(data, "job", str))
+        configs = want(data, "configs", list)
+        for index, config in enumerate(configs):
+            if not isinstance(config, dict):
+                raise JobError(job, f"configs[{index}]", f"must be a JSON object, not {type(config).__name__}")
+        return cls(
+            job=job,
+            run_key=want(data, "run_key", str),
+            definition=want(data, "definition", str),
+            configs=tuple(configs),
+            planned_by=WorkerId(want(data, "planned_by", str)),
+            at_ms=want_number(data, "at_ms"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWork:
+    """What a worker runs for a task (or planner) that it was assigned.
+
+    :param config: the task's own config; for a planner the job's
+    :param fingerprint: a hash of what is to run; what runs under another one must be started again
+    """
+
+    task: TaskId
+    definition: JobDefinition
+    config: Mapping[str, Any]
+    fingerprint: str
+
+
+class ControlAction(str, Enum):
+    """What an operator of the group may ask of a worker."""
+
+    DRAIN = "drain"
+    """Leave the group, when what runs has finished."""
+    STOP = "stop"
+    """Stop what runs and leave the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """A wish to one worker.
+
+    :param at_ms: wall clock, milliseconds since 1970; for people. Whether the worker had begun by then is a matter of
+        offsets: its clock is another one
+    """
+
+    worker: WorkerId
+    action: ControlAction
+    at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"worker": self.worker, "action": self.action.value, "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ControlRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            worker=WorkerId(want(data, "worker", str)),
+            action=ControlAction(want(data, "action", str)),
+            at_ms=want_number(data, "at_ms"),
+        )
+
+
+def _hash(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]

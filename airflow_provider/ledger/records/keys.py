@@ -1,0 +1,115 @@
+"""The names of a group's topics and the keys of the records in them, readable with any Kafka tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from reprlib import repr as short
+from typing import Final
+
+from airflow_provider.ledger.records.envelope import UnreadableRecordError
+from airflow_provider.protocol.model import HIGHEST_INDEX, PLANNER_INDEX, TaskId, WorkerId
+
+GROUP_KEY: Final = "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """The three topics of a group, of one partition each.
+
+    :param jobs: compacted: what is to run
+    :param status: compacted: what runs, where
+    :param events: kept for a time: what happened
+    """
+
+    jobs: str
+    status: str
+    events: str
+
+    @classmethod
+    def of(cls, group: str) -> Topics:
+        return cls(jobs=f"{group}.jobs", status=f"{group}.status", events=f"{group}.events")
+
+    @property
+    def all(self) -> tuple[str, str, str]:
+        return self.jobs, self.status, self.events
+
+
+class KeyKind(str, Enum):
+    """What a record is about: the first part of its key."""
+
+    JOB = "job"
+    PLAN = "plan"
+    CONTROL = "control"
+    GROUP = "group"
+    WORKER = "worker"
+    TASK = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key, taken apart.
+
+    :param name: of the job or worker; empty for the group's own record
+    :param index: of the task, else -1
+    """
+
+    kind: KeyKind
+    name: str = ""
+    index: int = PLANNER_INDEX
+
+    @property
+    def task(self) -> TaskId:
+        return TaskId(self.name, self.index)
+
+
+def job_key(job: str) -> str:
+    return f"{KeyKind.JOB.value}:{job}"
+
+
+def plan_key(job: str) -> str:
+    return f"{KeyKind.PLAN.value}:{job}"
+
+
+def control_key(worker: WorkerId) -> str:
+    return f"{KeyKind.CONTROL.value}:{worker}"
+
+
+def worker_key(worker: WorkerId) -> str:
+    return f"{KeyKind.WORKER.value}:{worker}"
+
+
+def task_key(task: TaskId) -> str:
+    return f"{KeyKind.TASK.value}:{task.job}:{task.index}"
+
+
+def parse_key(key: bytes | None) -> Key:
+    """The inverse of the functions above.
+
+    :raises UnreadableRecordError: for any other key
+    """
+    try:
+        text = (key or b"").decode()
+        kind_name, _, name = text.partition(":")
+        kind = KeyKind(kind_name)
+        if kind is KeyKind.TASK:
+            name, _, index = name.rpartition(":")
+            parsed = Key(kind=kind, name=name, index=_index(index))
+        else:
+            parsed = Key(kind=kind, name=name)
+    except ValueError as wrong:
+        raise UnreadableRecordError(f"the key {key!r} is none of this package's: {wrong}") from wrong
+    if (kind is KeyKind.GROUP) != (not name) or not PLANNER_INDEX <= parsed.index <= HIGHEST_INDEX:
+        raise UnreadableRecordError(f"the key {key!r} is none of this package's")
+    return parsed
+
+
+def _index(text: str) -> int:
+    """Of a task. Python reads numbers in many forms; two keys of one task would be two records to compaction.
+
+    :raises ValueError: for any form but one
+    """
+    index = int(text)
+    if str(index) != text:
+        raise ValueError(f"an index is not written {short(text)}")
+    return index

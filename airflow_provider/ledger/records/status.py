@@ -1,0 +1,380 @@
+"""The records of the status topic: what runs, where. The group's own record is :mod:`..membership.record`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.policy import LONGEST_DELAY_MS
+from airflow_provider.ledger.records.checks import check_job_name
+from airflow_provider.ledger.records.envelope import DEEPEST, dump, want, want_number, want_number_or_none, want_or_none
+from airflow_provider.ledger.records.jobs import TaskKind
+from airflow_provider.ledger.records.stream_progress import StreamProgress
+from airflow_provider.protocol.model import (
+    HIGHEST_INDEX,
+    UNKNOWN_MEMBER_ID,
+    Epoch,
+    MemberId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+    tasks_to_json,
+)
+
+_LONGEST_SESSION_MS: Final = 2**31 - 1
+"""On the wire a session timeout is an int32."""
+_TRACEBACK_TAIL: Final = 4_000
+_MESSAGE_LENGTH: Final = 500
+
+
+class TaskState(str, Enum):
+    """Where a task is on its way. Written by the worker that owns it."""
+
+    UNASSIGNED = "unassigned"
+    """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
+    shall be tried again.
+    """
+    PENDING = "pending"
+    """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
+    not written: see :func:`~airflow_provider.ledger.progress.effective_status`.
+    """
+    RUNNING = "running"
+    """Started on the worker, or on the Spark side if it has a handle."""
+    FINISHED = "finished"
+    """Came to its end by itself. Not assigned again in this run."""
+    FAILED = "failed"
+    """Failed for good: its retries are used up. Not assigned again in this run."""
+    STOPPED = "stopped"
+    """Stopped by its worker, because it moves, the worker leaves or the lease ended. Will be assigned again."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the task needs no worker any more in this run."""
+        return self in (TaskState.FINISHED, TaskState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """Why a task failed.
+
+    :param message: short; of what failed on an executor a line for the cause, and one for what passed it on
+    :param traceback: its end, which is where the cause is
+    """
+
+    message: str
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, message: str, traceback: str = "") -> TaskFailure:
+        """What a status record may carry: 500 characters and the last 4,000 of the traceback, all of which can be
+        written as UTF-8. What a file name in an error can't, is shown by its number.
+        """
+        message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
+        short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
+        return cls(message=short, traceback=traceback[-_TRACEBACK_TAIL:])
+
+    @property
+    def line(self) -> str:
+        """The message in one line."""
+        return "; ".join(part.rstrip(":") for line in self.message.splitlines() if (part := line.strip()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"message": self.message, "traceback": self.traceback}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskFailure:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(message=want(data, "message", str), traceback=want(data, "traceback", str))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointClaim:
+    """That a task has a checkpoint whose name is not the task's own, or wants it.
+
+    :param key: the checkpoint's name in its job
+    :param process: that of the worker, as in its own record
+    :param number: tells the claims of a process apart
+    :param lease_ms: how long that process may go on when another one has taken its worker's name
+    """
+
+    key: str
+    process: str
+    number: int
+    lease_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "process": self.process, "number": self.number, "lease_ms": self.lease_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CheckpointClaim:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            key=want(data, "key", str),
+            process=want(data, "process", str),
+            number=want_number(data, "number"),
+            lease_ms=want_number(data, "lease_ms", most=_LONGEST_SESSION_MS),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """The last word about a task or planner.
+
+    :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
+    :param run_key: of the job's run that this is about
+    :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
+    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. In an
+        epoch nothing that is said of an attempt replaces its end
+    :param failures: how many of the attempts failed, which is what the job's retries are counted against
+    :param spark_deaths: how often Spark has ended under an attempt, which the job's retries are not counted against
+    :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
+    :param finished_at_ms: the same, when the attempt ended in whatever way
+    :param retry_at_ms: wall clock before which the next attempt shall not start, whoever makes it
+    :param error: of the last attempt that failed
+    :param result: what a finished task returned, any JSON value
+    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
+    :param claim: of the checkpoint that this attempt has, None where the task's index names it
+    :param progress: of a stream: the last batch of this attempt, as far as it was told
+    """
+
+    task: TaskId
+    state: TaskState
+    epoch: Epoch
+    worker: WorkerId
+    run_key: str = ""
+    kind: TaskKind = TaskKind.BATCH
+    fingerprint: str = ""
+    attempt: int = 1
+    failures: int = 0
+    spark_deaths: int = 0
+    started_at_ms: int | None = None
+    finished_at_ms: int | None = None
+    retry_at_ms: int | None = None
+    error: TaskFailure | None = None
+    result: Any = None
+    handle: Any = None
+    claim: CheckpointClaim | None = None
+    progress: StreamProgress | None = None
+
+    @property
+    def standing_claim(self) -> CheckpointClaim | None:
+        """Of the checkpoint that may be in use, or come into use at any moment."""
+        return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
+
+    @property
+    def took_ms(self) -> int | None:
+        """How long the attempt took; None if it has not ended, or that is not said."""
+        if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
+            return None
+        return max(0, self.finished_at_ms - self.started_at_ms)
+
+    def running_ms(self, wall_ms: int) -> int | None:
+        """For how long it has been running; None if it is not, or that is not said.
+
+        :param wall_ms: now, milliseconds since 1970
+        """
+        if self.state is not TaskState.RUNNING or self.started_at_ms is None:
+            return None
+        return max(0, wall_ms - self.started_at_ms)
+
+    def is_of(self, run_key: str, fingerprint: str) -> bool:
+        """Whether this is about that run of exactly that work."""
+        return self.run_key == run_key and self.fingerprint in ("", fingerprint)
+
+    def is_stale(self, known: TaskStatus) -> bool:
+        """Whether this, read after ``known``, must not replace it: an older assignment, an older attempt in it, or an
+        attempt that has come to its end. A leader that mends a record may write it after the end of what it tells of.
+        """
+        if self.epoch != known.epoch:
+            return self.epoch < known.epoch
+        if not known.is_of(self.run_key, self.fingerprint):
+            return False
+        if self.attempt != known.attempt:
+            return self.attempt < known.attempt
+        return self._over < known._over or (known.state.final and self != known)
+
+    @property
+    def _over(self) -> int:
+        """How far the attempt is at its end: 1 if it was stopped, 2 if nobody needs another. An attempt that is stopped
+        before it has begun is still to come.
+        """
+        if self.state.final:
+            return 2
+        return int(self.state is TaskState.STOPPED and self.started_at_ms is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": [self.task.job, self.task.index],
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "worker": self.worker,
+            "run_key": self.run_key,
+            "kind": self.kind.value,
+            "fingerprint": self.fingerprint,
+            "attempt": self.attempt,
+            "failures": self.failures,
+            "spark_deaths": self.spark_deaths,
+            "started_at_ms": self.started_at_ms,
+            "finished_at_ms": self.finished_at_ms,
+            "retry_at_ms": self.retry_at_ms,
+            "error": self.error.to_json() if self.error else None,
+            "result": self.result,
+            "handle": self.handle,
+            "claim": self.claim.to_json() if self.claim else None,
+            **({"progress": self.progress.to_json()} if self.progress else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskStatus:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        (task,) = tasks_from_json([want(data, "task", list)])
+        check_job_name(task.job)
+        error = want_or_none(data, "error", dict)
+        claim = want_or_none(data, "claim", dict)
+        progress = want_or_none(data, "progress", dict)
+        return cls(
+            task=task,
+            state=TaskState(want(data, "state", str)),
+            epoch=Epoch(want_number(data, "epoch")),
+            worker=WorkerId(want(data, "worker", str)),
+            run_key=want(data, "run_key", str),
+            kind=TaskKind(want(data, "kind", str)),
+            fingerprint=want(data, "fingerprint", str),
+            attempt=want_number(data, "attempt"),
+            failures=want_number_or_none(data, "failures") or 0,
+            spark_deaths=want_number_or_none(data, "spark_deaths") or 0,
+            started_at_ms=want_number_or_none(data, "started_at_ms"),
+            finished_at_ms=want_number_or_none(data, "finished_at_ms"),
+            retry_at_ms=want_number_or_none(data, "retry_at_ms"),
+            error=TaskFailure.from_json(error) if error else None,
+            result=_writable(data, "result"),
+            handle=_writable(data, "handle"),
+            claim=CheckpointClaim.from_json(claim) if claim else None,
+            progress=StreamProgress.from_json(progress) if progress else None,
+        )
+
+
+def _writable(data: Mapping[str, Any], name: str) -> Any:
+    """Any JSON value. Python also reads NaN, and numbers that are too large; a leader may have to write it again."""
+    value = data.get(name)
+    try:
+        _ = value is None or dump(value, deepest=DEEPEST)
+    except ValueError as wrong:
+        raise ValueError(f"the field {name!r} can't be written as JSON: {wrong}") from None
+    return value
+
+
+class WorkerPhase(str, Enum):
+    """What a worker is doing."""
+
+    JOINING = "joining"
+    """Started, has no assignment yet."""
+    STABLE = "stable"
+    """Applied the assignment of ``epoch``, in its task process."""
+    DEFERRED = "deferred"
+    """Applied the assignment of ``epoch``; its membership is held by the triggerer."""
+    STOPPING = "stopping"
+    """Stops what it runs and will leave."""
+    LEFT = "left"
+    """Left the group, or was never let in."""
+
+    @property
+    def applied(self) -> bool:
+        """Whether the epoch in the record is one that the worker has applied."""
+        return self in (WorkerPhase.STABLE, WorkerPhase.DEFERRED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """The last word of a worker about itself.
+
+    :param epoch: of the last assignment it applied; as long as it has applied none, that of the newest group record it
+        has read (0 without one), so that its words are not taken for old ones
+    :param slots: how many tasks it runs at once; 0 once it drains
+    :param owned: what it is assigned
+    :param running: what of it runs now
+    :param process: which process holds the membership, in a form by which a successor can see that it has ended
+    :param at_ms: wall clock, milliseconds since 1970
+    :param member_id: by which it is in the group, as far as it knows; empty before that, and while the membership goes
+        from a task's process to a triggerer
+    :param left: why it leaves, or has left, in order; said before the coordinator hears of it
+    :param returns_ms: how long its return would take at most if this process ended; 0: it would never be back; None:
+        not known
+    :param condition: what keeps its tasks from running, or the worker from taking any; mostly nothing
+    """
+
+    worker: WorkerId
+    state: WorkerPhase
+    epoch: Epoch
+    slots: int
+    url: str = ""
+    owned: Tasks = frozenset()
+    running: Tasks = frozenset()
+    process: str = ""
+    at_ms: int = 0
+    member_id: MemberId = UNKNOWN_MEMBER_ID
+    left: LeaveReason | None = None
+    returns_ms: int | None = None
+    condition: str = ""
+
+    def is_stale(self, known: WorkerStatus) -> bool:
+        """Whether this, read after ``known``, must not replace it."""
+        return self.epoch < known.epoch
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "worker": self.worker,
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "slots": self.slots,
+            "url": self.url,
+            "owned": tasks_to_json(self.owned),
+            "running": tasks_to_json(self.running),
+            "process": self.process,
+            "at_ms": self.at_ms,
+            "member_id": self.member_id,
+            "left": self.left.value if self.left else None,
+            "returns_ms": self.returns_ms,
+            "condition": self.condition,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerStatus:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return cls(
+            worker=WorkerId(want(data, "worker", str)),
+            state=WorkerPhase(want(data, "state", str)),
+            epoch=Epoch(want_number(data, "epoch")),
+            slots=want_number(data, "slots", most=HIGHEST_INDEX),
+            url=want(data, "url", str),
+            owned=tasks_from_json(want(data, "owned", list)),
+            running=tasks_from_json(want(data, "running", list)),
+            process=want_or_none(data, "process", str) or "",
+            at_ms=want_number(data, "at_ms"),
+            member_id=MemberId(want_or_none(data, "member_id", str) or UNKNOWN_MEMBER_ID),
+            left=LeaveReason(left) if (left := want_or_none(data, "left", str)) else None,
+            returns_ms=_returns_ms(data),
+            condition=want_or_none(data, "condition", str) or "",
+        )
+
+
+def _returns_ms(data: Mapping[str, Any]) -> int | None:
+    """A leader makes a deadline of it: longer than any delay is as good as the longest."""
+    value = want_number_or_none(data, "returns_ms")
+    return value if value is None else min(value, LONGEST_DELAY_MS)

@@ -1,0 +1,64 @@
+"""What has failed for good, and how it is said that it shall be tried again. Pure.
+
+Within an epoch nothing that is said of an attempt replaces its end. So the new word is about the next attempt, which
+has not begun. Nobody has it: whoever had the task released it when it failed, and a leader has to give it out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.protocol.model import TaskId, planner_of
+
+_MOST_NAMED: Final = 10
+
+
+def to_try_again(
+    definition: JobDefinition,
+    plan: PlanRecord | None,
+    statuses: Mapping[TaskId, TaskStatus],
+    indexes: Collection[int] | None = None,
+) -> list[TaskStatus]:
+    """The records by which what has failed in the present run of the job is tried again, with all its retries.
+
+    :param indexes: of which tasks (-1: the planner); None: of all
+    """
+    failed = (
+        status
+        for task, fingerprint in _fingerprints(definition, plan)
+        if indexes is None or task.index in indexes
+        if (status := statuses.get(task)) is not None and status.state is TaskState.FAILED
+        if status.is_of(definition.run_key, fingerprint)
+    )
+    return [
+        replace(
+            status,
+            state=TaskState.UNASSIGNED,
+            attempt=status.attempt + 1,
+            failures=0,
+            spark_deaths=0,
+            started_at_ms=None,
+            finished_at_ms=None,
+            progress=None,
+        )
+        for status in failed
+    ]
+
+
+def _fingerprints(definition: JobDefinition, plan: PlanRecord | None) -> Iterator[tuple[TaskId, str]]:
+    yield planner_of(definition.name), definition.fingerprint
+    if plan is not None and plan.is_of(definition):
+        for index, fingerprint in enumerate(plan.fingerprints):
+            yield TaskId(definition.name, index), fingerprint
+
+
+def retried_in_words(job: str, retried: Sequence[TaskId | str]) -> str:
+    """For a log, or a terminal."""
+    if not retried:
+        return f"nothing of job {job} has failed"
+    one = len(retried) == 1
+    named = ", ".join(map(str, retried[:_MOST_NAMED])) + (", ..." if len(retried) > _MOST_NAMED else "")
+    return f"{len(retried)} failed task{'' if one else 's'} of job {job} {'is' if one else 'are'} tried again: {named}"

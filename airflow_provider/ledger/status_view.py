@@ -1,0 +1,287 @@
+"""What the records of a status topic add up to: what runs, where.
+
+Several workers write to the topic, and one of them may have been asleep: a record with an older epoch than the one
+known never wins. The topic itself knows nothing of that: compaction keeps the last record of a key, even if it is a
+stale one. So a stale record is not only ignored here, the record that it was written over is held in
+:attr:`StatusSnapshot.overwritten` until it has been written again, which is the leader's duty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from airflow_provider.ledger.memo import Memo
+from airflow_provider.ledger.records import (
+    GROUP_KEY,
+    Key,
+    KeyKind,
+    TaskStatus,
+    UnreadableRecordError,
+    WorkerPhase,
+    WorkerStatus,
+    decode,
+    task_key,
+    worker_key,
+)
+from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, WorkerId
+
+StatusRecord = GroupRecord | WorkerStatus | TaskStatus
+
+
+class Step(NamedTuple):
+    """What was known of a task, and what is said of it since."""
+
+    before: TaskStatus | None
+    last: TaskStatus
+
+
+Steps = Mapping[WorkerId, Sequence[Step]]
+
+
+class Point:
+    """Where a snapshot stands in the course of the tasks: from there one finds what has changed until a later one,
+    without comparing all. Nothing is kept for which nobody holds an earlier snapshot.
+    """
+
+    __slots__ = ("_changed", "_next")
+
+    def __init__(self) -> None:
+        self._changed: Iterable[TaskId] = ()
+        self._next: Point | None = None
+
+    def go_on(self, changed: Iterable[TaskId]) -> Point:
+        """The next point, with what has changed on the way to it."""
+        self._changed = changed
+        self._next = Point()
+        return self._next
+
+    def changed_until(self, later: Point, *, all_tasks: Iterable[TaskId]) -> Iterable[TaskId]:
+        """Which tasks may have changed.
+
+        :param all_tasks: the answer where no way leads there: the topic was read anew
+        """
+        changed: set[TaskId] = set()
+        point = self
+        while point is not later:
+            changed.update(point._changed)
+            if point._next is None:
+                return all_tasks
+            point = point._next
+        return sorted(changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSnapshot:
+    """The status topic as read up to an offset; never changes.
+
+    :param offset: the offset after the last record read
+    :param group: the last completed rebalance, None before the first
+    :param overwritten: by key, the records that win although a stale one was written after them
+    :param tasks: the same object as in the snapshot before, if no task's record has come since
+    :param unreadable: how many records could not be read
+    :param owners: see :meth:`owner_of`; the same for all snapshots of a view
+    :param point: where ``tasks`` stands among those of other snapshots of the view
+    :ivar steps: see :func:`steps_since`
+    """
+
+    offset: int = 0
+    group: GroupRecord | None = None
+    workers: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
+    tasks: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
+    unreadable: int = 0
+    owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = field(default_factory=Memo, compare=False, repr=False)
+    point: Point = field(default_factory=Point, compare=False, repr=False)
+    steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
+
+    def owner_of(self, task: TaskId) -> WorkerId | None:
+        """Who has the task since the last round, and has not left since; None: nobody."""
+        if self.group is None:
+            return None
+        assignment = self.group.assignment
+        owners = self.owners.get(
+            self.group, lambda: {task: worker for worker, tasks in assignment.items() for task in tasks}
+        )
+        owner = owners.get(task)
+        said = None if owner is None else self.workers.get(owner)
+        return None if said is not None and said.state is WorkerPhase.LEFT else owner
+
+
+def steps_since(before: StatusSnapshot, now: StatusSnapshot) -> Steps:
+    """What has become of tasks since ``before``, by the worker that said so; compared once for all who ask."""
+    if before.tasks is now.tasks:
+        return {}
+
+    def compare() -> Steps:
+        steps: dict[WorkerId, list[Step]] = {}
+        for task in before.point.changed_until(now.point, all_tasks=now.tasks):
+            known, last = before.tasks.get(task), now.tasks.get(task)
+            if last is not None and last is not known and last != known:
+                steps.setdefault(last.worker, []).append(Step(known, last))
+        return steps
+
+    return now.steps.get(before.tasks, compare)
+
+
+def ignore_stale(_key: str, _winner: StatusRecord) -> None:
+    """Holding it in the snapshot is enough."""
+
+
+def check_counts(record: StatusRecord, now_ms: int) -> None:
+    """Refuse what nobody can have counted up to. Whoever comes next counts on from what a record says: a number without
+    room above it could never be topped, and nobody who tells the truth would be believed any more.
+
+    Nothing here happens a million times a second, so no count is above the microseconds since 1970. From a lie below
+    that the group counts on, and never gets there: the clock is faster.
+
+    :raises UnreadableRecordError: naming the number
+    """
+    match record:
+        case GroupRecord():
+            counts = {
+                "epoch": record.epoch,
+                "unchanged": record.unchanged,
+                "successive_revocations": record.memory.successive_revocations,
+            }
+        case WorkerStatus():
+            counts = {"epoch": record.epoch}
+        case TaskStatus():
+            counts = {
+                "epoch": record.epoch,
+                "attempt": record.attempt,
+                "failures": record.failures,
+                "spark_deaths": record.spark_deaths,
+            }
+    for name, count in counts.items():
+        if count > now_ms * 1_000:
+            raise UnreadableRecordError(f"{name} {count} is higher than anybody can have counted since 1970")
+
+
+def _read(key: Key, value: bytes) -> StatusRecord:
+    match key.kind:
+        case KeyKind.GROUP:
+            return GroupRecord.from_json(decode(value))
+        case KeyKind.WORKER:
+            return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
+        case _:
+            return read_value(value, TaskStatus.from_json, lambda status: status.task, key.task)
+
+
+class StatusView(TopicView[StatusSnapshot]):
+    """Builds a :class:`StatusSnapshot` from the records of a status topic.
+
+    :param on_stale: is told the key and the record that wins, when a stale record has been ignored
+    :param clock: milliseconds since 1970; see :func:`check_counts`
+    """
+
+    def __init__(
+        self,
+        on_unreadable: Callable[[Unreadable], None] = ignore_unreadable,
+        on_stale: Callable[[str, StatusRecord], None] = ignore_stale,
+        *,
+        clock: Callable[[], int],
+    ) -> None:
+        super().__init__(on_unreadable)
+        self._clock = clock
+        self._on_stale = on_stale
+        self._group: GroupRecord | None = None
+        self._workers: dict[WorkerId, WorkerStatus] = {}
+        self._tasks: dict[TaskId, TaskStatus] = {}
+        self._overwritten: dict[str, StatusRecord] = {}
+        self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
+        self._changed: set[TaskId] = set()
+        self._point = Point()
+        self._owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = Memo()
+
+    def _parse(self, key: Key, value: bytes | None) -> StatusRecord | None:
+        if key.kind not in (KeyKind.GROUP, KeyKind.WORKER, KeyKind.TASK):
+            raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a status topic")
+        if value is None:
+            return None
+        record = _read(key, value)
+        check_counts(record, self._clock())
+        return record
+
+    def _put(self, key: Key, content: Any) -> None:
+        match key.kind:
+            case KeyKind.GROUP:
+                self._put_group(content)
+            case KeyKind.WORKER:
+                self._put_worker(WorkerId(key.name), content)
+            case KeyKind.TASK:
+                self._put_task(key.task, content)
+
+    def _put_group(self, new: GroupRecord | None) -> None:
+        known = self._group
+        if new and known and _is_stale_round(new, known):
+            self._reject(GROUP_KEY, known)
+            return
+        self._group = new
+        self._overwritten.pop(GROUP_KEY, None)
+
+    def _put_worker(self, worker: WorkerId, new: WorkerStatus | None) -> None:
+        key = worker_key(worker)
+        if new is None:
+            self._workers.pop(worker, None)
+        else:
+            known = self._workers.get(worker)
+            if known and new.is_stale(known):
+                self._reject(key, known)
+                return
+            self._workers[worker] = new
+        self._overwritten.pop(key, None)
+
+    def _put_task(self, task: TaskId, new: TaskStatus | None) -> None:
+        key = task_key(task)
+        if new is None:
+            self._tasks.pop(task, None)
+        else:
+            known = self._tasks.get(task)
+            if known and new.is_stale(known):
+                self._reject(key, known)
+                return
+            self._tasks[task] = new
+        self._tasks_seen = None
+        self._changed.add(task)
+        self._overwritten.pop(key, None)
+
+    def _reject(self, key: str, winner: StatusRecord) -> None:
+        self._overwritten[key] = winner
+        self._on_stale(key, winner)
+
+    def _clear(self) -> None:
+        self._group = None
+        self._workers.clear()
+        self._tasks.clear()
+        self._tasks_seen = None
+        self._changed.clear()
+        self._point = Point()
+        self._overwritten.clear()
+
+    def _take_snapshot(self) -> StatusSnapshot:
+        if self._tasks_seen is None:
+            self._tasks_seen = MappingProxyType(dict(self._tasks))
+            self._point = self._point.go_on(self._changed)
+            self._changed = set()
+        return StatusSnapshot(
+            offset=self.offset,
+            group=self._group,
+            workers=MappingProxyType(dict(self._workers)),
+            tasks=self._tasks_seen,
+            overwritten=MappingProxyType(dict(self._overwritten)),
+            unreadable=self._unreadable,
+            owners=self._owners,
+            point=self._point,
+        )
+
+
+def _is_stale_round(new: GroupRecord, known: GroupRecord) -> bool:
+    """An epoch belongs to the round that wrote it first; that round may write again."""
+    if new.epoch != known.epoch:
+        return new.epoch < known.epoch
+    return not new.is_round(known.generation, known.leader_member)

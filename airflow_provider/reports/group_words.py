@@ -1,0 +1,94 @@
+"""A group as ``cospark groups describe`` tells it to people: what is many is counted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from airflow_provider.assignors.policy import policy_from_json, policy_in_words
+from airflow_provider.ledger.records import TaskFailure, TaskState
+from airflow_provider.ledger.times import time_in_words
+from airflow_provider.membership.brake import is_braked
+from airflow_provider.reports.spans import span
+
+_MOST_LISTED: Final = 20
+"""So many tasks are listed, of a worker and of the group; more are counted."""
+
+
+def _whose(state: str) -> str:
+    """A task that was tried again keeps the error of the try before, whatever has become of it since."""
+    return "" if state == TaskState.FAILED.value else ", an earlier one failed"
+
+
+def _because(about: dict[str, Any]) -> str:
+    return f"{about['reason']}: {about['step']}" if about["step"] not in ("", about["reason"]) else str(about["reason"])
+
+
+def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
+    """:param tasks: each of them, however many"""
+    protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
+    lines = [f"group {about['group']}: {about['state']}{protocol}"]
+    if about["epoch"] is None:
+        lines.append(about["gone"] or "no rebalance has been recorded")
+    else:
+        converged = "converged" if about["converged"] else "not converged"
+        epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
+        lines += [about["gone"] or epoch, f"  because: {_because(about)}"]
+        if is_braked(about["unchanged"]):
+            lines.append(
+                f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
+            )
+        if about["policy"]:
+            lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
+    lines += [
+        f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'])}" for member in about["members"]
+    ]
+    lines += _listed(about["tasks"]) if tasks or len(about["tasks"]) <= _MOST_LISTED else _counted(about["tasks"])
+    if about["jobs"] and not about["tasks"]:
+        lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
+    return lines
+
+
+def _state(member: Mapping[str, Any]) -> str:
+    state = member["state"] or "no record"
+    return f"{state}, {member['condition']}" if member["condition"] else state
+
+
+def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
+    if len(tasks) > _MOST_LISTED:
+        return ", ".join(f"{count} of {job}" for job, count in Counter(job for job, _ in tasks).items())
+    return ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in tasks) or "nothing"
+
+
+def _listed(tasks: Mapping[str, Any]) -> list[str]:
+    return [
+        f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}{_when(told)}"
+        + (f"{_whose(told['state'])}: {TaskFailure(message=told['error']).line}" if told["error"] else "")
+        for task, told in tasks.items()
+    ]
+
+
+def _when(told: Mapping[str, Any]) -> str:
+    if told["took_ms"] is not None:
+        return f", took {span(told['took_ms'])}"
+    return f", since {time_in_words(told['started_at_ms'])}" if _is_running(told) else ""
+
+
+def _is_running(told: Mapping[str, Any]) -> bool:
+    return told["state"] == TaskState.RUNNING.value and told["started_at_ms"] is not None
+
+
+def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:
+    """How many tasks of each job are where, and the first that failed."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for task, told in tasks.items():
+        counts[task.rpartition(":")[0]][told["state"]] += 1
+    for job, of_job in counts.items():
+        known = [state.value for state in TaskState if of_job[state.value]]
+        yield f"  job {job}: {', '.join(f'{of_job[state]} {state}' for state in known)}"
+    failed = {task: told for task, told in tasks.items() if told["state"] == TaskState.FAILED.value}
+    yield from _listed(dict(list(failed.items())[:_MOST_LISTED]))
+    if len(failed) > _MOST_LISTED:
+        yield f"  and {len(failed) - _MOST_LISTED} more that failed"
+    yield "  (--tasks: a line for each task)"

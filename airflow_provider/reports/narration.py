@@ -1,0 +1,71 @@
+"""A rebalance, in words for a task log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+
+from airflow_provider.assignors.model import Move, one_by_one
+from airflow_provider.assignors.words import why
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, WorkerId
+
+Label: TypeAlias = Callable[[TaskId], str]
+
+_MOST_MOVES: Final = 20
+_MOST_NAMES: Final = 20
+_LONGEST_REASON: Final = 500
+
+
+def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Iterator[str]:
+    """What a rebalance means: for the group, for each task that moves, and for the worker ``me``.
+
+    :param label: what a task is called
+    """
+    led = "led by this worker" if record.leader == me else f"led by {record.leader}"
+    workers = "worker" if len(record.members) == 1 else "workers"
+    members = names_in_words(sorted(record.members))
+    yield (
+        f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} {workers}:"
+        f" {members}{f' ({_cut(record.because)})' if record.because else ''}"
+    )
+    for task, move in islice(one_by_one(record.moves), _MOST_MOVES):
+        yield f"  {move_in_words(task, move, label)}"
+    moved = sum(len(move.tasks) for move in record.moves)
+    if moved > _MOST_MOVES:
+        yield f"  ... and {moved - _MOST_MOVES} moves more"
+    if record.delay_ms:
+        who = "Lost tasks wait for their worker" if record.waiting else "The next moves wait"
+        yield f"  {who} for {record.delay_ms / 1000:g} s"
+    yield f"  This worker has {tasks_in_words(record.owned_by(me), label)}"
+
+
+def move_in_words(task: TaskId, move: Move, label: Label = str) -> str:
+    """One task's change of place, and why."""
+    it = label(task)
+    if move.target is None:
+        return f"{it} stops on {move.source}: {why(move)}"
+    if move.source is None or move.source == move.target:
+        return f"{it} starts on {move.target}: {why(move)}"
+    return f"{it} moves from {move.source} to {move.target}: {why(move)}"
+
+
+def tasks_in_words(tasks: Iterable[TaskId], label: Label = str) -> str:
+    """Tasks by name, shortened where there are very many."""
+    ordered = sorted(tasks)
+    return names_in_words([label(task) for task in ordered[:_MOST_NAMES]], of=len(ordered)) or "no task"
+
+
+def names_in_words(names: Sequence[str], *, of: int | None = None) -> str:
+    """Shortened: a group may have thousands of workers and tasks, and each of its workers says this in its own log.
+
+    :param of: how many there are, if ``names`` are only the first of them
+    """
+    of = len(names) if of is None else of
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if of <= _MOST_NAMES else f"{shown} and {of - _MOST_NAMES} more"
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."

@@ -1,0 +1,157 @@
+"""What the topics say, as it is passed on by XCom. Pure, but for the time of day."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider.assignors.model import one_by_one
+from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
+from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import TaskId, tasks_to_json
+from airflow_provider.reports.task_runs import run_to_json, task_runs
+
+
+def _no_runs() -> Mapping[int, TaskStatus]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """How far the present run of a job is.
+
+    :param progress: in numbers, with the errors
+    :param results: what finished tasks returned, by index
+    :param names: what the plan calls its tasks, by index
+    :param submitted_by: who submitted it
+    :param runs: gives, by index, the last word about each task that somebody has or has had. They are looked up when
+        the report is told: whoever waits makes one at each change, of thousands of tasks
+    """
+
+    progress: JobProgress
+    results: Mapping[int, Any]
+    submitted_by: str = ""
+    names: Mapping[int, str] = field(default_factory=dict)
+    runs: Callable[[], Mapping[int, TaskStatus]] = field(default=_no_runs, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobReport | None:
+        """The report on ``job``; None if there is no such job."""
+        progress = job_progress(job, jobs, status)
+        if progress is None:
+            return None
+        results: dict[int, Any] = {}
+        names: dict[int, str] = {}
+        for index in range(progress.planned or 0):
+            task = TaskId(job, index)
+            if name := jobs.name_of(task):
+                names[index] = name
+            work, last = jobs.work_of(task), status.tasks.get(task)
+            if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
+                results[index] = last.result
+
+        def runs() -> Mapping[int, TaskStatus]:
+            return task_runs(job, progress.planned or 0, jobs, status)
+
+        by = jobs.jobs[job].submitted_by
+        return cls(progress=progress, results=results, submitted_by=by, names=names, runs=runs)
+
+    @property
+    def failed(self) -> bool:
+        return self.progress.state is JobState.FAILED
+
+    def failures_in_words(self) -> str:
+        """Why it failed: a line for each task."""
+        return "\n".join(self.progress.errors_in_words) or "no task has left an error"
+
+    def to_json(self, *, now_ms: int | None = None) -> dict[str, Any]:
+        """:param now_ms: wall clock by which it is told how long tasks have run; by default that of this host"""
+        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        progress = self.progress
+        return {
+            "job": progress.job,
+            "run_key": progress.run_key,
+            "state": progress.state.value,
+            "complete": progress.complete,
+            "tasks": progress.planned,
+            "counts": {state.value: number for state, number in progress.counts.items()},
+            "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
+            "results": {str(index): result for index, result in self.results.items()},
+            "names": {str(index): name for index, name in self.names.items()},
+            "runs": {str(index): run_to_json(run, now_ms) for index, run in self.runs().items()},
+        }
+
+
+def _error_json(error: TaskFailure) -> dict[str, str]:
+    return {"message": error.message, "traceback": error.traceback}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """The last completed rebalance of a group, and what has come of it.
+
+    :param converged: each member has applied it, and no further round is to follow
+    :param shortage: of slots for tasks that never end, if there is one
+    """
+
+    record: GroupRecord
+    workers: tuple[WorkerStatus, ...]
+    converged: bool
+    shortage: SlotShortage | None = None
+
+    @classmethod
+    def of(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> GroupReport | None:
+        """The report on a group; None before its first rebalance."""
+        record = status.group
+        if record is None:
+            return None
+        return cls(
+            record=record,
+            workers=tuple(status.workers[worker] for worker in sorted(record.members) if worker in status.workers),
+            converged=converged(record, status.workers),
+            shortage=slot_shortage(jobs, status),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        record = self.record
+        return {
+            "epoch": record.epoch,
+            "generation": record.generation,
+            "leader": record.leader,
+            "members": sorted(record.members),
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in sorted(record.assignment.items())},
+            "revoked": {worker: tasks_to_json(tasks) for worker, tasks in sorted(record.revoked.items()) if tasks},
+            "moved": [
+                {
+                    "task": [task.job, task.index],
+                    "from": move.source,
+                    "to": move.target,
+                    "reason": move.reason.value,
+                }
+                for task, move in one_by_one(record.moves)
+            ],
+            "delay_ms": record.delay_ms,
+            "deadline_ms": record.deadline_ms,
+            "reason": record.reason,
+            "step": record.step,
+            "at_ms": record.at_ms,
+            "converged": self.converged,
+            "short_of_slots": None if self.shortage is None else self.shortage.to_json(),
+            "workers": {
+                worker.worker: {
+                    "state": worker.state.value,
+                    "epoch": worker.epoch,
+                    "slots": worker.slots,
+                    "running": tasks_to_json(worker.running),
+                    "url": worker.url,
+                    "condition": worker.condition,
+                }
+                for worker in self.workers
+            },
+        }

@@ -1,0 +1,41 @@
+"""Where each task of a job is: who has it, since when it runs or how long it took. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import effective_status
+from airflow_provider.ledger.records import TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId
+
+
+def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[int, TaskStatus]:
+    """By index, those tasks of the job's present run that somebody has, or has had."""
+    last = ((index, effective_status(TaskId(job, index), jobs, status)) for index in range(planned))
+    return {index: told for index, told in last if told is not None}
+
+
+def run_to_json(told: TaskStatus, now_ms: int) -> dict[str, Any]:
+    """The last attempt of a task, for people and for XCom.
+
+    :param now_ms: wall clock; another host's may differ, so it counts for what still runs only
+    """
+    ms = told.running_ms(now_ms) if told.took_ms is None else told.took_ms
+    progress = told.progress
+    last = {} if progress is None else {"batch": progress.batch, "rows_per_second": progress.rows_per_second}
+    return {
+        "state": told.state.value,
+        "worker": told.worker,
+        "attempt": told.attempt,
+        "started_at": None if told.started_at_ms is None else _time_of(told.started_at_ms),
+        "seconds": None if ms is None else ms / 1000,
+        **last,
+    }
+
+
+def _time_of(wall_ms: int) -> str:
+    """In ISO 8601, UTC, to the second."""
+    return datetime.fromtimestamp(wall_ms // 1000, tz=timezone.utc).isoformat()

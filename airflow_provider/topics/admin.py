@@ -1,0 +1,294 @@
+"""Makes the topics of a group, and asks how far they go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget to export them
+    AdminClient,
+    ListOffsetsResultInfo,
+    NewTopic,
+    TopicDescription,
+)
+
+from airflow_provider.kafka.settings import principal_of
+from airflow_provider.ledger.records import Topics
+from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.end_offsets import EndOffsets
+from airflow_provider.topics.errors import (
+    BrokerAwayError,
+    LogError,
+    NoTopicError,
+    RightsError,
+    TopicRightsError,
+)
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.rights import Needs, Operation
+
+T = TypeVar("T")
+
+_EVENTS_KEPT_MS: Final = 7 * 24 * 60 * 60 * 1_000
+# Compaction leaves the newest segment alone: a small one means that a new worker has little to read.
+_SEGMENT_BYTES: Final = 16 * 1024 * 1024
+_BROKER_DEFAULT: Final = -1
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.5
+_PROPAGATION_S: Final = 1.0
+_REFUSAL_S: Final = 1.0
+"""Whoever was refused may have been let in since, and another broker may answer: so much later it is given up."""
+_LISTEN_S: Final = 0.1
+"""Whoever waits for an answer hears so much later, at most, why there is none."""
+
+_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_UNKNOWN_TOPIC: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+_NOT_NOW: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError._NOENT,  # noqa: SLF001  "No leaders found"
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    }
+)
+
+
+class TopicAdmin:
+    """What is asked of the brokers about topics.
+
+    On its own connection: on the reader's, a question would wait behind the fetch that waits for records.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: knows why a broker does not answer
+    :raises LogError: if librdkafka refuses the settings
+    """
+
+    def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
+        self._outage = outage
+        self._heard: list[KafkaError] = []
+        self._principal = principal_of(config)
+        ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._heard.append}
+        self._client = make_client(AdminClient, {**config, **ours})
+        self._ends = EndOffsets(self._client)
+        self._met = False
+
+    async def prepare(self, topics: Topics, needs: Needs, *, timeout_s: float) -> None:
+        """See that the user may do with a group's topics what is needed; make those that are missing, if that is for
+        this user to do, with as many replicas as the broker gives by default.
+
+        :raises NoTopicError: if one is missing and is not for this user to make
+        :raises RightsError: if one is missing and may not be made, or a right is lacking; it names all that are
+        :raises RefusedError: if the broker refuses the connection
+        :raises BrokerAwayError: if no broker answers in time
+        :raises LogError: if a topic has more than one partition, or can't be made
+        """
+        missing = await self._check(topics, needs, timeout_s)
+        if missing and not needs.makes_topics:
+            raise NoTopicError(missing[0])
+        if missing:
+            await self._make(missing, topics, timeout_s)
+            await self._check(topics, needs, timeout_s)
+
+    async def _check(self, topics: Topics, needs: Needs, timeout_s: float) -> list[str]:
+        """:returns: the topics that do not exist"""
+        allowed: dict[str, frozenset[Operation]] = {}
+        missing = []
+        for topic in topics.all:
+            try:
+                operations = await self._look_at(topic, timeout_s)
+            except _TopicFailure as failure:
+                raise self._explain(failure, "DESCRIBE", f"looking for the topic {failure.topic!r}") from failure
+            if operations is None:
+                missing.append(topic)
+            else:
+                allowed[topic] = operations
+        lacking = list(needs.lacking(topics, allowed))
+        if lacking:
+            raise RightsError(lacking, self._principal)
+        return missing
+
+    async def end_offsets(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        """The offset that each topic's next record will have.
+
+        :raises NoTopicError: if a topic does not exist
+        :raises TopicRightsError: if it may not be described
+        :raises BrokerAwayError: if no broker answers in time
+        """
+        return await self._ends_of(tuple(topics), timeout_s=timeout_s, appears_s=_PROPAGATION_S)
+
+    async def groups(self, *, timeout_s: float) -> list[str]:
+        """The groups whose topics this connection can see.
+
+        :raises RefusedError: if the broker refuses the connection
+        :raises BrokerAwayError: if no broker answers in time
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            # A thread that lists can't be called back before its time is over: first see that somebody answers.
+            await self._answer("", asyncio.wrap_future(self._client.describe_cluster(request_timeout=timeout_s)))
+            left_s = max(_LISTEN_S, deadline - time.monotonic())
+            listing = asyncio.ensure_future(asyncio.to_thread(self._client.list_topics, timeout=left_s))
+            listed = await self._answer("", listing)
+        except _TopicFailure as failure:
+            raise self._explain(failure, "DESCRIBE", "listing the topics") from failure
+        names = set(listed.topics)
+        suffix = Topics.of("").jobs
+        groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+        return sorted(group for group in groups if group and Topics.of(group).status in names)
+
+    async def _look_at(self, topic: str, timeout_s: float) -> frozenset[Operation] | None:
+        """:returns: what the user may do with the topic; None if it does not exist"""
+        try:
+            described = await self._describe(topic, timeout_s)
+        except _TopicFailure as failure:
+            if failure.code in _UNKNOWN_TOPIC:
+                return None
+            if failure.code in _NO_RIGHT:
+                return frozenset()
+            raise
+        self._outage.is_back()
+        if len(described.partitions) != 1:
+            raise LogError(
+                f"the topic {topic!r} has {len(described.partitions)} partitions, but must have exactly one, because"
+                " the order of its records matters: delete it (it is made anew), or choose another name for the group"
+            )
+        told = {operation.name for operation in described.authorized_operations or ()}
+        # A broker that is too old to tell is taken to allow everything: it will say so when it does not.
+        return frozenset(operation for operation in Operation if not told or operation.value in told)
+
+    async def _make(self, missing: list[str], topics: Topics, timeout_s: float) -> None:
+        made = self._client.create_topics(
+            [NewTopic(topic, 1, _BROKER_DEFAULT, config=_settings_of(topic, topics)) for topic in missing],
+            request_timeout=timeout_s,
+        )
+        for topic, future in made.items():
+            try:
+                await self._answer(topic, asyncio.wrap_future(future))
+            except _TopicFailure as failure:
+                if failure.code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._explain(failure, "CREATE", f"making the topic {topic!r}") from failure
+        await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
+
+    async def _ends_of(self, topics: tuple[str, ...], *, timeout_s: float, appears_s: float) -> dict[str, int]:
+        """Ask until there is an answer: a topic that has just been made is unknown for a moment, then has no leader.
+
+        :param appears_s: how long a topic may be unknown
+        """
+        doing = f"asking for the ends of {', '.join(topics)}"
+        asked_at, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            left_s = max(pause_s, asked_at + timeout_s - time.monotonic())
+            try:
+                ends = await asyncio.wait_for(self._ask(topics, left_s), left_s)
+            except asyncio.TimeoutError:
+                raise BrokerAwayError(self._outage.servers, doing, self._outage.reason) from None
+            except _TopicFailure as failure:
+                may_last_s = {**dict.fromkeys(_UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
+                if time.monotonic() + pause_s > asked_at + may_last_s.get(failure.code, 0.0):
+                    raise self._explain(failure, "READ", doing) from failure
+            else:
+                self._outage.is_back()
+                return ends
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
+        if not self._met:
+            # To ask for an end librdkafka looks for the topic's leader. While it still connects it can't, and tries
+            # again after 3 s. This question waits for the connection.
+            await self._describe(topics[0], timeout_s)
+        try:
+            answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
+            return {topic: await self._end(topic, answers[topic]) for topic in topics}
+        except _TopicFailure:
+            # librdkafka remembers for minutes that a topic did not exist: only this makes it look again, and only this
+            # says whether it is the topic that is missing or its leader.
+            for topic in topics:
+                await self._describe(topic, timeout_s)
+            raise
+
+    async def _end(self, topic: str, asked: Future[ListOffsetsResultInfo]) -> int:
+        end = await self._answer(topic, asyncio.wrap_future(asked))
+        if end.offset < 0:  # librdkafka's way to tell that the request has timed out
+            raise _TopicFailure(topic, KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        return int(end.offset)
+
+    async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
+        asked = self._client.describe_topics(
+            TopicCollection([topic]), request_timeout=timeout_s, include_authorized_operations=True
+        )
+        description = await self._answer(topic, asyncio.wrap_future(asked[topic]))
+        self._met = True
+        described: TopicDescription = description
+        return described
+
+    async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
+        """Wait for an answer, and not for one that will not come."""
+        self._complaints()  # of before this question: they may be over
+        with self._outage.watch() as watched:
+            refused = asyncio.wrap_future(watched)
+            either: set[asyncio.Future[Any]] = {asked, refused}
+            try:
+                while not (asked.done() or refused.done()):
+                    await asyncio.wait(either, timeout=_LISTEN_S, return_when=asyncio.FIRST_COMPLETED)
+                    for error in self._complaints():
+                        tell(self._outage, error)
+                if not asked.done():
+                    await asyncio.wait({asked}, timeout=_REFUSAL_S)
+                refusal = self._outage.refusal
+                if not asked.done() and refusal is not None:
+                    raise refusal
+                return await asked
+            except KafkaException as failed:
+                raise _TopicFailure(topic, failed.args[0]) from failed
+            finally:
+                for future in either:
+                    future.cancel()
+
+    def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> LogError:
+        if failure.code in _NO_RIGHT:
+            return TopicRightsError(failure.topic, operation, self._principal)
+        if failure.code in _UNKNOWN_TOPIC:
+            return NoTopicError(failure.topic)
+        if failure.code in _NOT_NOW:
+            outage = self._outage
+            return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or str(failure))
+        return LogError(f"{doing} failed: {failure}")
+
+    def _complaints(self) -> list[KafkaError]:
+        """What was wrong with connections since this was last asked. An admin client tells only when it is polled."""
+        self._client.poll(0)
+        heard = [error for error in self._heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
+        self._heard.clear()
+        return heard
+
+
+class _TopicFailure(Exception):  # noqa: N818  never leaves this module
+    """What a broker, or librdkafka, says about a topic instead of an answer."""
+
+    def __init__(self, topic: str, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.topic = topic
+        self.code = error.code()
+
+
+def _settings_of(topic: str, topics: Topics) -> dict[str, str]:
+    if topic == topics.events:
+        return {"cleanup.policy": "delete", "retention.ms": str(_EVENTS_KEPT_MS)}
+    return {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}

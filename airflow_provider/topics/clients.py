@@ -1,0 +1,129 @@
+"""One set of Kafka clients per connection and process, shared by all memberships, sensors and groups in it."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.feed import GroupFeed
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.producer import LogWriter
+from airflow_provider.topics.reader import LogReader
+
+
+class Clients:
+    """The clients of one connection, and the feeds of the groups that are followed with them."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        config = settings.librdkafka()
+        self.outage = Outage(settings.bootstrap_servers)
+        self.admin = TopicAdmin(config, self.outage)
+        self.reader = LogReader(config, self.outage)
+        self._config = config
+        self._lock = threading.Lock()
+        self._writer: LogWriter | None = None
+        self._feeds: dict[str, GroupFeed] = {}
+        self._users: dict[str, int] = {}
+
+    @property
+    def writer(self) -> LogWriter:
+        """Made when first needed: most who only look never write."""
+        with self._lock:
+            if self._writer is None:
+                self._writer = LogWriter(self._config, self.outage)
+            return self._writer
+
+    def warm_up(self) -> None:
+        """Let the writer connect while others still do something else."""
+        _ = self.writer
+
+    @property
+    def unused(self) -> bool:
+        return not self._users
+
+    def feed(self, group: str) -> GroupFeed:
+        """The feed of a group, for one user more."""
+        self._users[group] = self._users.get(group, 0) + 1
+        return self._feeds.setdefault(group, GroupFeed(group))
+
+    def follow(self, feed: GroupFeed) -> None:
+        """Begin to read a group's topics, unless somebody has.
+
+        librdkafka takes up to a second to find a topic that did not exist when it began to read it.
+        """
+        with self._lock:
+            if not feed.followed:
+                feed.followed = True
+                self.reader.follow({feed.topics.jobs: feed.jobs, feed.topics.status: feed.status})
+
+    def give_back(self, group: str) -> None:
+        """One user of a group's feed less; the last one ends it."""
+        self._users[group] -= 1
+        if not self._users[group]:
+            del self._users[group]
+            feed = self._feeds.pop(group)
+            if feed.followed:
+                self.reader.unfollow((feed.topics.jobs, feed.topics.status))
+
+    def close(self) -> None:
+        """Blocks for as long as records are still being written, at most some seconds."""
+        self.reader.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+class _Process:
+    """What this process has open."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: dict[KafkaSettings, Clients] = {}
+
+
+_process = _Process()
+
+
+def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
+    """The clients of a connection and the feed of a group, to be given back with :func:`release`."""
+    with _process.lock:
+        clients = _process.clients.get(settings)
+        if clients is None:
+            clients = _process.clients[settings] = Clients(settings)
+        return clients, clients.feed(group)
+
+
+def release(settings: KafkaSettings, group: str) -> Clients | None:
+    """Give back what :func:`acquire` gave.
+
+    :returns: the clients, if nobody uses them any more: close them
+    """
+    with _process.lock:
+        clients = _process.clients.get(settings)
+        if clients is None:  # acquired in the process that this one was forked from
+            return None
+        clients.give_back(group)
+        return _process.clients.pop(settings) if clients.unused else None
+
+
+def _start_over() -> None:
+    """A forked process has the clients' memory, but not their threads: it may neither use nor destroy them.
+
+    Not at its end either, when the interpreter clears all modules: one reference too many keeps them from that.
+    """
+    global _process
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
+    _process = _Process()
+
+
+def _close_all() -> None:
+    for clients in _process.clients.values():
+        clients.close()
+    _process.clients.clear()
+
+
+os.register_at_fork(after_in_child=_start_over)
+atexit.register(_close_all)

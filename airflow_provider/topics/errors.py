@@ -1,0 +1,117 @@
+"""What can go wrong with a group's topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider.topics.rights import Operation, Right
+
+
+class LogError(Exception):
+    """A topic could not be read or written; the message names the topic and the reason."""
+
+
+class BrokerAwayError(LogError):
+    """No broker answered in time."""
+
+    def __init__(self, servers: str, doing: str, reason: str) -> None:
+        super().__init__(
+            f"no broker answered at {servers} while {doing}{': ' + reason if reason else ''};"
+            " check bootstrap.servers and security.protocol of the connection, and that the broker runs"
+        )
+        self.servers = servers
+        self.doing = doing
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[BrokerAwayError], tuple[str, str, str]]:
+        return type(self), (self.servers, self.doing, self.reason)
+
+
+class RefusedError(LogError):
+    """The broker refuses the connection's credentials, or its certificate is not trusted: people must act."""
+
+    def __init__(self, servers: str, reason: str, check: str) -> None:
+        super().__init__(f"no connection to {servers}: {reason}; {check}")
+        self.servers = servers
+        self.reason = reason
+        self.check = check
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str, str]]:
+        return type(self), (self.servers, self.reason, self.check)
+
+
+class RightsError(LogError):
+    """The connection's user may not do what is needed.
+
+    :param lacking: everything that is known to be needed and not allowed
+    :param principal: the user as ACLs name it, None if only the broker knows
+    """
+
+    def __init__(self, lacking: Iterable[Right], principal: str | None = None) -> None:
+        self.lacking = tuple(lacking)
+        self.principal = principal
+        rights = ", ".join(map(str, self.lacking))
+        super().__init__(
+            f"{principal or 'the user of this connection'} has no right to {rights}:"
+            f" grant {'it' if len(self.lacking) == 1 else 'these'} to {principal or 'that user'},"
+            " or use a connection whose user may"
+        )
+
+    def __reduce__(self) -> tuple[type[RightsError], tuple[object, ...]]:
+        return type(self), (self.lacking, self.principal)
+
+
+class TopicRightsError(RightsError):
+    """A topic has refused an operation."""
+
+    def __init__(self, topic: str, operation: str, principal: str | None = None) -> None:
+        super().__init__((Right(topic, Operation(operation.upper())),), principal)
+        self.topic = topic
+        self.operation = operation
+
+    def __reduce__(self) -> tuple[type[TopicRightsError], tuple[object, ...]]:
+        return type(self), (self.topic, self.operation, self.principal)
+
+
+class NoTopicError(LogError):
+    """A topic that should be read does not exist."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"the topic {topic!r} does not exist: no job was submitted to this group and no worker started"
+        )
+        self.topic = topic
+
+    def __reduce__(self) -> tuple[type[NoTopicError], tuple[str]]:
+        return type(self), (self.topic,)
+
+
+class TopicRenewedError(LogError):
+    """A topic was deleted and made anew: what was read from it is not in it any more."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"the topic {topic!r} was deleted and made anew: it ends before what has been read from it")
+        self.topic = topic
+
+    def __reduce__(self) -> tuple[type[TopicRenewedError], tuple[str]]:
+        return type(self), (self.topic,)
+
+
+class ReaderFaultError(LogError):
+    """A topic is read no more, for a fault of this program: what was read of it grows old, and is not to be trusted."""
+
+    def __init__(self, topic: str, fault: str) -> None:
+        super().__init__(f"the topic {topic!r} is read no more, for a fault of this program: {fault}")
+        self.topic = topic
+        self.fault = fault
+
+    def __reduce__(self) -> tuple[type[ReaderFaultError], tuple[str, str]]:
+        return type(self), (self.topic, self.fault)
+
+
+class TooLargeError(LogError):
+    """The broker does not take a record of that size: to try again brings nothing."""
+
+
+class LogTimeoutError(LogError, TimeoutError):
+    """What was waited for did not come in time, though the broker is there."""

@@ -1,0 +1,184 @@
+"""The views of one group's topics in this process: filled by the reader's thread, seen from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.ledger.records import Topics
+from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
+from airflow_provider.ledger.topic_view import About, Parsed, TopicView, Unreadable
+from airflow_provider.topics.changes import Changes
+from airflow_provider.topics.complaints import Complaints
+from airflow_provider.topics.errors import LogError, NoTopicError, ReaderFaultError
+from airflow_provider.topics.reader import Record
+from airflow_provider.topics.rights import Needs
+from airflow_provider.topics.superseded import superseded
+
+log: Final = logging.getLogger(__name__)
+
+S = TypeVar("S")
+
+
+class TopicFeed(Generic[S]):
+    """A view that a thread of its own feeds: the reader's sink for one topic.
+
+    Event loops wait for the lock. Under it nothing is parsed and nothing logged but what is for debugging.
+
+    While the topic is read again a new view is filled; the old one is seen until that is done. A moment in which there
+    are no jobs would stop every task.
+
+    :param make_view: makes an empty view that tells of what it can't read
+    :param complaints: what is told goes there; while the topic is read from its beginning, many come together
+    """
+
+    def __init__(
+        self,
+        make_view: Callable[[Callable[[Unreadable], None]], TopicView[S]],
+        changes: Changes,
+        complaints: Complaints,
+    ) -> None:
+        self._make_view = make_view
+        self._complaints = complaints
+        self._whole = False
+        self._view = make_view(complaints.add)
+        self._next: TopicView[S] | None = None
+        self._renewals = 0  # of views before this one
+        self._changes = changes
+        self._lock = threading.Lock()
+        self._problem: LogError | None = None
+
+    @property
+    def problem(self) -> LogError | None:
+        """Why the topic can't be read at present."""
+        return self._problem
+
+    @property
+    def offset(self) -> int:
+        return self._view.offset
+
+    @property
+    def renewals(self) -> int:
+        return self._renewals + self._view.renewals
+
+    def snapshot(self) -> S:
+        with self._lock:
+            return self._view.snapshot()
+
+    def take(self, records: Sequence[Record]) -> None:
+        view = self._next or self._view
+        for parsed in _parsed(view, records):
+            with self._lock:
+                view.take(parsed)
+        with self._lock:
+            news = self._news()
+        self._changes.tell(news)
+        if self._whole:
+            self._complaints.tell()
+
+    def reached(self, offset: int) -> None:
+        """Follows every record that is the last one for now: mostly there is nothing new about it."""
+        self._whole = True
+        self._complaints.tell()
+        with self._lock:
+            if self._next is not None:
+                self._replace(self._next, offset)
+            self._view.advance(offset)
+            news = self._news()
+        self._changes.tell(news)
+
+    def complain(self) -> None:
+        """The topic has been read to its end: whoever asked for that may go before anything else is read."""
+        self._complaints.tell()
+
+    def again(self) -> None:
+        self._next = self._make_view(self._complaints.add)
+        self._whole = False
+
+    def fail(self, error: LogError) -> None:
+        self._problem = error
+        self._changes.tell(About.EVERYTHING)
+
+    def closed(self) -> None:
+        self._complaints.tell()
+
+    def _replace(self, new: TopicView[S], end: int) -> None:
+        """A topic that ends before what was read of it was deleted and made anew meanwhile."""
+        renewed = max(new.renewals, int(end < self._view.offset))
+        self._renewals = self.renewals + renewed - new.renewals
+        self._view, self._next = new, None
+        new.all_is_news()
+
+    def _news(self) -> About:
+        """What can be told, since the topic can be read."""
+        if self._problem is None:
+            return self._view.take_news()
+        self._problem = None
+        self._view.take_news()
+        return About.EVERYTHING
+
+
+def _parsed(view: TopicView[Any], records: Sequence[Record]) -> Iterator[Parsed]:
+    """One after the other, without those for which others stand: these are read first, to see that they can be."""
+    skipped = superseded(records)
+    first = {place: view.parse(*records[place]) for place in set(skipped.values())}
+    if any(record.key is None for record in first.values()):
+        skipped = {}
+    for place, record in enumerate(records):
+        if place not in skipped:
+            yield first[place] if place in first else view.parse(*record)
+
+
+class GroupFeed:
+    """Both compacted topics of a group."""
+
+    def __init__(self, group: str) -> None:
+        self.topics = Topics.of(group)
+        self.granted: set[Needs] = set()
+        self.followed = False
+        self._preparing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self.changes = Changes()
+        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView, self.changes, Complaints(self.topics.jobs))
+        self.status: TopicFeed[StatusSnapshot] = TopicFeed(
+            lambda on_unreadable: StatusView(on_unreadable, self._on_stale, clock=wall_ms),
+            self.changes,
+            Complaints(self.topics.status),
+        )
+
+    def preparing(self) -> asyncio.Lock:
+        """Held by the one in the running loop who makes the group's topics and looks at the rights, while others wait.
+
+        What has been seen is in ``granted``.
+        """
+        return self._preparing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    @property
+    def problem(self) -> LogError | None:
+        """Why one of the topics can't be read at present."""
+        return self.jobs.problem or self.status.problem
+
+    @property
+    def fault(self) -> ReaderFaultError | None:
+        """Why one of the topics is read no more."""
+        problems = (self.jobs.problem, self.status.problem)
+        return next((problem for problem in problems if isinstance(problem, ReaderFaultError)), None)
+
+    @property
+    def missing(self) -> str | None:
+        """The name of a topic that does not exist."""
+        problem = self.problem
+        return problem.topic if isinstance(problem, NoTopicError) else None
+
+    @property
+    def renewals(self) -> Mapping[str, int]:
+        """How often each topic was found to have been deleted and made anew."""
+        return {self.topics.jobs: self.jobs.renewals, self.topics.status: self.status.renewals}
+
+    def _on_stale(self, key: str, winner: StatusRecord) -> None:
+        log.debug("%s: a record of %s older than that of epoch %s came late", self.topics.status, key, winner.epoch)

@@ -1,0 +1,187 @@
+"""A group's topics for code without an event loop (operators, the CLI, a page): each call opens, acts, closes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import ControlRecord, Event, JobDefinition, Topics, decode, event_from_json
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.topic_view import Unreadable, reason_of
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.complaints import Complaints
+from airflow_provider.topics.errors import BrokerAwayError, LogError, LogTimeoutError
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs, Submission
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.reader import LogReader, Record
+from airflow_provider.topics.rights import REMOVER, STOPPER, SUBMITTER
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSnapshot:
+    """Everything that a group's topics say."""
+
+    group: str
+    jobs: JobsSnapshot
+    status: StatusSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What happened in a group, in the order of the topic.
+
+    :param unreadable: how many records could not be read
+    """
+
+    events: tuple[Event, ...]
+    unreadable: int
+
+
+def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
+    """The groups whose topics this connection can see.
+
+    :raises BrokerAwayError: if no broker answers in time
+    """
+    admin = TopicAdmin(settings.librdkafka(), Outage(settings.bootstrap_servers))
+    return run(lambda: admin.groups(timeout_s=timeout_s))
+
+
+def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupSnapshot:
+    """Read a group's topics to their end. Makes none.
+
+    :raises NoTopicError: if there is no such group
+    :raises LogError: if its topics can't be read
+    """
+
+    async def read() -> GroupSnapshot:
+        logs = GroupLogs(settings, group)
+        logs.attach()
+        try:
+            await logs.catch_up(timeout_s=timeout_s)
+            return GroupSnapshot(group=group, jobs=logs.jobs, status=logs.status)
+        finally:
+            await logs.aclose()
+
+    return run(read)
+
+
+def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
+    """As :meth:`GroupLogs.submit`; makes the group's topics if they are missing."""
+
+    async def submit() -> Submission:
+        async with GroupLogs(settings, group, SUBMITTER) as logs:
+            return await logs.submit(definition)
+
+    return run(submit)
+
+
+def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -> bool:
+    """As :meth:`GroupLogs.remove`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def remove() -> bool:
+        async with GroupLogs(settings, group, REMOVER) as logs:
+            return await logs.remove(job, by=by)
+
+    return run(remove)
+
+
+def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
+    """As :meth:`GroupLogs.publish_control`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def send() -> None:
+        async with GroupLogs(settings, group, STOPPER) as logs:
+            await logs.publish_control(control)
+
+    run(send)
+
+
+def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Timeline:
+    """Read a group's events topic to its end.
+
+    :raises NoTopicError: if there is no such group
+    :raises LogError: if the topic can't be read
+    """
+    config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
+    topic = Topics.of(group).events
+    admin = TopicAdmin(config, outage)
+    ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
+    collector = _Collector(topic, ends[topic])
+    reader = LogReader(config, outage)
+    try:
+        reader.follow({topic: collector})
+        collector.done.result(timeout_s)
+    except FutureTimeoutError:
+        if outage.away:
+            raise BrokerAwayError(outage.servers, f"reading {topic}", outage.reason) from None
+        raise LogTimeoutError(f"the topic {topic!r} could not be read to its end within {timeout_s:g} s") from None
+    finally:
+        reader.close()
+    return Timeline(events=tuple(collector.events), unreadable=collector.unreadable)
+
+
+class _Collector:
+    """Takes events until it has read so far."""
+
+    def __init__(self, topic: str, end: int) -> None:
+        self._complaints = Complaints(topic)
+        self._end = end
+        self.events: list[Event] = []
+        self.unreadable = 0
+        self.done: Future[None] = Future()
+        self.reached(0)
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            try:
+                self.events.append(event_from_json(decode(record.value or b"")))
+            except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
+                self.unreadable += 1
+                self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
+            self.reached(record.offset + 1)
+
+    def again(self) -> None:
+        """It has read to the end by then."""
+
+    def reached(self, offset: int) -> None:
+        if offset >= self._end and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, error: LogError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def closed(self) -> None:
+        self._complaints.tell()
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run it in a loop of its own; if this thread has a running one, as in an asynchronous task, in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    result: Future[T] = Future()
+
+    def apart() -> None:
+        try:
+            result.set_result(asyncio.run(work()))
+        except BaseException as error:  # noqa: BLE001  raised again where it belongs
+            result.set_exception(error)
+
+    threading.Thread(target=apart, name="cospark-one-shot").start()
+    return result.result()

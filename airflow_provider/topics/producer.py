@@ -1,0 +1,222 @@
+"""Writes records: one producer and one thread for all groups of a connection in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from airflow_provider.kafka.settings import principal_of
+from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.errors import BrokerAwayError, LogError, TooLargeError, TopicRightsError
+from airflow_provider.topics.outage import Outage
+
+# At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
+_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
+_silence.disabled = True
+
+_POLL_S: Final = 0.1
+_LINGER_MS: Final = 5
+_FLUSH_S: Final = 5.0
+_CONNECT_S: Final = 1.0
+_DELIVERY_TIMEOUT_MS: Final = 30_000
+_PROPAGATION_MS: Final = 5_000
+_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
+_TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
+
+
+class NewRecord(NamedTuple):
+    """A record to be written; no value deletes the key."""
+
+    topic: str
+    key: str
+    value: bytes | None
+
+
+_Outcome = tuple["asyncio.Future[None]", "LogError | None"]
+
+
+class LogWriter:
+    """Writes records so that each is stored once, in the order of the calls, on all replicas that are in sync.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: knows why a broker does not answer
+    :param delivery_timeout_ms: a record that isn't stored by then fails
+    :raises LogError: if librdkafka refuses the settings
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], outage: Outage, *, delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
+    ) -> None:
+        self._outage = outage
+        self._principal = principal_of(config)
+        self._config = {
+            **config,
+            "acks": "all",
+            "enable.idempotence": True,
+            # What one turn of an event loop has to say goes in one request, not in one for each record.
+            "linger.ms": _LINGER_MS,
+            # A topic made by the way would have the broker's default settings: it would not be compacted.
+            "allow.auto.create.topics": False,
+            "compression.type": "gzip",
+            "message.max.bytes": LARGEST_VALUE,
+            "delivery.timeout.ms": delivery_timeout_ms,
+            "reconnect.backoff.max.ms": 1_000,
+            # After that no record waits for a topic that does not exist; the topics were there when this began.
+            "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
+            "log_level": 0,
+            "logger": _silence,
+            "error_cb": self._on_error,
+        }
+        self._lock = threading.Lock()
+        self._told_lock = threading.Lock()
+        self._told: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+        self._producer = make_client(Producer, self._config)
+        self._fatal: KafkaError | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
+        self._thread.start()
+
+    def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
+        """Write one record; no value deletes the key.
+
+        :returns: a future of the record's offset, which fails with a :class:`LogError`
+        """
+        future: Future[int] = Future()
+        future.set_running_or_notify_cancel()
+
+        def stored(offset: int, error: LogError | None) -> None:
+            if error is None:
+                future.set_result(offset)
+            else:
+                future.set_exception(error)
+
+        self._produce(NewRecord(topic, key, value), stored)
+        return future
+
+    async def write(self, *records: NewRecord) -> None:
+        """Write these, and wait until all are stored.
+
+        :raises LogError: if one could not be stored
+        """
+        loop = asyncio.get_running_loop()
+        all_stored: asyncio.Future[None] = loop.create_future()
+        left, failed = len(records), None
+
+        def stored(_offset: int, error: LogError | None) -> None:
+            nonlocal left, failed
+            with self._told_lock:
+                left, failed = left - 1, failed or error
+                if not left:
+                    self._told.setdefault(loop, []).append((all_stored, failed))
+
+        for record in records:
+            self._produce(record, stored)
+        if not left:
+            self._tell()  # refused at once, perhaps
+        await all_stored
+
+    def _produce(self, record: NewRecord, stored: Callable[[int, LogError | None], None]) -> None:
+        topic, key, value = record
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._outage.is_back()
+                stored(message.offset() or 0, None)
+            else:
+                stored(0, self._explain(topic, key, error))
+
+        try:
+            self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=delivered)
+        except KafkaException as refused:
+            stored(0, self._explain(topic, key, refused.args[0]))
+        except BufferError as full:
+            stored(0, LogError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
+
+    def _tell(self) -> None:
+        """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
+        with self._told_lock:
+            told, self._told = self._told, {}
+        for loop, outcomes in told.items():
+            with contextlib.suppress(RuntimeError):  # it is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, outcomes)
+
+    def close(self) -> None:
+        """Write what is still to be written, for at most 5 s, and stop; returns when the thread has ended."""
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(_FLUSH_S)
+        self._tell()
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        # Without a connection the first record would wait for half a second, until the producer asks again for its id.
+        with contextlib.suppress(KafkaException):
+            self._producer.list_topics(timeout=_CONNECT_S)
+        while not self._closing.is_set():
+            try:
+                self._producer.poll(_POLL_S)
+            except KafkaException as failed:
+                self._fatal = failed.args[0]
+                self._closing.wait(_POLL_S)
+            self._tell()
+
+    def _live_producer(self) -> Producer:
+        """The producer; a new one if it has met a fatal error, after which it writes nothing any more.
+
+        Fatal is, for one, that the user may not write to any topic: then it gets no id.
+        """
+        with self._lock:
+            if self._fatal is not None:
+                self._fatal = None
+                _discard(self._producer)
+                self._tell()
+                self._producer = make_client(Producer, self._config)
+            return self._producer
+
+    def _explain(self, topic: str, key: str, error: KafkaError) -> LogError:
+        if error.code() in _FATAL and self._fatal is not None:
+            error = self._fatal
+        if error.code() in _NO_RIGHT:
+            return TopicRightsError(topic, "WRITE", self._principal)
+        doing = f"writing {key!r} to the topic {topic!r}"
+        if error.code() in _TIMED_OUT:
+            return BrokerAwayError(self._outage.servers, doing, self._outage.reason or error.str())
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return TooLargeError(
+                f"{doing} failed: its size is beyond the topic's max.message.bytes, or {LARGEST_VALUE} before"
+                " compression"
+            )
+        return LogError(f"{doing} failed: {error.str()}")
+
+    def _on_error(self, error: KafkaError) -> None:
+        """The reader says when brokers are away; here it shows in the record that was not written."""
+        if error.fatal():
+            self._fatal = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            tell(self._outage, error)
+
+
+def _settle(outcomes: Iterable[_Outcome]) -> None:
+    for all_stored, failed in outcomes:
+        if all_stored.done():
+            continue  # whoever waited has been cancelled
+        if failed is None:
+            all_stored.set_result(None)
+        else:
+            all_stored.set_exception(failed)
+
+
+def _discard(producer: Producer) -> None:
+    """Fail what it has not written, so that whoever waits for that hears of it."""
+    producer.purge()
+    with contextlib.suppress(KafkaException):
+        producer.flush(_FLUSH_S)

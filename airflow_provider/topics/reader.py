@@ -1,0 +1,399 @@
+"""Reads topics: one consumer and one thread for all groups of a connection in this process.
+
+The consumer joins no consumer group and commits nothing: every topic is read from its beginning. All calls to it are
+made by its own thread, because confluent-kafka lets no other thread in while one polls; what others want is queued.
+
+The thread goes on whatever happens, and nobody is left with a topic that is not read any more without hearing of it. A
+fault in what takes a topic's records ends the reading of that topic. A fault of the consumer is mended by another one,
+which reads on where the sinks are; if that does not help for some time, the reading of all topics ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from airflow_provider.kafka.settings import principal_of
+from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.errors import LogError, NoTopicError, ReaderFaultError, TopicRightsError
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.positions import Positions
+
+log: Final = logging.getLogger(__name__)
+
+# A new order (follow, close) waits for the running poll; a record does not.
+_POLL_S: Final = 0.05
+_BATCH: Final = 10_000
+_GATHER_MS: Final = 20
+_PROBE_INTERVAL_S: Final = 1.0
+_ANSWER_S: Final = 0.5
+_MOST_LOOKED_UP: Final = 4
+# A broker that has just started, or one that has not heard of a new topic yet, may not know it for a moment.
+_MISSING_S: Final = 2.0
+_PROPAGATION_MS: Final = 5_000
+_FROM_THE_START: Final = 0
+_FIRST_REST_S: Final = 0.5
+"""After a fault of the consumer; doubled with each that follows before anything was read."""
+_MOST_FAULTS: Final = 5
+_TROUBLE: Final = frozenset(
+    {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION}  # noqa: SLF001
+)
+_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
+_UNKNOWN: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+)
+
+
+class Record(NamedTuple):
+    """One record of a topic; no value: the key is deleted. Headers are never looked at: confluent-kafka crashes the
+    process over one whose name is no UTF-8.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    offset: int
+
+
+class Sink(Protocol):
+    """Where the records of a topic go. Called in the reader's thread; must not block."""
+
+    def take(self, records: Sequence[Record]) -> None:
+        """The next records, in their order."""
+
+    def reached(self, offset: int) -> None:
+        """The topic ends, for now, at this offset."""
+
+    def again(self) -> None:
+        """Something was missed: what comes now is the topic from its beginning, up to its end."""
+
+    def fail(self, error: LogError) -> None:
+        """The topic can't be read at present."""
+
+    def closed(self) -> None:
+        """Nothing comes any more."""
+
+
+class LogReader:
+    """Follows topics of one partition each and hands their records to sinks.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: is told of brokers that go and come back
+    :raises LogError: if librdkafka refuses the settings
+    """
+
+    def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
+        self._outage = outage
+        self._principal = principal_of(config)
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._sinks: dict[str, Sink] = {}
+        self._ordered: dict[str, None] = {}  # in their order
+        self._failing: set[tuple[str, int]] = set()
+        self._read: dict[str, int] = {}
+        self._positions = Positions()
+        self._cluster: str | None = None
+        self._down: str | None = None
+        self._doubtful: dict[str, float] = {}
+        self._probe_at = 0.0
+        self._closing = threading.Event()
+        self._faults = 0
+        self._config = {
+            **config,
+            # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+            "group.id": "cospark-log-reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+            # A topic that is followed from now on waits for the fetch that is under way.
+            "fetch.wait.max.ms": 200,
+            # The first record after a silence comes at once. What follows it within this time comes together: where
+            # many write, a fetch for each record would cost more than the record.
+            "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": _GATHER_MS,
+            "reconnect.backoff.max.ms": 1_000,
+            # A topic that has just been made, or a leader that has just changed, is tried again soon.
+            "fetch.error.backoff.ms": 50,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            # After that a topic that a broker does not know is told of.
+            "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
+            "log_level": 0,
+            "logger": log,
+            "error_cb": self._on_error,
+        }
+        self._consumer = make_client(Consumer, self._config)
+        self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
+        self._starting = threading.Lock()
+
+    def follow(self, sinks: Mapping[str, Sink]) -> None:
+        """Read these topics from their beginning, and what is written to them from now on."""
+
+        def order() -> None:
+            self._sinks.update(sinks)
+            self._ordered.update(dict.fromkeys(sinks))
+
+        self._orders.put(order)
+        with self._starting:  # only now: an order waits for the poll that is under way
+            if self._thread.ident is None:
+                self._thread.start()
+
+    def unfollow(self, topics: Iterable[str]) -> None:
+        """Read these topics no more."""
+
+        def order() -> None:
+            followed = [topic for topic in topics if topic in self._sinks]
+            for topic in followed:
+                self._sinks.pop(topic).closed()
+            self._end([topic for topic in followed if topic not in self._ordered])
+            for topic in followed:
+                self._ordered.pop(topic, None)
+
+        self._orders.put(order)
+
+    def close(self) -> None:
+        """Stop reading; returns when the thread has ended."""
+        self._closing.set()
+        with self._starting:
+            begun = self._thread.ident is not None
+        if begun:
+            self._thread.join()
+        else:
+            self._discard_consumer()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._read_on()
+            except Exception as fault:
+                log.exception("the reader of %s has failed", self._outage.servers)
+                self._faults += 1
+                self._tell_all(fault)
+                self._discard_consumer()
+                self._closing.wait(_FIRST_REST_S * 2 ** min(self._faults - 1, _MOST_FAULTS))
+        for sink in self._sinks.values():
+            sink.closed()
+        self._discard_consumer()
+
+    def _read_on(self) -> None:
+        """Until this is closed."""
+        if self._faults:
+            self._consumer = make_client(Consumer, self._config)
+            self._ordered = dict.fromkeys(self._sinks)
+        while not self._closing.is_set():
+            self._obey()
+            first = self._consumer.poll(_POLL_S)
+            if first is not None:
+                self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
+            self._probe()
+
+    def _tell_all(self, fault: Exception) -> None:
+        """Another consumer may do better. After many faults in a row nobody shall wait for that any more."""
+        for topic, sink in list(self._sinks.items()):
+            if self._faults < _MOST_FAULTS:
+                _tell(sink, LogError(f"the topic {topic!r} is not read just now; trying again: {fault!r}"))
+            else:
+                self._give_up(topic, fault)
+
+    def _give_up(self, topic: str, fault: Exception) -> None:
+        self._read.pop(topic, None)
+        self._positions.forget((topic,))
+        _tell(self._sinks.pop(topic), ReaderFaultError(topic, repr(fault)))
+
+    def _discard_consumer(self) -> None:
+        with contextlib.suppress(Exception):  # whatever it says now, it is not used again
+            self._consumer.close()
+
+    def _look_up(self, topics: Sequence[str]) -> None:
+        """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later.
+
+        It then asks for all at once. Here each is asked for alone, and its answer may have to wait for a fetch: for the
+        topics of many groups, as a triggerer that starts is given, the timer is sooner.
+        """
+        if len(topics) > _MOST_LOOKED_UP:
+            topics = () if self._cluster else topics[:1]
+        with contextlib.suppress(KafkaException):
+            for topic in topics:
+                found = self._consumer.list_topics(topic, timeout=_ANSWER_S)
+                self._cluster = self._cluster or found.cluster_id
+
+    def _begin(self, topics: Iterable[str]) -> None:
+        self._consumer.incremental_assign(
+            [TopicPartition(topic, 0, self._read.get(topic, _FROM_THE_START)) for topic in topics]
+        )
+
+    def _end(self, topics: Iterable[str]) -> None:
+        self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in topics])
+        self._positions.forget(topics)
+        for topic in topics:
+            self._read.pop(topic, None)
+
+    def _begin_anew(self, topics: Collection[str]) -> None:
+        """Librdkafka goes on where it was, or at the end of a topic that is shorter by now: it takes one that was made
+        anew for one that was truncated.
+        """
+        self._end(topics)
+        self._begin(topics)
+
+    def _obey(self) -> None:
+        while not self._orders.empty():
+            self._orders.get()()
+        if self._ordered:
+            topics = list(self._ordered)
+            self._ordered.clear()
+            self._look_up(topics)
+            self._begin(topics)
+
+    def _hand_out(self, messages: Iterable[Message]) -> None:
+        records: dict[str, list[Record]] = {}
+        ends: dict[str, int] = {}
+        missed: set[str] = set()
+        for message in self._up_to_holes(messages, missed):
+            topic, error, offset = message.topic(), message.error(), message.offset()
+            if error is None and topic is not None and offset is not None:
+                key, value = _bytes(message.key()), _bytes(message.value())
+                records.setdefault(topic, []).append(Record(key, value, offset))
+                ends.pop(topic, None)  # it went on
+            elif error is not None and error.code() == _END and topic is not None and offset is not None:
+                if offset < self._read.get(topic, 0) and topic in self._sinks:
+                    self._begin_anew((topic,))
+                else:
+                    ends[topic] = offset
+            elif error is not None:
+                self._on_topic_error(topic, error)
+        for topic in {*records, *ends} & self._sinks.keys():
+            self._outage.is_back()
+            self._failing = {(name, code) for name, code in self._failing if name != topic}
+            self._faults = 0
+            self._give(topic, records.get(topic, ()), ends.get(topic))
+        self._read_again(missed & self._sinks.keys())
+
+    def _up_to_holes(self, messages: Iterable[Message], missed: set[str]) -> Iterator[Message]:
+        """:param missed: gets the topics in which something was missed"""
+        for message in messages:
+            topic, error, offset = message.topic(), message.error(), message.offset()
+            if topic is not None and offset is not None and (error is None or error.code() == _END):
+                if topic in missed or self._positions.misses(topic, offset):
+                    missed.add(topic)
+                    continue
+                if error is None:
+                    self._positions.took(topic, offset)
+                else:
+                    self._positions.ended(topic, offset)
+            yield message
+
+    def _read_again(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            log.warning(
+                "the topic %r is read again from its beginning: records from offset %d on were compacted while it could"
+                " not be read, and what they deleted would stay for ever",
+                topic,
+                self._positions.next_of(topic),
+            )
+            self._sinks[topic].again()
+        if topics:
+            self._begin_anew(topics)
+
+    def _give(self, topic: str, records: Sequence[Record], end: int | None) -> None:
+        sink = self._sinks[topic]
+        try:
+            if records:
+                sink.take(records)
+                self._read[topic] = records[-1].offset + 1
+            if end is not None:
+                sink.reached(end)
+        except Exception as fault:
+            log.exception("the records of the topic %r can't be taken in", topic)
+            self._end((topic,))
+            self._give_up(topic, fault)
+
+    def _on_topic_error(self, topic: str | None, error: KafkaError) -> None:
+        sink = self._sinks.get(topic or "")
+        if topic is None or sink is None:
+            self._on_error(error)
+            return
+        match error.code():
+            case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                failure: LogError = TopicRightsError(topic, "READ", self._principal)
+            case code if code in _UNKNOWN:
+                self._doubt((topic,))
+                return
+            case _:
+                failure = LogError(f"the topic {topic!r} can't be read: {error.str()}")
+        self._fail(topic, failure, error.code())
+
+    def _fail(self, topic: str, failure: LogError, code: int) -> None:
+        if (topic, code) not in self._failing:
+            self._failing.add((topic, code))
+            log.warning("%s", failure)
+        self._sinks[topic].fail(failure)
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Librdkafka goes on trying by itself, whatever it is.
+
+        That all brokers are down may be old news when it comes here, and which topic is unknown is only in its text,
+        so both are looked into.
+        """
+        if error.code() in _TROUBLE:
+            tell(self._outage, error)
+        elif error.code() == _DOWN:
+            self._down = error.str()
+        elif error.code() in _UNKNOWN:
+            self._doubt([topic for topic in self._sinks if error.str().startswith(f"{topic} [")])
+
+    def _doubt(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._doubtful.setdefault(topic, time.monotonic())
+
+    def _probe(self) -> None:
+        """Ask whether brokers are there and know the topics.
+
+        When they are back and nobody writes, nothing would tell.
+        """
+        now = time.monotonic()
+        if not (self._outage.away or self._down or self._doubtful) or now < self._probe_at:
+            return
+        self._probe_at = now + _PROBE_INTERVAL_S
+        try:
+            found = self._consumer.list_topics(next(iter(self._sinks), "cospark"), timeout=_ANSWER_S)
+            self._compare(found.cluster_id)
+            unknown = [topic for topic in self._doubtful if topic in self._sinks and self._is_unknown(topic)]
+        except KafkaException:
+            if self._down:
+                self._outage.went_away(self._down)
+            return
+        self._down = None
+        self._outage.is_back()
+        self._doubtful = {topic: self._doubtful[topic] for topic in unknown}
+        for topic, since in self._doubtful.items():
+            if now - since >= _MISSING_S:
+                self._fail(topic, NoTopicError(topic), KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def _compare(self, cluster: str | None) -> None:
+        """A broker that has lost its data is of another cluster."""
+        if self._cluster is not None and cluster != self._cluster:
+            self._doubt(self._sinks)
+            self._begin_anew(self._sinks.keys())
+        self._cluster = cluster
+
+    def _is_unknown(self, topic: str) -> bool:
+        error = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].error
+        return error is not None and error.code() in _UNKNOWN
+
+
+def _tell(sink: Sink, error: LogError) -> None:
+    try:
+        sink.fail(error)
+    except Exception:
+        log.exception("nobody could be told: %s", error)
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,126 @@
+"""Tells a task log what a worker goes through: every rebalance, and every task of its own that fails or ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
+from airflow_provider.ledger.records import TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.membership.record import GroupRecord
+from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.reports.narration import epoch_in_words
+
+if TYPE_CHECKING:
+    from airflow_provider.topics.group_topics import GroupLogs
+
+log = logging.getLogger(__name__)
+
+_TOLD: Final = (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED)
+
+
+@asynccontextmanager
+async def narrated(
+    logs: GroupLogs, worker: WorkerId, *, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+) -> AsyncIterator[Narrator]:
+    """Narrate as long as the block runs.
+
+    In a task of its own: what is logged from there goes where the caller's own log goes, which isn't so in the
+    callbacks of a reader that many share.
+
+    :param already_told: the last epoch that this worker's log knows
+    :param applied: the last epoch that the worker has applied, for one that joins anew: what the topic says until then
+        is about another run of its task. Without it the membership is one that goes on
+    """
+    narrator = Narrator(logs, worker, already_told, applied)
+    telling = asyncio.ensure_future(narrator.run())
+    try:
+        yield narrator
+    finally:
+        narrator.tell()
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+class Narrator:
+    """Compares what is known of the group with what it has told.
+
+    :param worker: whose log this is
+    :ivar first_epoch: the first one that was told here
+    """
+
+    def __init__(
+        self, logs: GroupLogs, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+    ) -> None:
+        self._logs = logs
+        self._worker = worker
+        self._epoch = already_told
+        self._applied = applied
+        self.first_epoch: Epoch | None = None
+        self._seen: StatusSnapshot = logs.status
+        self._shortage: SlotShortage | None = None
+
+    @property
+    def epoch(self) -> Epoch:
+        """The last epoch told."""
+        return self._epoch
+
+    async def run(self) -> None:
+        changed = asyncio.Event()
+        # That it has applied an epoch without a round, its own record says.
+        about = About.ROUNDS | About.TASKS | (About.NOTHING if self._applied is None else About.WORKERS)
+        unsubscribe = self._logs.subscribe(changed.set, about)
+        try:
+            while True:
+                self.tell()
+                await changed.wait()
+                changed.clear()
+        finally:
+            unsubscribe()
+
+    def tell(self) -> None:
+        """Log what is new."""
+        status = self._logs.status
+        if status.group is not None and self._is_news(status.group):
+            self._epoch = status.group.epoch
+            self.first_epoch = self.first_epoch or self._epoch
+            for line in epoch_in_words(status.group, self._worker, self._logs.jobs.label):
+                log.info("%s", line)
+            self._warn_of_slots(status)
+        steps = steps_since(self._seen, status).get(self._worker, ())
+        self._seen = status
+        for step in steps:
+            self._tell_task(step.last, step.before)
+
+    def _is_news(self, record: GroupRecord) -> bool:
+        if self._applied is not None and self.first_epoch is None and record.epoch != self._applied():
+            return False
+        return record.epoch > self._epoch and self._worker in record.members
+
+    def _warn_of_slots(self, status: StatusSnapshot) -> None:
+        """In one log of the group, when it changes."""
+        before, self._shortage = self._shortage, slot_shortage(self._logs.jobs, status)
+        led = status.group is not None and status.group.leader == self._worker
+        if led and self._shortage is not None and self._shortage != before:
+            log.warning("%s", self._shortage.in_words())
+
+    def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
+        if before is None or before.run_key != last.run_key:
+            before = replace(last, state=TaskState.UNASSIGNED, failures=0, spark_deaths=0)
+        task = self._logs.jobs.label(last.task)
+        moved_on = before.state is not last.state
+        if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
+            again = "" if last.state is TaskState.FAILED else "; it will be tried again"
+            trace = f"\n{last.error.traceback}" if last.error.traceback else ""
+            log.error("Task %s failed: %s%s%s", task, last.error.message, again, trace)
+        elif last.error and last.spark_deaths > before.spark_deaths:
+            log.warning("Task %s is to run again: %s", task, last.error.line)
+        elif moved_on and last.state in _TOLD:
+            attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
+            log.info("Task %s is %s (epoch %s%s)", task, last.state.value, last.epoch, attempt)

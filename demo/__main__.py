@@ -1,0 +1,100 @@
+"""``python -m demo``: the main job on real data, with everything it needs started and ended around it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from airflow_provider.broker.jars import JarsUnavailableError
+from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
+from demo.airflow import LocalAirflow
+from demo.data import MissingDataError, lay_out
+from demo.play import Play
+from demo.processes import ProcessFailedError
+from demo.verdict import print_verdict, write_verdict
+
+_HERE = Path(__file__).parent
+
+
+def main() -> int:
+    """0: the group completed, every check holds; 1: a check does not; 2: it could not be played."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("build/demo"),
+        metavar="DIR",
+        help="where the results go (default: build/demo)",
+    )
+    parser.add_argument("--keep", action="store_true", help="leave Airflow and the broker up until Ctrl-C")
+    args = parser.parse_args()
+    output: Path = args.output.absolute()
+    try:
+        return _play(output, keep=args.keep)
+    except (MissingDataError, JarsUnavailableError, BrokerStartError, ProcessFailedError) as missing:
+        print(f"demo: {missing}", file=sys.stderr)
+        return 2
+
+
+def _play(output: Path, *, keep: bool) -> int:
+    began = time.monotonic()
+    for folder in ("airflow", "result", "checkpoints"):
+        shutil.rmtree(output / folder, ignore_errors=True)
+    print("Laying out the flights of 2013 ...", flush=True)
+    lay_out(output / "input")
+    print("Starting a Kafka broker and Airflow ...", flush=True)
+    with LocalBroker() as broker, _airflow(output, broker) as airflow:
+        ready = time.monotonic()
+        print(
+            f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
+        )
+        play = Play(airflow, broker.bootstrap_servers)
+        story = play.run()
+        verdict = write_verdict(output, story)
+        print_verdict(verdict, output, seconds=time.monotonic() - ready)
+        if keep:
+            _wait_for_interrupt(airflow, broker)
+    return 0 if verdict["ok"] else 1
+
+
+def _airflow(output: Path, broker: LocalBroker) -> LocalAirflow:
+    return LocalAirflow(
+        output / "airflow",
+        dag_folders=[_HERE / "dags"],
+        connections={
+            "kafka_default": json.dumps(
+                {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+            )
+        },
+        env={
+            "COSPARK_DEMO_INPUT": str(output / "input"),
+            "COSPARK_DEMO_OUTPUT": str(output / "result"),
+            "PYTHONPATH": str(_HERE.parent),  # tasks import what the job is made of
+        },
+    )
+
+
+def _access(airflow: LocalAirflow) -> str:
+    return f"{airflow.url} (user {airflow.username}, password {airflow.password})"
+
+
+def _wait_for_interrupt(airflow: LocalAirflow, broker: LocalBroker) -> None:
+    print(
+        f"\nAirflow: {_access(airflow)}\n"
+        f"Kafka:   {broker.bootstrap_servers}, for example:"
+        f" cospark status flights --bootstrap-servers {broker.bootstrap_servers}\n"
+        "Both stay up until Ctrl-C."
+    )
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        print("Ending.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,280 @@
+"""A real Airflow on this machine: every component a process of its own, in a folder of its own, on loopback only.
+
+For the demo and for system tests. The tasks run in processes (LocalExecutor), the metadata is in SQLite, the only port
+is the API server's: logs are read as files, so neither the scheduler nor the triggerer serves them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from typing_extensions import Self
+
+from demo.airflow_api import AirflowApi
+from demo.processes import KeptProcess, ProcessFailedError
+
+_HOST: Final = "127.0.0.1"
+_USER: Final = "admin"
+_MIGRATE_TIMEOUT_S: Final = 120.0
+_POLL_S: Final = 0.2
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+    "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{_USER}:admin",
+    "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
+    "AIRFLOW__API__WORKERS": "1",
+    "AIRFLOW__API__HOST": _HOST,
+    "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
+    "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "2",
+    # A task whose supervisor is gone fails after so many seconds.
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+    # A task that a user has marked failed is told so at its next heartbeat.
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    # What a killed task leaves behind must not keep it "running".
+    "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "2",
+    # Another triggerer takes over the triggers of one that has been silent for so many seconds.
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
+    "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3",
+    "AIRFLOW__DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "1",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+    "AIRFLOW__DAG_PROCESSOR__PRINT_STATS_INTERVAL": "0",
+}
+
+
+class LocalAirflow:
+    """An Airflow from start to end of a ``with`` block, on free ports, with nothing left behind after it.
+
+    All processes end with this one, however it ends. The interpreter is the one that runs this code.
+
+    :param home: an empty folder for its configuration, database and logs (its ``AIRFLOW_HOME``), and the folder that
+        its processes, tasks too, run in
+    :param dag_folders: each is loaded as a DAG bundle of its own, named after the folder
+    :param connections: connection id -> URI or JSON, given to all processes as ``AIRFLOW_CONN_<ID>``
+    :param env: more environment variables for all processes; ``AIRFLOW__SECTION__KEY`` overrides what is set here
+    :param triggerers: how many triggerers to start
+    :param parallelism: how many tasks may run at the same time
+    :param start_timeout_s: in how many seconds all components must be healthy
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        dag_folders: Sequence[Path],
+        connections: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        triggerers: int = 1,
+        parallelism: int = 12,
+        start_timeout_s: float = 120.0,
+    ) -> None:
+        self.home = home.absolute()
+        self.port = _free_port()
+        self.url = f"http://{_HOST}:{self.port}"
+        self.username = _USER
+        self.password = secrets.token_urlsafe(12)
+        self.api = AirflowApi(self.url, username=self.username, password=self.password)
+        self._triggerers = triggerers
+        self._start_timeout_s = start_timeout_s
+        self._processes: dict[str, KeptProcess] = {}
+        self._last_triggerer = 0
+        self._env = self._environment(dag_folders, connections or {}, parallelism) | dict(env or {})
+
+    def __repr__(self) -> str:
+        return f"<LocalAirflow {self.url} in {self.home}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start all components and return when they are healthy.
+
+        :raises ProcessFailedError: one of them has ended, or is not healthy in time; nothing runs on then
+        """
+        deadline = time.monotonic() + self._start_timeout_s
+        try:
+            self._write_passwords()
+            self._migrate()
+            self._run("api-server", "api-server", "--host", _HOST, "--port", str(self.port))
+            self.start_scheduler()
+            self._run("dag-processor", "dag-processor")
+            for _ in range(self._triggerers):
+                self.start_triggerer()
+            self._wait_until_healthy(deadline)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all components at once; tasks and triggers that still run are killed."""
+        self.api.close()
+        for process in reversed(list(self._processes.values())):
+            process.kill()
+        self._processes.clear()
+
+    # Single components
+
+    @property
+    def processes(self) -> Mapping[str, KeptProcess]:
+        """The running components by name: ``api-server``, ``scheduler``, ``dag-processor``, ``triggerer-1``, ..."""
+        return {name: process for name, process in self._processes.items() if process.alive}
+
+    def start_triggerer(self) -> str:
+        """Start one more triggerer and return its name (``triggerer-2``, say) without waiting for it."""
+        self._last_triggerer += 1
+        name = f"triggerer-{self._last_triggerer}"
+        self._run(name, "triggerer", "--skip-serve-logs")
+        return name
+
+    def kill_triggerer(self, name: str | None = None) -> str:
+        """SIGKILL to a triggerer and the process that runs its triggers, as when its machine is lost.
+
+        :param name: the one started first if None
+        :return: its name
+        """
+        name = name or self._first("triggerer-")
+        self._processes.pop(name).kill()
+        return name
+
+    def stop_triggerer(self, name: str | None = None, *, grace_s: float = 20.0) -> str:
+        """SIGTERM to a triggerer, which ends its triggers in an orderly way (``cleanup``), as when it is upgraded."""
+        name = name or self._first("triggerer-")
+        self._processes.pop(name).stop(grace_s=grace_s)
+        return name
+
+    def start_scheduler(self) -> None:
+        self._run("scheduler", "scheduler", "--skip-serve-logs")
+
+    def kill_scheduler(self) -> None:
+        """SIGKILL to the scheduler and with it to all running tasks: with LocalExecutor they are its children."""
+        self._processes.pop("scheduler").kill()
+
+    def stop_scheduler(self, *, grace_s: float = 20.0) -> None:
+        """SIGTERM to the scheduler, as when it is upgraded; it waits for running tasks as long as ``grace_s``."""
+        self._processes.pop("scheduler").stop(grace_s=grace_s)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP to a component and its descendants, as when its machine stalls: it does nothing and does not know.
+
+        Whatever lock of the metadata database it holds, it keeps: then nobody else writes before it goes on.
+        """
+        self._processes[name].pause()
+
+    def resume(self, name: str) -> None:
+        """Let a component go on that was paused."""
+        self._processes[name].resume()
+
+    def _first(self, prefix: str) -> str:
+        names = [name for name in self.processes if name.startswith(prefix)]
+        if not names:
+            raise ProcessFailedError(f"no {prefix.rstrip('-')} runs")
+        return names[0]
+
+    def _run(self, name: str, *arguments: str) -> KeptProcess:
+        process = KeptProcess(
+            name,
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self._env,
+            folder=self.home,
+            log_file=self.home / "logs" / f"{name}.log",
+        )
+        self._processes[name] = process
+        return process
+
+    # Start
+
+    def _write_passwords(self) -> None:
+        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        passwords = self.home / "passwords.json"
+        passwords.touch(mode=0o600)
+        passwords.write_text(json.dumps({self.username: self.password}))
+
+    def _migrate(self) -> None:
+        migration = self._run("db-migrate", "db", "migrate")
+        if migration.wait(_MIGRATE_TIMEOUT_S):
+            raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
+        del self._processes["db-migrate"]
+
+    def _wait_until_healthy(self, deadline: float) -> None:
+        warm = False
+        expected = {"metadatabase", "scheduler", "dag_processor"} | ({"triggerer"} if self._triggerers else set())
+        while True:
+            for process in self._processes.values():
+                if not process.alive:
+                    raise ProcessFailedError(f"{process.name} has ended\n{process.log_tail()}")
+            health = self.api.health()
+            if health and not warm:
+                self.api.warm_up()
+                warm = True
+            waiting = sorted(part for part in expected if health.get(part) != "healthy")
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                tails = "\n".join(process.log_tail(10) for process in self._processes.values())
+                raise ProcessFailedError(
+                    f"not healthy after {self._start_timeout_s:g} s: {', '.join(waiting)}\n{tails}"
+                )
+            time.sleep(_POLL_S)
+
+    def _environment(
+        self, dag_folders: Sequence[Path], connections: Mapping[str, str], parallelism: int
+    ) -> dict[str, str]:
+        outer = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
+        return {
+            **outer,
+            **_SETTINGS,
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
+            "AIRFLOW__CORE__PARALLELISM": str(parallelism),
+            "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": str(parallelism),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.home / "passwords.json"),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dag_folders)),
+            **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in connections.items()},
+        }
+
+
+def _bundles(folders: Sequence[Path]) -> list[dict[str, object]]:
+    names = [folder.name for folder in folders]
+    return [
+        {
+            "name": name if names.count(name) == 1 else f"{name}-{number}",
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(folder.absolute()), "refresh_interval": 3},
+        }
+        for number, (name, folder) in enumerate(zip(names, folders, strict=True), start=1)
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])

