@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, looks, many, memberships, overload, rebalance, short_tasks, triggerer
+from benchmarks import assignor, cost, looks, lost, many, memberships, overload, rebalance, short_tasks, triggerer
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
     "looks": looks.run,
+    "lost": lost.run,
     "many": many.run,
     "memberships": memberships.run,
     "overload": overload.run,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_logs
+from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import JobDefinition
 from airflow_provider.topics.rights import WORKER
@@ -78,8 +78,8 @@ def _worker(broker: LocalBroker, group: str, source: Path, output: Path) -> floa
 
 async def _submit(broker: LocalBroker, group: str, config: dict[str, str]) -> None:
     settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="bench")
-    async with shared_logs(settings, group, WORKER) as logs:
-        await logs.submit(
+    async with shared_topics(settings, group, WORKER) as topics:
+        await topics.submit(
             JobDefinition(name="months", entry_point="benchmarks.jobs:months", config=config, max_tasks=12)
         )
 

@@ -26,20 +26,20 @@ from confluent_kafka import Producer
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_logs
+from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
     TaskStatus,
-    Topics,
+    TopicNames,
     WorkerPhase,
     WorkerStatus,
 )
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -107,20 +107,20 @@ async def _fill(settings: KafkaSettings, group: str, size: int) -> None:
     """The topics as a group leaves them in the middle of its work."""
     job = JobDefinition(name="job", entry_point="noop:job", max_tasks=size, run_key="r")
     plan = PlanRecord.of(job, [{"index": index} for index in range(size)], planned_by=_WORKERS[0], at_ms=_BEGAN_MS)
-    async with shared_logs(settings, group, WORKER) as logs:
-        await logs.submit(job)
-        await logs.publish_plan(plan)
-        await logs.catch_up()
+    async with shared_topics(settings, group, WORKER) as topics:
+        await topics.submit(job)
+        await topics.publish_plan(plan)
+        await topics.catch_up()
         tasks = [TaskId("job", index) for index in range(size)]
-        await logs.publish_group(_record(logs.jobs.offset, tasks))
+        await topics.publish_group(_record(topics.jobs.offset, tasks))
         for worker in _WORKERS:
-            await logs.publish_worker(
+            await topics.publish_worker(
                 WorkerStatus(worker=worker, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=4, at_ms=_BEGAN_MS)
             )
         for begin in range(0, size * 5 // 8, _AT_ONCE):
             batch = tasks[begin : begin + _AT_ONCE]
-            await _say(logs, TaskState.RUNNING, batch, plan)
-            await _say(logs, TaskState.FINISHED, [task for task in batch if task.index < size // 2], plan)
+            await _say(topics, TaskState.RUNNING, batch, plan)
+            await _say(topics, TaskState.FINISHED, [task for task in batch if task.index < size // 2], plan)
 
 
 def _record(offset: int, tasks: Sequence[TaskId]) -> GroupRecord:
@@ -143,10 +143,10 @@ def _record(offset: int, tasks: Sequence[TaskId]) -> GroupRecord:
     )
 
 
-async def _say(logs: GroupLogs, state: TaskState, tasks: Sequence[TaskId], plan: PlanRecord) -> None:
+async def _say(topics: GroupTopics, state: TaskState, tasks: Sequence[TaskId], plan: PlanRecord) -> None:
     await asyncio.gather(
         *(
-            logs.publish_task(
+            topics.publish_task(
                 TaskStatus(
                     task=task,
                     state=state,
@@ -168,7 +168,7 @@ def _litter(settings: KafkaSettings, group: str) -> None:
     """Records that are nobody's, as somebody leaves them who takes the topic for another."""
     producer = Producer(settings.librdkafka())
     for number in range(_GARBAGE):
-        producer.produce(Topics.of(group).status, key=f"task:job:{number}", value=b"garbage")
+        producer.produce(TopicNames.of(group).status, key=f"task:job:{number}", value=b"garbage")
     producer.flush(30)
 
 

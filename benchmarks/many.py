@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import Topics, decode
+from airflow_provider.ledger.records import TopicNames, decode
 from benchmarks.overload import Load, records_of, submit
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -110,7 +110,7 @@ def _cpu_s_at_end(worker: subprocess.Popen[bytes]) -> float:
 def _figures(settings: KafkaSettings, load: Load, submitted_ms: int, *, cpu_ms: float, broker_cpu_ms: float) -> Figures:
     written: Counter[str] = Counter()
     ran_ms, last_ms, finished = 0, 0, set()
-    for key, value, at_ms in records_of(settings, Topics.of("overload").status):
+    for key, value, at_ms in records_of(settings, TopicNames.of("overload").status):
         if at_ms < submitted_ms or value is None:
             continue
         kind, record = key.partition(":")[0], decode(value)

@@ -28,9 +28,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_logs
+from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import JobDefinition, Topics, decode
+from airflow_provider.ledger.records import JobDefinition, TopicNames, decode
 from airflow_provider.topics.rights import WORKER
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -104,8 +104,8 @@ def _worker(settings: KafkaSettings, load: Load, path: Path, ending: ExitStack) 
 
 
 async def submit(settings: KafkaSettings, load: Load) -> int:
-    async with shared_logs(settings, _GROUP, WORKER) as logs:
-        await logs.wait_for(
+    async with shared_topics(settings, _GROUP, WORKER) as topics:
+        await topics.wait_for(
             lambda _jobs, status: status.group is not None and len(status.group.members) == load.workers,
             timeout_s=_START_S,
         )
@@ -117,16 +117,16 @@ async def submit(settings: KafkaSettings, load: Load) -> int:
             run_key="r",
             submitted_at_ms=int(time.time() * 1000),
         )
-        await logs.submit(job)
+        await topics.submit(job)
     return job.submitted_at_ms
 
 
 def _figures(settings: KafkaSettings, began_ms: int) -> dict[str, Any]:
     """What is in the topics."""
-    topics = Topics.of(_GROUP)
+    names = TopicNames.of(_GROUP)
     written: Counter[str] = Counter()
     finished, delays, epochs = set(), [], []
-    for key, value, at_ms in records_of(settings, topics.status):
+    for key, value, at_ms in records_of(settings, names.status):
         if at_ms < began_ms or value is None:
             continue
         record, kind = decode(value), key.partition(":")[0]
@@ -142,7 +142,7 @@ def _figures(settings: KafkaSettings, began_ms: int) -> dict[str, Any]:
     return {
         "finished": len(finished),
         "written": dict(written),
-        "events": sum(at_ms >= began_ms for _, _, at_ms in records_of(settings, topics.events)),
+        "events": sum(at_ms >= began_ms for _, _, at_ms in records_of(settings, names.events)),
         "rounds": len(epochs),
         "epochs": max(epochs, default=0) - min(epochs, default=0),
         "record_delay_s": {"median": statistics.median(delays), "worst": max(delays)} if delays else None,

@@ -21,12 +21,12 @@ from typing import Any, Final
 import psutil  # type: ignore[import-untyped]
 
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.group.shared import shared_logs, shared_transport
+from airflow_provider.group.shared import shared_topics, shared_transport
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import JobDefinition, TaskState
 from airflow_provider.protocol.model import MemberId, WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApiError
@@ -76,7 +76,7 @@ class Bench:
     def __init__(self, airflow: LocalAirflow, settings: KafkaSettings) -> None:
         self.airflow = airflow
         self.settings = settings
-        self.groups: dict[str, GroupLogs] = {}
+        self.groups: dict[str, GroupTopics] = {}
         self.runs: dict[str, str] = {}
 
     def stretch(self) -> Stretch:
@@ -104,7 +104,7 @@ class Bench:
         for name in names:
             self.runs[name] = await asyncio.to_thread(self.airflow.api.trigger, name)
         for name in names:
-            self.groups[name] = await stack.enter_async_context(shared_logs(self.settings, name, WORKER))
+            self.groups[name] = await stack.enter_async_context(shared_topics(self.settings, name, WORKER))
         await self._until(self._all_members, "all are members")
         return {**stretch.figures(), "epochs": self._epochs()}
 
@@ -131,19 +131,22 @@ class Bench:
     async def _work(self) -> dict[str, Any]:
         stretch = self.stretch()
         began = time.monotonic()
-        for logs in self.groups.values():
-            await logs.submit(JobDefinition(name="nap", entry_point="jobs:Nap", submitted_at_ms=wall_ms()))
+        for topics in self.groups.values():
+            await topics.submit(JobDefinition(name="nap", entry_point="jobs:Nap", submitted_at_ms=wall_ms()))
         await self._until(
             lambda: all(
-                logs.status.group and any(logs.status.group.assignment.values()) for logs in self.groups.values()
+                topics.status.group and any(topics.status.group.assignment.values()) for topics in self.groups.values()
             ),
             "all leaders have assigned",
         )
         assigned_s = time.monotonic() - began
         await self._until(
             lambda: all(
-                any(each.state is TaskState.RUNNING and not task.is_planner for task, each in logs.status.tasks.items())
-                for logs in self.groups.values()
+                any(
+                    each.state is TaskState.RUNNING and not task.is_planner
+                    for task, each in topics.status.tasks.items()
+                )
+                for topics in self.groups.values()
             ),
             "all jobs run",
         )
@@ -178,15 +181,16 @@ class Bench:
 
     def _all_members(self) -> bool:
         return all(
-            logs.status.group is not None and len(logs.status.group.members) == WORKERS for logs in self.groups.values()
+            topics.status.group is not None and len(topics.status.group.members) == WORKERS
+            for topics in self.groups.values()
         )
 
     def _members(self) -> dict[str, Mapping[WorkerId, MemberId]]:
-        return {name: logs.status.group.members for name, logs in self.groups.items() if logs.status.group}
+        return {name: topics.status.group.members for name, topics in self.groups.items() if topics.status.group}
 
     def _epochs(self) -> int:
         """Of all groups together."""
-        return sum(logs.status.group.epoch for logs in self.groups.values() if logs.status.group)
+        return sum(topics.status.group.epoch for topics in self.groups.values() if topics.status.group)
 
     async def _described(self) -> set[str]:
         """All members' ids, as the coordinator has them now."""

@@ -23,7 +23,7 @@ from benchmarks.gauges import gauged, rss_mb, threads
 
 if TYPE_CHECKING:
     from airflow_provider.membership.state import MemberState
-    from airflow_provider.topics.group_topics import GroupLogs
+    from airflow_provider.topics.group_topics import GroupTopics
     from airflow_provider.triggers.worker import WorkerTrigger
 
 _DEADLINE_S: Final = 300.0
@@ -134,17 +134,17 @@ async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: fl
     raise TimeoutError(f"not settled within {_DEADLINE_S:.0f} s: {states}")
 
 
-async def _finished_work(logs: GroupLogs, tasks: int) -> None:
+async def _finished_work(topics: GroupTopics, tasks: int) -> None:
     """A job that has run, so that the group's topics have something to say."""
     from airflow_provider.kafka.clock import wall_ms
     from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
     from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
     job = JobDefinition(name="ingest", entry_point="jobs:Ingest", max_tasks=tasks, submitted_at_ms=wall_ms())
-    await logs.submit(job)
+    await topics.submit(job)
     configs = tuple({"table": f"t{index}"} for index in range(tasks))
     plan = PlanRecord.of(job, configs, planned_by=WorkerId("earlier"), at_ms=wall_ms())
-    await logs.publish_plan(plan)
+    await topics.publish_plan(plan)
     done = [
         TaskStatus(
             task=TaskId(job.name, index),
@@ -160,13 +160,13 @@ async def _finished_work(logs: GroupLogs, tasks: int) -> None:
         )
         for index, fingerprint in enumerate(plan.fingerprints)
     ]
-    await asyncio.gather(*(logs.publish_task(status) for status in done))
+    await asyncio.gather(*(topics.publish_task(status) for status in done))
 
 
 async def measure(
     groups: list[str], members: int, *, tasks: int, seconds: float, at_once: int, profile: str
 ) -> dict[str, Any]:
-    from airflow_provider.group.shared import shared_logs
+    from airflow_provider.group.shared import shared_topics
     from airflow_provider.hooks.spark_group import SparkGroupHook
     from airflow_provider.topics.rights import WORKER
 
@@ -174,8 +174,8 @@ async def measure(
     settings = await SparkGroupHook("kafka_default").aget_settings()
     async with AsyncExitStack() as stack:
         for group in groups:
-            logs = await stack.enter_async_context(shared_logs(settings, group, WORKER))
-            await _finished_work(logs, tasks)
+            topics = await stack.enter_async_context(shared_topics(settings, group, WORKER))
+            await _finished_work(topics, tasks)
     triggerer = Triggerer()
     async with gauged() as joining:
         with Profiled(profile and f"{profile}-join"):

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.group.shared import shared_logs
+from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import JobProgress, converged, job_progress
 from airflow_provider.ledger.records import Event, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import SUBMITTER
 from demo.airflow import LocalAirflow
@@ -64,13 +64,13 @@ class Play:
 
     async def _run(self) -> Story:
         self._began = time.monotonic()
-        async with shared_logs(self._settings, GROUP, SUBMITTER) as logs:
-            unsubscribe = logs.subscribe(lambda: self._show(logs))
+        async with shared_topics(self._settings, GROUP, SUBMITTER) as topics:
+            unsubscribe = topics.subscribe(lambda: self._show(topics))
             try:
-                progress = await self._play(logs)
+                progress = await self._play(topics)
             finally:
                 unsubscribe()
-            results = [status.result for status in logs.status.tasks.values() if not status.task.is_planner]
+            results = [status.result for status in topics.status.tasks.values() if not status.task.is_planner]
         ended_ms = wall_ms()
         states = {dag: await self._end_of(dag) for dag in self._runs}
         return Story(
@@ -82,18 +82,18 @@ class Play:
             ended_ms=ended_ms,
         )
 
-    async def _play(self, logs: GroupLogs) -> JobProgress:
+    async def _play(self, topics: GroupTopics) -> JobProgress:
         await self._trigger(_DAG)
-        await logs.wait_for(lambda _jobs, status: _running(status) > 0, timeout_s=_LIMIT_S)
+        await topics.wait_for(lambda _jobs, status: _running(status) > 0, timeout_s=_LIMIT_S)
         await self._trigger(_LATE_DAG)
-        await logs.wait_for(lambda _jobs, status: _joined(status, 4), timeout_s=_LIMIT_S)
-        await logs.wait_for(lambda _jobs, status: _busy(status, f"worker-{_VICTIM}"), timeout_s=_LIMIT_S)
+        await topics.wait_for(lambda _jobs, status: _joined(status, 4), timeout_s=_LIMIT_S)
+        await topics.wait_for(lambda _jobs, status: _busy(status, f"worker-{_VICTIM}"), timeout_s=_LIMIT_S)
         await self._kill()
-        await logs.wait_for(
+        await topics.wait_for(
             lambda jobs, status: (found := job_progress(JOB, jobs, status)) is not None and found.complete,
             timeout_s=_LIMIT_S,
         )
-        progress = job_progress(JOB, logs.jobs, logs.status)
+        progress = job_progress(JOB, topics.jobs, topics.status)
         assert progress is not None
         self._say(f"job {JOB}: {progress.state.value}")
         return progress
@@ -117,8 +117,8 @@ class Play:
 
     # ---- progress, as it happens
 
-    def _show(self, logs: GroupLogs) -> None:
-        status = logs.status
+    def _show(self, topics: GroupTopics) -> None:
+        status = topics.status
         if status.group is not None and status.group.epoch > self._seen_epoch:
             self._seen_epoch = status.group.epoch
             have = ", ".join(f"{worker} {len(tasks)}" for worker, tasks in sorted(status.group.assignment.items()))

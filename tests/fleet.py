@@ -16,7 +16,7 @@ from types import TracebackType
 
 import psutil
 
-from airflow_provider.group.shared import shared_logs
+from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -25,7 +25,7 @@ from airflow_provider.ledger.records import JobDefinition, TaskEvent, TaskState,
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import WORKER
 
@@ -87,7 +87,7 @@ class Fleet:
         self._folder = folder
         self._options = (*TIMING, *SUPERVISED, "--bootstrap-servers", bootstrap_servers, *options)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._logs: GroupLogs | None = None
+        self._topics: GroupTopics | None = None
 
     def start(self, name: str, *options: str) -> None:
         """Start a worker, or start it again."""
@@ -145,13 +145,13 @@ class Fleet:
     # ---- what the topics say
 
     @property
-    def logs(self) -> GroupLogs:
-        assert self._logs is not None
-        return self._logs
+    def topics(self) -> GroupTopics:
+        assert self._topics is not None
+        return self._topics
 
     @property
     def record(self) -> GroupRecord:
-        record = self.logs.status.group
+        record = self.topics.status.group
         assert record is not None
         return record
 
@@ -194,13 +194,13 @@ class Fleet:
         """A job for the noop runner: so many tasks that each run so long, or until they are stopped."""
         config = {} if seconds is None else {"seconds": seconds}
         definition = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
-        await self.logs.submit(
+        await self.topics.submit(
             JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition)  # type: ignore[arg-type]
         )
 
     async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
         try:
-            await self.logs.wait_for(holds, timeout_s=DEADLINE_S)
+            await self.topics.wait_for(holds, timeout_s=DEADLINE_S)
         except TimeoutError as late:
             logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
             raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self.story()}\n{logs}") from late
@@ -224,16 +224,16 @@ class Fleet:
 
         await self.wait_for(holds, f"balanced over {', '.join(workers)}")
 
-    def _on_logs(self) -> None:
-        status = self.logs.status
+    def _on_topics(self) -> None:
+        status = self.topics.status
         if status.group is not None and (not self.records or status.group.epoch != self.records[-1].epoch):
             self.records.append(status.group)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Fleet]:
-        async with shared_logs(self.settings, self.group_id, WORKER) as logs:
-            self._logs = logs
-            unsubscribe = logs.subscribe(self._on_logs)
+        async with shared_topics(self.settings, self.group_id, WORKER) as topics:
+            self._topics = topics
+            unsubscribe = topics.subscribe(self._on_topics)
             try:
                 yield self
             finally:

@@ -25,8 +25,8 @@ from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.reports.group_words import as_lines
-from airflow_provider.topics.errors import LogError, NoTopicError
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.topics.errors import NoTopicError, TopicError
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
 from airflow_provider.topics.one_shot import list_groups
 
 _NOBODY: Final = "no worker is in it"
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = settings_of(args)
         return asyncio.run(_list(settings) if args.action == "list" else _describe(settings, args))
-    except (SettingsError, LogError, TransportError) as wrong:
+    except (SettingsError, TopicError, TransportError) as wrong:
         complain(f"cospark groups {args.action}: {wrong}")
         return 2
 
@@ -104,7 +104,7 @@ async def _what_was(settings: KafkaSettings, group: str, turns: asyncio.Semaphor
     async with turns:
         try:
             _jobs, status, _topics = await _read_topics(settings, group, timeout_s=_READ_S, tell=lambda: None)
-        except LogError:
+        except TopicError:
             return f"{_NOBODY}; its topics could not be read in time"
     return what_was(status)
 
@@ -167,15 +167,15 @@ async def _read_topics(
 
     :param tell: see :func:`read_on`
     """
-    logs = GroupLogs(settings, group)
-    logs.attach()
+    topics = GroupTopics(settings, group)
+    topics.attach()
     try:
-        await read_on(logs, tell, timeout_s=timeout_s)
-        return logs.jobs, logs.status, True
+        await read_on(topics, tell, timeout_s=timeout_s)
+        return topics.jobs, topics.status, True
     except NoTopicError:
         return JobsSnapshot(), StatusSnapshot(), False
     finally:
-        await logs.aclose()
+        await topics.aclose()
 
 
 def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:

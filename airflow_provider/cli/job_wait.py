@@ -14,8 +14,8 @@ from airflow_provider.ledger.presence import all_left, what_was
 from airflow_provider.ledger.progress import JobProgress, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.reports.standing import SAY_EVERY_S, SoFar, Standing
-from airflow_provider.topics.errors import BrokerAwayError, LogTimeoutError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
+from airflow_provider.topics.group_topics import GroupTopics
 
 
 class JobGoneError(Exception):
@@ -28,7 +28,7 @@ class LateJobError(Exception):
 
 async def wait_until_complete(
     job: str,
-    logs: GroupLogs,
+    topics: GroupTopics,
     *,
     timeout_s: float | None,
     tell: Callable[[str], None],
@@ -43,25 +43,25 @@ async def wait_until_complete(
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
     # Only from here on: a snapshot of before may hold the run before.
-    await logs.catch_up()
+    await topics.catch_up()
 
     said: SoFar | None = None
     while True:
-        jobs, status = logs.jobs, logs.status
+        jobs, status = topics.jobs, topics.status
         progress = job_progress(job, jobs, status)
         if progress is None:
             raise JobGoneError(f"job {job} {jobs.removals.get(job) or 'was removed'}")
         if progress.complete:
             return progress
-        so_far = _nobody(logs.group, status) or SoFar(text=job, standing=Standing.of_job(job, jobs, status))
+        so_far = _nobody(topics.group, status) or SoFar(text=job, standing=Standing.of_job(job, jobs, status))
         left_s = until - time.monotonic()
         if left_s <= 0:
             raise LateJobError(f"after {timeout_s:g} s: {so_far.in_words(wall_ms())}; the job stays in its group")
         if so_far != said:
             tell(so_far.in_words(wall_ms()))
             said = so_far
-        with suppress(LogTimeoutError, BrokerAwayError):
-            await logs.wait_for(partial(_is_over, job), timeout_s=min(SAY_EVERY_S, left_s))
+        with suppress(TopicTimeoutError, BrokerAwayError):
+            await topics.wait_for(partial(_is_over, job), timeout_s=min(SAY_EVERY_S, left_s))
 
 
 def _is_over(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:

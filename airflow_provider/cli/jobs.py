@@ -14,7 +14,7 @@ from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read
 from airflow_provider.cli.terminal import complain, say
-from airflow_provider.group.shared import reach, shared_logs
+from airflow_provider.group.shared import reach, shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -24,8 +24,8 @@ from airflow_provider.ledger.records import JobDefinition, TaskKind
 from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.reports.report import JobReport
-from airflow_provider.topics.errors import LogError, NoTopicError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import NoTopicError, TopicError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import SUBMITTER
 
 
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(actions[args.action](args, settings_of(args)))
     except NoTopicError as missing:
         return _refuse(args, missing, 1)
-    except (SettingsError, LogError, TransportError, ValueError) as wrong:
+    except (SettingsError, TopicError, TransportError, ValueError) as wrong:
         return _refuse(args, wrong, 2)
 
 
@@ -134,18 +134,18 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     if args.timeout is not None and not (args.wait and args.timeout > 0):
         raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
     await reach(settings)
-    async with shared_logs(settings, args.group, SUBMITTER) as logs:
-        submission = await logs.submit(definition)
+    async with shared_topics(settings, args.group, SUBMITTER) as topics:
+        submission = await topics.submit(definition)
         nothing = "already submitted" if submission.retried else "already submitted, nothing changed"
         say(f"job {args.name}: {'submitted' if submission.changed else nothing}")
         if submission.retried:
             say(retried_in_words(args.name, submission.retried))
-        return await _wait(args, logs) if args.wait else 0
+        return await _wait(args, topics) if args.wait else 0
 
 
-async def _wait(args: argparse.Namespace, logs: GroupLogs) -> int:
+async def _wait(args: argparse.Namespace, topics: GroupTopics) -> int:
     try:
-        end = await wait_until_complete(args.name, logs, timeout_s=args.timeout, tell=say)
+        end = await wait_until_complete(args.name, topics, timeout_s=args.timeout, tell=say)
     except (JobGoneError, LateJobError) as missed:
         return _refuse(args, missed, 1)
     say(*_lines(end))
@@ -171,8 +171,8 @@ def _config(text: str) -> dict[str, Any]:
 
 
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with group_read(settings, args.group) as logs:
-        found = [JobReport.of(name, logs.jobs, logs.status) for name in sorted(logs.jobs.jobs)]
+    async with group_read(settings, args.group) as topics:
+        found = [JobReport.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
     if not found and not args.json:
         say(f"group {args.group} has no jobs")
     for report in found:
@@ -182,9 +182,9 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with group_opened(settings, args.group) as logs:
-        retried = await logs.retry_failed(args.name, args.task)
-        known = args.name in logs.jobs.jobs
+    async with group_opened(settings, args.group) as topics:
+        retried = await topics.retry_failed(args.name, args.task)
+        known = args.name in topics.jobs.jobs
     if not known:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
     if retried or not args.task:
@@ -196,8 +196,8 @@ async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 async def _remove(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with group_opened(settings, args.group) as logs:
-        removed = await logs.remove(args.name, by=user_at_host())
+    async with group_opened(settings, args.group) as topics:
+        removed = await topics.remove(args.name, by=user_at_host())
     if not removed:
         return _refuse(args, f"group {args.group} has no job {args.name}", 1)
     say(f"job {args.name}: removed")

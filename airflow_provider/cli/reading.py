@@ -11,51 +11,51 @@ from typing import Final
 from airflow_provider.cli.terminal import complain
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
 
 _PATIENCE_S: Final = 2.0
 
 
 @asynccontextmanager
-async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
+async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[GroupTopics]:
     """A group's topics, read to their present ends.
 
     :raises TransportError: no broker answers, or it refuses our credentials
     :raises NoTopicError: there is no such group
-    :raises LogError: its topics can't be read
+    :raises TopicError: its topics can't be read
     """
-    async with group_opened(settings, group) as logs:
+    async with group_opened(settings, group) as topics:
         with without_collector():
-            await read_on(logs)
-            yield logs
+            await read_on(topics)
+            yield topics
 
 
 @asynccontextmanager
-async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[GroupLogs]:
+async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[GroupTopics]:
     """The same, of which nothing may have been read yet. Makes no topics.
 
     :raises TransportError: no broker answers, or it refuses our credentials
     """
     await reach(settings)
-    logs = GroupLogs(settings, group)
-    logs.attach()
+    topics = GroupTopics(settings, group)
+    topics.attach()
     try:
-        yield logs
+        yield topics
     finally:
-        await logs.aclose()
+        await topics.aclose()
 
 
 async def read_on(
-    logs: GroupLogs, tell: Callable[[], None] | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    topics: GroupTopics, tell: Callable[[], None] | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> None:
     """Read to the ends.
 
     :param tell: is called every other second as long as that takes; by default standard error is told what is still
         being read
-    :raises LogError: see :meth:`GroupLogs.catch_up`
+    :raises TopicError: see :meth:`GroupTopics.catch_up`
     """
-    tell = tell or (lambda: complain(f"group {logs.group}: {reading_in_words(logs)}"))
-    reading = asyncio.ensure_future(logs.catch_up(timeout_s=timeout_s))
+    tell = tell or (lambda: complain(f"group {topics.group}: {reading_in_words(topics)}"))
+    reading = asyncio.ensure_future(topics.catch_up(timeout_s=timeout_s))
     try:
         while not (await asyncio.wait({reading}, timeout=_PATIENCE_S))[0]:
             tell()
@@ -64,10 +64,10 @@ async def read_on(
         reading.cancel()
 
 
-def reading_in_words(logs: GroupLogs) -> str:
+def reading_in_words(topics: GroupTopics) -> str:
     """What is still being read."""
-    topics = (f"{topic} ({read:,} of {end:,} records)" for topic, (read, end) in logs.unread.items())
-    return f"still reading {', '.join(topics) or 'its topics'}"
+    unread = (f"{topic} ({read:,} of {end:,} records)" for topic, (read, end) in topics.unread.items())
+    return f"still reading {', '.join(unread) or 'its topics'}"
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.reports.spans import span
-from airflow_provider.topics.errors import LogError, NoTopicError
+from airflow_provider.topics.errors import NoTopicError, TopicError
 
 _STYLES = {
     TaskState.RUNNING: "green",
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     except NoTopicError as missing:
         complain(f"cospark status: {missing}")
         return 1
-    except (SettingsError, LogError, TransportError) as wrong:
+    except (SettingsError, TopicError, TransportError) as wrong:
         complain(f"cospark status: {wrong}")
         return 2
     return 0
@@ -64,19 +64,19 @@ def run(args: argparse.Namespace) -> int:
 async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
     if args.once:
-        async with group_read(settings, args.group) as logs:
-            console.print(render(args.group, logs.jobs, logs.status, wall_ms=wall_ms()))
+        async with group_read(settings, args.group) as topics:
+            console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms()))
         return
-    async with group_opened(settings, args.group) as logs:
+    async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 
             def show(*notes: str) -> None:
-                page = render(args.group, logs.jobs, logs.status, wall_ms=wall_ms())
+                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms())
                 live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
 
-            await read_on(logs, lambda: show(reading_in_words(logs)))
+            await read_on(topics, lambda: show(reading_in_words(topics)))
             changed = asyncio.Event()
-            logs.subscribe(changed.set)
+            topics.subscribe(changed.set)
             while True:
                 changed.clear()
                 show()

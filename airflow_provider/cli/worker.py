@@ -23,7 +23,7 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, Epoch, WorkerId
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.attached import SparkOfProcess, attached_hands
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
         settings = _worker_settings(args)
         with handlers_restored():
             outcome = asyncio.run(_work(kafka, settings, _equipment(args)))
-    except (SettingsError, TransportError, LogError, ValueError) as wrong:
+    except (SettingsError, TransportError, TopicError, ValueError) as wrong:
         complain(f"cospark worker: {wrong}")
         return 2
     _say(f"worker {settings.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
@@ -219,13 +219,13 @@ def _when_signalled(returns_ms: int | None) -> Absence:
 
 async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equipment) -> Outcome:
     await reach(kafka)
-    async with shared_group(kafka, settings.member.group_id) as (transport, logs):
-        make_hands = attached_hands(equipment, settings, logs)
+    async with shared_group(kafka, settings.member.group_id) as (transport, topics):
+        make_hands = attached_hands(equipment, settings, topics)
 
         def make(saved: Mapping[str, Any] | None) -> Worker:
-            return Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=saved)
+            return Worker(settings, transport=transport, topics=topics, make_hands=make_hands, saved=saved)
 
-        worker = SteadyWorker(settings, logs, make, SparkOfProcess(equipment, settings))
+        worker = SteadyWorker(settings, topics, make, SparkOfProcess(equipment, settings))
         leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))
-        async with narrated(logs, settings.member.worker, already_told=Epoch(0), applied=worker.applied):
+        async with narrated(topics, settings.member.worker, already_told=Epoch(0), applied=worker.applied):
             return await worker.run()

@@ -19,8 +19,8 @@ from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.topics.errors import LogError, LogTimeoutError, NoTopicError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.process import still_runs
 
 _LOOK_S: Final = 0.05
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_ask(args, settings_of(args)))
     except (NoTopicError, UnknownWorkerError) as missing:
         return _refuse(args, missing, 1)
-    except (SettingsError, LogError, TransportError) as wrong:
+    except (SettingsError, TopicError, TransportError) as wrong:
         return _refuse(args, wrong, 2)
 
 
@@ -68,15 +68,15 @@ def _refuse(args: argparse.Namespace, wrong: object, status: int) -> int:
 
 
 async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    async with group_opened(settings, args.group) as logs:
-        await read_on(logs)
-        workers = _named(logs.status, args.group, None if args.all else args.workers)
-        processes = {worker: _process_of(worker, logs.status) for worker in workers}
+    async with group_opened(settings, args.group) as topics:
+        await read_on(topics)
+        workers = _named(topics.status, args.group, None if args.all else args.workers)
+        processes = {worker: _process_of(worker, topics.status) for worker in workers}
         for worker in workers:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms())
-            await logs.publish_control(wish)
+            await topics.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
-        return 0 if args.wait is None else await _wait(args, logs, processes)
+        return 0 if args.wait is None else await _wait(args, topics, processes)
 
 
 def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
@@ -85,13 +85,13 @@ def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
     return said.process if said is not None and said.state is not WorkerPhase.DEFERRED else ""
 
 
-async def _wait(args: argparse.Namespace, logs: GroupLogs, processes: Mapping[WorkerId, str]) -> int:
+async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mapping[WorkerId, str]) -> int:
     """Until they have left, and their processes have ended as far as that can be seen from here."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
-        await logs.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
-    except LogTimeoutError:
-        left = ", ".join(sorted(asked & may_be_asked(logs.status)))
+        await topics.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
+    except TopicTimeoutError:
+        left = ", ".join(sorted(asked & may_be_asked(topics.status)))
         return _refuse(args, f"after {args.wait:g} s still there: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,5 +26,5 @@ def leave_present_report(
     """The same for a task whose time is over. It fails with that, whether or not the topics can be read now."""
     try:
         leave_report(operator, context, look() or {})
-    except (LogError, SettingsError) as failed:
+    except (TopicError, SettingsError) as failed:
         operator.log.warning("No report is left, because the group's topics can't be read: %s", failed)

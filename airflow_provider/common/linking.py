@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.common.links import group_link
 
 if TYPE_CHECKING:
-    from airflow_provider.topics.group_topics import GroupLogs
+    from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +37,12 @@ class FollowedLink:
         self.shown = shown
         self._push = push
 
-    async def follow(self, logs: GroupLogs) -> None:
+    async def follow(self, topics: GroupTopics) -> None:
         """Without end. What can't be stored is tried again."""
         complained = False
         while True:
             await asyncio.sleep(_LOOK_S * random.uniform(1.0, 1.1))
-            link = group_link(logs.status)
+            link = group_link(topics.status)
             if link == self.shown:
                 continue
             try:
@@ -57,9 +57,9 @@ class FollowedLink:
 
 
 @asynccontextmanager
-async def following_leader(logs: GroupLogs, link: FollowedLink) -> AsyncIterator[None]:
+async def following_leader(topics: GroupTopics, link: FollowedLink) -> AsyncIterator[None]:
     """Follow as long as the block runs."""
-    following = asyncio.ensure_future(link.follow(logs))
+    following = asyncio.ensure_future(link.follow(topics))
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ from airflow_provider.ledger.records import WorkerStatus
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId, WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ class GoneMembers:
     """Looks for them on behalf of one member, by what they last said of themselves."""
 
     def __init__(
-        self, settings: MemberSettings, transport: GroupTransport, logs: GroupLogs, is_gone: KnowsGone
+        self, settings: MemberSettings, transport: GroupTransport, topics: GroupTopics, is_gone: KnowsGone
     ) -> None:
         self._settings = settings
         self._transport = transport
-        self._logs = logs
+        self._topics = topics
         self._is_gone = is_gone
         self._removed: set[tuple[WorkerId, MemberId]] = set()
 
@@ -53,7 +53,7 @@ class GoneMembers:
         :param node: the coordinator
         """
         while not (await asyncio.wait({join}, timeout=_LOOK_S))[0]:
-            status = self._logs.status
+            status = self._topics.status
             members = frozenset(status.group.members if status.group else ()) - {self._settings.worker}
             for said in [status.workers[worker] for worker in members if worker in status.workers]:
                 if said.member_id and self._is_gone(said):

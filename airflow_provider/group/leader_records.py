@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.topics.errors import LogError
-from airflow_provider.topics.group_topics import EncodedRound, GroupLogs
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.group_topics import EncodedRound, GroupTopics
 
 log: Final = logging.getLogger(__name__)
 
@@ -20,8 +20,8 @@ class LeaderRecords:
     :param spawn: runs what goes on beside the member
     """
 
-    def __init__(self, logs: GroupLogs, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        self._logs = logs
+    def __init__(self, topics: GroupTopics, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._topics = topics
         self._spawn = spawn
         self._mending: asyncio.Task[None] | None = None
         self._prepared: tuple[GroupRecord, asyncio.Future[EncodedRound]] | None = None
@@ -44,24 +44,26 @@ class LeaderRecords:
             self._mending = self._spawn(self._mend())
 
     async def _encode(self, record: GroupRecord, encoded: asyncio.Future[EncodedRound]) -> None:
-        encoded.set_result(await self._logs.encode_group(record))
+        encoded.set_result(await self._topics.encode_group(record))
 
     async def _publish(self, record: GroupRecord) -> None:
         prepared, self._prepared = self._prepared, None
         try:
             if prepared is not None and prepared[0] is record:
-                await self._logs.publish_group(await prepared[1])
+                await self._topics.publish_group(await prepared[1])
             else:
-                await self._logs.publish_group(record)
-        except LogError as failed:
-            log.warning("group %s: the record of epoch %d was not written: %s", self._logs.group, record.epoch, failed)
+                await self._topics.publish_group(record)
+        except TopicError as failed:
+            log.warning(
+                "group %s: the record of epoch %d was not written: %s", self._topics.group, record.epoch, failed
+            )
 
     async def _mend(self) -> None:
         try:
-            await self._logs.reassert()
-            swept = await self._logs.sweep()
-        except LogError as failed:
-            log.warning("group %s: its topics were not mended: %s", self._logs.group, failed)
+            await self._topics.reassert()
+            swept = await self._topics.sweep()
+        except TopicError as failed:
+            log.warning("group %s: its topics were not mended: %s", self._topics.group, failed)
             return
         if swept:
-            log.info("group %s: %d records of workers and jobs that are gone were deleted", self._logs.group, swept)
+            log.info("group %s: %d records of workers and jobs that are gone were deleted", self._topics.group, swept)

@@ -12,7 +12,7 @@ from airflow_provider.group.leading import outspoken, unassigned_work
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.progress import spare_capacity
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 
 _SETTLE_S: Final = 0.05
 """Several jobs are often submitted together; one rebalance shall do for them."""
@@ -44,7 +44,7 @@ class LeaderWatch:
 
     def __init__(
         self,
-        logs: GroupLogs,
+        topics: GroupTopics,
         *,
         record: Callable[[], GroupRecord | None],
         want: Callable[[str], None],
@@ -52,7 +52,7 @@ class LeaderWatch:
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._unsubscribe: Callable[[], None] = _nothing
-        self._logs = logs
+        self._topics = topics
         self._record = record
         self._want = want
         self._mend = mend
@@ -70,7 +70,7 @@ class LeaderWatch:
         if leading is (self._watching is not None):
             return
         if self._watching is None:
-            self._unsubscribe = self._logs.subscribe(self.look)
+            self._unsubscribe = self._topics.subscribe(self.look)
             self._watching = self._spawn(self._watch())
             self.look()
             self._tend_later()
@@ -112,9 +112,9 @@ class LeaderWatch:
                 self._want(reason)
 
     async def _reason(self) -> str | None:
-        if self._logs.status.overwritten:
+        if self._topics.status.overwritten:
             self._mend()
-        jobs, status = self._logs.jobs, replace(self._logs.status, group=self._record())
+        jobs, status = self._topics.jobs, replace(self._topics.status, group=self._record())
         reason = await off_loop(lambda: unassigned_work(jobs, status) or outspoken(status), tasks=jobs.planned)
         if reason is not None:
             return reason

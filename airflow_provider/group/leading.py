@@ -23,7 +23,7 @@ from airflow_provider.membership.events import AssignmentComputed, JoinedMember,
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import GroupRecord, newer
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
 
@@ -81,29 +81,29 @@ def _spoken_epoch(status: StatusSnapshot) -> Epoch:
 
 
 async def assign(
-    command: PerformAssignment, logs: GroupLogs, *, policy: Policy, session_timeout_ms: int
+    command: PerformAssignment, topics: GroupTopics, *, policy: Policy, session_timeout_ms: int
 ) -> AssignmentComputed:
     """Compute a round from what has been read of the topics: read them to their ends before.
 
     :param session_timeout_ms: the leader's
     """
-    jobs, status, now = logs.jobs, logs.status, wall_ms()
+    jobs, status, now = topics.jobs, topics.status, wall_ms()
     verdict = await off_loop(
         lambda: lead(gather_call(command, jobs, status, policy=policy, at_ms=now)),
         tasks=jobs.planned + len(command.members),
     )
     for worker in verdict.unreadable:
-        log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", logs.group, worker)
+        log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", topics.group, worker)
     for worker, offset in verdict.unbelievable.items():
         log.warning(
             "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
-            logs.group,
+            topics.group,
             worker,
             offset,
             jobs.offset,
         )
     if verdict.record is not None:
-        await _brake(verdict.record, logs.group, session_timeout_ms)
+        await _brake(verdict.record, topics.group, session_timeout_ms)
     return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)
 
 

@@ -64,8 +64,8 @@ from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Epoch, Tasks, WorkerId
-from airflow_provider.topics.errors import LogError, NoTopicError, TopicRenewedError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
+from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class GroupMember:
         self,
         state: MemberState,
         transport: GroupTransport,
-        logs: GroupLogs,
+        topics: GroupTopics,
         listener: MembershipListener,
         *,
         policy: Policy,
@@ -118,7 +118,7 @@ class GroupMember:
         self.state = state
         self._transport = transport
         self._asking = Asking(state.settings, transport)
-        self._logs = logs
+        self._topics = topics
         self._listener = listener
         self._policy = policy
         self._inbox: deque[Event] = deque()
@@ -130,9 +130,9 @@ class GroupMember:
         self._writes: set[asyncio.Task[None]] = set()
         self._joining: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._records = LeaderRecords(logs, functools.partial(self._spawn, self._writes))
+        self._records = LeaderRecords(topics, functools.partial(self._spawn, self._writes))
         self._watch = LeaderWatch(
-            logs,
+            topics,
             record=lambda: self.state.record,
             want=self._want_rebalance,
             mend=self._records.mend,
@@ -140,8 +140,10 @@ class GroupMember:
         )
         self._record_read: GroupRecord | None = None
         self._silence = Silence(state.settings.group_id, state.settings.worker)
-        self._gone = None if is_gone is None else GoneMembers(state.settings, transport, logs, is_gone)
-        self._topics = TopicsWatch(logs, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone)
+        self._gone = None if is_gone is None else GoneMembers(state.settings, transport, topics, is_gone)
+        self._topics_watch = TopicsWatch(
+            topics, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone
+        )
         self._leaving_for: str | None = None
         self._whom_to_allow = ""
         self._story = Story()
@@ -150,10 +152,10 @@ class GroupMember:
 
     def begin(self, event: Event) -> None:
         """Start with a ``Started`` or ``Resumed`` event."""
-        self._topics.begin()
-        self._unsubscribe = self._logs.subscribe(self._on_logs, About.JOBS | About.ROUNDS)
+        self._topics_watch.begin()
+        self._unsubscribe = self._topics.subscribe(self._on_topics, About.JOBS | About.ROUNDS)
         self.feed(event)
-        self._on_logs()
+        self._on_topics()
 
     def tasks_stopped(self, tasks: Tasks) -> None:
         self.feed(TasksStopped(now_ms=now_ms(), tasks=tasks))
@@ -319,7 +321,7 @@ class GroupMember:
         """Feed the answer to a request, or that there is none."""
         try:
             answer = await request
-        except (TransportError, LogError, TimeoutError, asyncio.TimeoutError) as failed:
+        except (TransportError, TopicError, TimeoutError, asyncio.TimeoutError) as failed:
             if isinstance(failed, TransportError) and failed.fault is Fault.VERSION:
                 self._end(str(failed))
                 return
@@ -343,13 +345,13 @@ class GroupMember:
 
     async def _assign(self, command: PerformAssignment) -> Event:
         try:
-            await self._logs.catch_up()
+            await self._topics.catch_up()
         except (NoTopicError, TopicRenewedError) as gone:
-            self._topics.missed(gone.topic)
+            self._topics_watch.missed(gone.topic)
             raise
-        self._on_logs()
+        self._on_topics()
         session_ms = self.state.settings.session_timeout_ms
-        computed = await assign(command, self._logs, policy=self._policy, session_timeout_ms=session_ms)
+        computed = await assign(command, self._topics, policy=self._policy, session_timeout_ms=session_ms)
         if computed.record is not None:
             self._records.prepare(computed.record)
         return computed
@@ -388,14 +390,14 @@ class GroupMember:
 
     # ---- the topics
 
-    def _on_logs(self) -> None:
+    def _on_topics(self) -> None:
         """The jobs or the status topic has something new, is gone, or is read no more."""
-        fault = self._logs.fault
+        fault = self._topics.fault
         if fault is not None:
             self.fail(fault)
             return
-        self._topics.look()
-        jobs, record = self._logs.jobs, self._logs.status.group
+        self._topics_watch.look()
+        jobs, record = self._topics.jobs, self._topics.status.group
         if jobs.offset > self.state.config_offset:
             self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=jobs.offset))
         if record is not None and record is not self._record_read:

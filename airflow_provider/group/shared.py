@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.topics.errors import LogTimeoutError, NoTopicError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WATCHER, WORKER, Needs
 
 log: Final = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class _Pools:
 
     def __init__(self) -> None:
         self.transports: _Pool[GroupTransport] = _Pool(lambda transport: transport.aclose())
-        self.logs: _Pool[GroupLogs] = _Pool(lambda logs: logs.aclose())
+        self.topics: _Pool[GroupTopics] = _Pool(lambda topics: topics.aclose())
 
 
 # A loop belongs to one process: after a fork there is another loop, and so nothing is shared with the parent.
@@ -96,65 +96,65 @@ async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransp
 
 
 @asynccontextmanager
-async def shared_logs(settings: KafkaSettings, group_id: str, needs: Needs) -> AsyncIterator[GroupLogs]:
+async def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> AsyncIterator[GroupTopics]:
     """The topics of a group, read to their present ends.
 
     :param needs: what the user must be allowed to do
-    :raises LogError: see :meth:`GroupLogs.start`
+    :raises TopicError: see :meth:`GroupTopics.start`
     """
-    async with _logs_of(settings, group_id) as logs:
-        await logs.start_for(needs)
-        await logs.catch_up()
-        yield logs
+    async with _topics_of(settings, group_id) as topics:
+        await topics.start_for(needs)
+        await topics.catch_up()
+        yield topics
 
 
 @asynccontextmanager
 async def watched_logs(
     settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
-) -> AsyncIterator[GroupLogs]:
-    """As :func:`shared_logs`, for whoever waits for something: also for the topics, which others make.
+) -> AsyncIterator[GroupTopics]:
+    """As :func:`shared_topics`, for whoever waits for something: also for the topics, which others make.
 
     As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
 
     :param timeout_s: how long to wait for them, in seconds; without end if None
-    :raises LogTimeoutError: if nobody has made them in time
-    :raises LogError: see :meth:`GroupLogs.start`
+    :raises TopicTimeoutError: if nobody has made them in time
+    :raises TopicError: see :meth:`GroupTopics.start`
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
     pause_s, say_at = _FIRST_PAUSE_S, -math.inf
-    async with _logs_of(settings, group_id) as logs:
+    async with _topics_of(settings, group_id) as topics:
         while True:
             try:
-                await logs.start_for(WATCHER)
-                await logs.catch_up()
+                await topics.start_for(WATCHER)
+                await topics.catch_up()
                 break
             except NoTopicError as missing:
                 if time.monotonic() >= until:
-                    raise LogTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
+                    raise TopicTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
                 if time.monotonic() >= say_at:
                     say_at = time.monotonic() + _SAY_AGAIN_S
                     log.info("Waiting for somebody to begin: %s", missing)
             await asyncio.sleep(min(pause_s, until - time.monotonic()))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        yield logs
+        yield topics
 
 
-def _logs_of(settings: KafkaSettings, group_id: str) -> AbstractAsyncContextManager[GroupLogs]:
-    async def make() -> GroupLogs:
-        return GroupLogs(settings, group_id)
+def _topics_of(settings: KafkaSettings, group_id: str) -> AbstractAsyncContextManager[GroupTopics]:
+    async def make() -> GroupTopics:
+        return GroupTopics(settings, group_id)
 
-    return _pools().logs.use((settings, group_id), make)
+    return _pools().topics.use((settings, group_id), make)
 
 
 @asynccontextmanager
-async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[tuple[GroupTransport, GroupLogs]]:
+async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[tuple[GroupTransport, GroupTopics]]:
     """What a membership of a group needs.
 
     :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
-    :raises LogError: see :meth:`GroupLogs.start`
+    :raises TopicError: see :meth:`GroupTopics.start`
     """
-    async with shared_transport(settings) as transport, shared_logs(settings, group_id, WORKER) as logs:
-        yield transport, logs
+    async with shared_transport(settings) as transport, shared_topics(settings, group_id, WORKER) as topics:
+        yield transport, topics
 
 
 async def reach(settings: KafkaSettings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 
 
 class TopicsWatch:
@@ -17,8 +17,8 @@ class TopicsWatch:
     :param gone: is told, once, which topic is gone
     """
 
-    def __init__(self, logs: GroupLogs, *, patience_s: float, gone: Callable[[str], None]) -> None:
-        self._logs = logs
+    def __init__(self, topics: GroupTopics, *, patience_s: float, gone: Callable[[str], None]) -> None:
+        self._topics = topics
         self._patience_s = patience_s
         self._gone = gone
         self._renewals: Mapping[str, int] = {}
@@ -27,12 +27,12 @@ class TopicsWatch:
 
     def begin(self) -> None:
         """What happened to the topics before does not matter."""
-        self._renewals = self._logs.renewals
+        self._renewals = self._topics.renewals
 
     def look(self) -> None:
         """Called when something is new in the topics or about them. While one is missing, that is once a second."""
-        renewed = [topic for topic, times in self._logs.renewals.items() if times > self._renewals.get(topic, 0)]
-        missing = self._logs.missing
+        renewed = [topic for topic, times in self._topics.renewals.items() if times > self._renewals.get(topic, 0)]
+        missing = self._topics.missing
         if renewed:
             self._tell(renewed[0])
         elif missing is not None:

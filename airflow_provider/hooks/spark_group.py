@@ -17,13 +17,13 @@ from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.reports.report import GroupReport, JobReport
-from airflow_provider.topics.errors import LogError, NoTopicError
+from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.rights import RETRIER, STOPPER, Needs
 
 if TYPE_CHECKING:
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
-    from airflow_provider.topics.group_topics import GroupLogs, Submission
+    from airflow_provider.topics.group_topics import GroupTopics, Submission
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class SparkGroupHook(BaseHook):
         """Whether a broker answers, for the button in Airflow's UI."""
         try:
             groups = self.groups(timeout_s=10.0)
-        except (LogError, SettingsError) as failed:
+        except (TopicError, SettingsError) as failed:
             return False, str(failed)
         return True, f"The broker answers; groups of workers that can be seen: {', '.join(groups) or 'none yet'}"
 
@@ -76,7 +76,7 @@ class SparkGroupHook(BaseHook):
         The same definition under the same run key changes nothing, but that tasks which have failed for good are tried
         again: see :meth:`retry_failed`. Without ``submitted_at_ms`` it is submitted now.
 
-        :raises LogError: if the topics can't be made, read or written; says what is missing
+        :raises TopicError: if the topics can't be made, read or written; says what is missing
         """
         from airflow_provider.topics import one_shot
 
@@ -89,7 +89,7 @@ class SparkGroupHook(BaseHook):
 
         :param by: who asks for it, which those are told who wait for the job; by default the user and the host
         :returns: whether there was such a job
-        :raises LogError: as :meth:`submit_job`
+        :raises TopicError: as :meth:`submit_job`
         """
         from airflow_provider.topics import one_shot
 
@@ -103,12 +103,12 @@ class SparkGroupHook(BaseHook):
 
         :param tasks: the indexes of some of them, -1 for the planner; by default all
         :returns: which are tried again: of those that were named, the ones that had failed
-        :raises LogError: as :meth:`submit_job`
+        :raises TopicError: as :meth:`submit_job`
         """
         indexes = None if tasks is None else frozenset(tasks)
 
-        async def retry(logs: GroupLogs) -> list[str]:
-            return [str(task) for task in await logs.retry_failed(job, indexes)]
+        async def retry(topics: GroupTopics) -> list[str]:
+            return [str(task) for task in await topics.retry_failed(job, indexes)]
 
         return self._act(group, RETRIER, retry) or []
 
@@ -119,16 +119,16 @@ class SparkGroupHook(BaseHook):
 
         :param workers: their names, or the name of one; by default all that are in the group
         :returns: which
-        :raises LogError: as :meth:`submit_job`
+        :raises TopicError: as :meth:`submit_job`
         """
 
-        async def stop(logs: GroupLogs) -> list[str]:
-            names = may_be_asked(logs.status) if workers is None else workers
+        async def stop(topics: GroupTopics) -> list[str]:
+            names = may_be_asked(topics.status) if workers is None else workers
             asked = [names] if isinstance(names, str) else sorted(names)
             now_ms = wall_ms()
             for worker in asked:
                 wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms)
-                await logs.publish_control(wish)
+                await topics.publish_control(wish)
             return asked
 
         return self._act(group, STOPPER, stop) or []
@@ -146,7 +146,7 @@ class SparkGroupHook(BaseHook):
     def groups(self, *, timeout_s: float = 30.0) -> list[str]:
         """The groups whose topics the connection's user can see.
 
-        :raises LogError: if no broker answers in time
+        :raises TopicError: if no broker answers in time
         """
         from airflow_provider.topics import one_shot
 
@@ -155,7 +155,7 @@ class SparkGroupHook(BaseHook):
     def look(self, group: str, read: Read[T]) -> T | None:
         """What ``read`` makes of the group's topics as they are now; None if they do not exist.
 
-        :raises LogError: if they can't be read
+        :raises TopicError: if they can't be read
         """
         from airflow_provider.topics import one_shot
 
@@ -169,8 +169,8 @@ class SparkGroupHook(BaseHook):
         """What ``read`` makes of the group's topics, as soon as it makes something of them; waits for them, too.
 
         :param timeout_s: how long to wait, in seconds; without end if None
-        :raises LogTimeoutError: if it made nothing of them in time
-        :raises LogError: if they can't be read
+        :raises TopicTimeoutError: if it made nothing of them in time
+        :raises TopicError: if they can't be read
         """
         made: list[T] = []
 
@@ -184,22 +184,22 @@ class SparkGroupHook(BaseHook):
             from airflow_provider.group.shared import watched_logs
 
             until = None if timeout_s is None else time.monotonic() + timeout_s
-            async with watched_logs(settings, group, timeout_s=timeout_s) as logs:
-                await logs.wait_for(holds, timeout_s=None if until is None else max(0.0, until - time.monotonic()))
+            async with watched_logs(settings, group, timeout_s=timeout_s) as topics:
+                await topics.wait_for(holds, timeout_s=None if until is None else max(0.0, until - time.monotonic()))
                 return made[0]
 
         return self._run(wait)
 
-    def _act(self, group: str, needs: Needs, act: Callable[[GroupLogs], Awaitable[T]]) -> T | None:
+    def _act(self, group: str, needs: Needs, act: Callable[[GroupTopics], Awaitable[T]]) -> T | None:
         """What ``act`` gives, with the group's topics read to their ends; None if they do not exist."""
 
         async def run(settings: KafkaSettings) -> T | None:
-            from airflow_provider.topics.group_topics import GroupLogs
+            from airflow_provider.topics.group_topics import GroupTopics
 
             try:
-                async with GroupLogs(settings, group, needs) as logs:
-                    await logs.catch_up()
-                    return await act(logs)
+                async with GroupTopics(settings, group, needs) as topics:
+                    await topics.catch_up()
+                    return await act(topics)
             except NoTopicError:
                 return None
 

@@ -24,7 +24,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.records import JobDefinition, JobError, TaskKind
 from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.reports.report import JobReport
-from airflow_provider.topics.errors import LogTimeoutError
+from airflow_provider.topics.errors import TopicTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 
@@ -210,7 +210,7 @@ class SparkJobOperator(BaseOperator):
         )
         try:
             answer = self._wait(context, hook, group, condition, changed=submission.changed)
-        except LogTimeoutError as late:
+        except TopicTimeoutError as late:
             self._leave_present_report(context)
             raise AirflowException(
                 f"timeout: job {condition.job!r} is not {condition.goal.value} within {self.timeout}"
@@ -220,7 +220,7 @@ class SparkJobOperator(BaseOperator):
     def _wait(
         self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
     ) -> Answer:
-        """:raises LogTimeoutError: if its time is over"""
+        """:raises TopicTimeoutError: if its time is over"""
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
             show_link(self, context, group_link(status))

@@ -36,7 +36,7 @@ from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.reports.narration import names_in_words
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 
@@ -384,7 +384,7 @@ class SparkWorkerOperator(BaseOperator):
         """For whoever has mistyped one of them."""
         try:
             groups = SparkGroupHook(self.kafka_conn_id).groups()
-        except LogError as failed:
+        except TopicError as failed:
             return f"Which groups there are can't be said: {failed}"
         return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"
 

@@ -80,7 +80,7 @@ class WorkerRun:
     def run(self) -> RunResult:
         """Blocks until the end. Interrupted (when the task's time is over, say), the worker leaves the group.
 
-        :raises LogError: if the group's topics can't be used
+        :raises TopicError: if the group's topics can't be used
         """
         self._thread.start()
         try:
@@ -129,21 +129,21 @@ class WorkerRun:
 
         plan = self._plan
         settings = worker_settings(plan, WorkerPhase.STABLE, self._tries.returns_ms)
-        async with shared_group(self._kafka, plan.member.group_id) as (transport, logs):
-            make_hands = attached_hands(self._equipment, settings, logs, masked)
+        async with shared_group(self._kafka, plan.member.group_id) as (transport, topics):
+            make_hands = attached_hands(self._equipment, settings, topics, masked)
 
             def make(saved: Mapping[str, Any] | None) -> Worker:
-                return Worker(settings, transport=transport, logs=logs, make_hands=make_hands, saved=saved)
+                return Worker(settings, transport=transport, topics=topics, make_hands=make_hands, saved=saved)
 
             means = SparkOfProcess(self._equipment, settings, masked)
-            worker = SteadyWorker(settings, logs, make, means, self._saved)
+            worker = SteadyWorker(settings, topics, make, means, self._saved)
             told = Epoch(self._story.last_epoch or 0)
             applied = worker.applied if self._saved is None else None
-            narrating = narrated(logs, plan.member.worker, already_told=told, applied=applied)
-            async with following_leader(logs, self._link), narrating as narrator:
+            narrating = narrated(topics, plan.member.worker, already_told=told, applied=applied)
+            async with following_leader(topics, self._link), narrating as narrator:
                 self._worker = worker
                 self._thread.call_soon(self._leave)  # it may have been told so before
                 outcome = await worker.run()
             story = self._story.stopped_more(worker.stopped_running)
             story = story.in_epochs(narrator.first_epoch, narrator.epoch)
-            return RunResult(outcome=outcome, story=story, status=logs.status)
+            return RunResult(outcome=outcome, story=story, status=topics.status)

@@ -17,14 +17,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 )
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.ledger.records import Topics
+from airflow_provider.ledger.records import TopicNames
 from airflow_provider.topics.client_errors import make_client, tell
 from airflow_provider.topics.end_offsets import EndOffsets
 from airflow_provider.topics.errors import (
     BrokerAwayError,
-    LogError,
     NoTopicError,
     RightsError,
+    TopicError,
     TopicRightsError,
 )
 from airflow_provider.topics.outage import Outage
@@ -76,7 +76,7 @@ class TopicAdmin:
 
     :param config: librdkafka's settings of the connection
     :param outage: knows why a broker does not answer
-    :raises LogError: if librdkafka refuses the settings
+    :raises TopicError: if librdkafka refuses the settings
     """
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
@@ -88,7 +88,7 @@ class TopicAdmin:
         self._ends = EndOffsets(self._client)
         self._met = False
 
-    async def prepare(self, topics: Topics, needs: Needs, *, timeout_s: float) -> None:
+    async def prepare(self, topics: TopicNames, needs: Needs, *, timeout_s: float) -> None:
         """See that the user may do with a group's topics what is needed; make those that are missing, if that is for
         this user to do, with as many replicas as the broker gives by default.
 
@@ -96,7 +96,7 @@ class TopicAdmin:
         :raises RightsError: if one is missing and may not be made, or a right is lacking; it names all that are
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
-        :raises LogError: if a topic has more than one partition, or can't be made
+        :raises TopicError: if a topic has more than one partition, or can't be made
         """
         missing = await self._check(topics, needs, timeout_s)
         if missing and not needs.makes_topics:
@@ -105,7 +105,7 @@ class TopicAdmin:
             await self._make(missing, topics, timeout_s)
             await self._check(topics, needs, timeout_s)
 
-    async def _check(self, topics: Topics, needs: Needs, timeout_s: float) -> list[str]:
+    async def _check(self, topics: TopicNames, needs: Needs, timeout_s: float) -> list[str]:
         """:returns: the topics that do not exist"""
         allowed: dict[str, frozenset[Operation]] = {}
         missing = []
@@ -148,9 +148,9 @@ class TopicAdmin:
         except _TopicFailure as failure:
             raise self._explain(failure, "DESCRIBE", "listing the topics") from failure
         names = set(listed.topics)
-        suffix = Topics.of("").jobs
+        suffix = TopicNames.of("").jobs
         groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
-        return sorted(group for group in groups if group and Topics.of(group).status in names)
+        return sorted(group for group in groups if group and TopicNames.of(group).status in names)
 
     async def _look_at(self, topic: str, timeout_s: float) -> frozenset[Operation] | None:
         """:returns: what the user may do with the topic; None if it does not exist"""
@@ -164,7 +164,7 @@ class TopicAdmin:
             raise
         self._outage.is_back()
         if len(described.partitions) != 1:
-            raise LogError(
+            raise TopicError(
                 f"the topic {topic!r} has {len(described.partitions)} partitions, but must have exactly one, because"
                 " the order of its records matters: delete it (it is made anew), or choose another name for the group"
             )
@@ -172,7 +172,7 @@ class TopicAdmin:
         # A broker that is too old to tell is taken to allow everything: it will say so when it does not.
         return frozenset(operation for operation in Operation if not told or operation.value in told)
 
-    async def _make(self, missing: list[str], topics: Topics, timeout_s: float) -> None:
+    async def _make(self, missing: list[str], topics: TopicNames, timeout_s: float) -> None:
         made = self._client.create_topics(
             [NewTopic(topic, 1, _BROKER_DEFAULT, config=_settings_of(topic, topics)) for topic in missing],
             request_timeout=timeout_s,
@@ -261,7 +261,7 @@ class TopicAdmin:
                 for future in either:
                     future.cancel()
 
-    def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> LogError:
+    def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> TopicError:
         if failure.code in _NO_RIGHT:
             return TopicRightsError(failure.topic, operation, self._principal)
         if failure.code in _UNKNOWN_TOPIC:
@@ -269,7 +269,7 @@ class TopicAdmin:
         if failure.code in _NOT_NOW:
             outage = self._outage
             return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or str(failure))
-        return LogError(f"{doing} failed: {failure}")
+        return TopicError(f"{doing} failed: {failure}")
 
     def _complaints(self) -> list[KafkaError]:
         """What was wrong with connections since this was last asked. An admin client tells only when it is polled."""
@@ -288,7 +288,7 @@ class _TopicFailure(Exception):  # noqa: N818  never leaves this module
         self.code = error.code()
 
 
-def _settings_of(topic: str, topics: Topics) -> dict[str, str]:
+def _settings_of(topic: str, topics: TopicNames) -> dict[str, str]:
     if topic == topics.events:
         return {"cleanup.policy": "delete", "retention.ms": str(_EVENTS_KEPT_MS)}
     return {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}

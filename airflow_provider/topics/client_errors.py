@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from confluent_kafka import KafkaException
 
 from airflow_provider.kafka.errors import CHECK_CERTIFICATE, CHECK_CREDENTIALS, CHECK_PROTOCOL
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -28,13 +28,13 @@ _NO_TLS: Final = ("wrong version number", "PLAINTEXT")
 def make_client(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
     """A client of librdkafka. Each kind refuses other settings of a connection, and some only beside our own.
 
-    :raises LogError: if it refuses these
+    :raises TopicError: if it refuses these
     """
     try:
         return kind(config)
     except (KafkaException, TypeError, ValueError) as refused:
         why = refused.args[0].str() if isinstance(refused, KafkaException) else refused
-        raise LogError(f"librdkafka refuses the connection's settings: {why}") from refused
+        raise TopicError(f"librdkafka refuses the connection's settings: {why}") from refused
 
 
 def tell(outage: Outage, error: KafkaError) -> None:

@@ -11,8 +11,8 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import LogWriter
-from airflow_provider.topics.reader import LogReader
+from airflow_provider.topics.producer import TopicWriter
+from airflow_provider.topics.reader import TopicReader
 
 
 class Clients:
@@ -22,19 +22,19 @@ class Clients:
         config = settings.librdkafka()
         self.outage = Outage(settings.bootstrap_servers)
         self.admin = TopicAdmin(config, self.outage)
-        self.reader = LogReader(config, self.outage)
+        self.reader = TopicReader(config, self.outage)
         self._config = config
         self._lock = threading.Lock()
-        self._writer: LogWriter | None = None
+        self._writer: TopicWriter | None = None
         self._feeds: dict[str, GroupFeed] = {}
         self._users: dict[str, int] = {}
 
     @property
-    def writer(self) -> LogWriter:
+    def writer(self) -> TopicWriter:
         """Made when first needed: most who only look never write."""
         with self._lock:
             if self._writer is None:
-                self._writer = LogWriter(self._config, self.outage)
+                self._writer = TopicWriter(self._config, self.outage)
             return self._writer
 
     def warm_up(self) -> None:
@@ -58,7 +58,7 @@ class Clients:
         with self._lock:
             if not feed.followed:
                 feed.followed = True
-                self.reader.follow({feed.topics.jobs: feed.jobs, feed.topics.status: feed.status})
+                self.reader.follow({feed.names.jobs: feed.jobs, feed.names.status: feed.status})
 
     def give_back(self, group: str) -> None:
         """One user of a group's feed less; the last one ends it."""
@@ -67,7 +67,7 @@ class Clients:
             del self._users[group]
             feed = self._feeds.pop(group)
             if feed.followed:
-                self.reader.unfollow((feed.topics.jobs, feed.topics.status))
+                self.reader.unfollow((feed.names.jobs, feed.names.status))
 
     def close(self) -> None:
         """Blocks for as long as records are still being written, at most some seconds."""

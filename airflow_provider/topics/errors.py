@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from airflow_provider.topics.rights import Operation, Right
 
 
-class LogError(Exception):
+class TopicError(Exception):
     """A topic could not be read or written; the message names the topic and the reason."""
 
 
-class BrokerAwayError(LogError):
+class BrokerAwayError(TopicError):
     """No broker answered in time."""
 
     def __init__(self, servers: str, doing: str, reason: str) -> None:
@@ -27,7 +27,7 @@ class BrokerAwayError(LogError):
         return type(self), (self.servers, self.doing, self.reason)
 
 
-class RefusedError(LogError):
+class RefusedError(TopicError):
     """The broker refuses the connection's credentials, or its certificate is not trusted: people must act."""
 
     def __init__(self, servers: str, reason: str, check: str) -> None:
@@ -40,7 +40,7 @@ class RefusedError(LogError):
         return type(self), (self.servers, self.reason, self.check)
 
 
-class RightsError(LogError):
+class RightsError(TopicError):
     """The connection's user may not do what is needed.
 
     :param lacking: everything that is known to be needed and not allowed
@@ -73,7 +73,7 @@ class TopicRightsError(RightsError):
         return type(self), (self.topic, self.operation, self.principal)
 
 
-class NoTopicError(LogError):
+class NoTopicError(TopicError):
     """A topic that should be read does not exist."""
 
     def __init__(self, topic: str) -> None:
@@ -86,7 +86,7 @@ class NoTopicError(LogError):
         return type(self), (self.topic,)
 
 
-class TopicRenewedError(LogError):
+class TopicRenewedError(TopicError):
     """A topic was deleted and made anew: what was read from it is not in it any more."""
 
     def __init__(self, topic: str) -> None:
@@ -97,7 +97,7 @@ class TopicRenewedError(LogError):
         return type(self), (self.topic,)
 
 
-class ReaderFaultError(LogError):
+class ReaderFaultError(TopicError):
     """A topic is read no more, for a fault of this program: what was read of it grows old, and is not to be trusted."""
 
     def __init__(self, topic: str, fault: str) -> None:
@@ -109,9 +109,9 @@ class ReaderFaultError(LogError):
         return type(self), (self.topic, self.fault)
 
 
-class TooLargeError(LogError):
+class TooLargeError(TopicError):
     """The broker does not take a record of that size: to try again brings nothing."""
 
 
-class LogTimeoutError(LogError, TimeoutError):
+class TopicTimeoutError(TopicError, TimeoutError):
     """What was waited for did not come in time, though the broker is there."""

@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.ledger.records import Topics
+from airflow_provider.ledger.records import TopicNames
 from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
 from airflow_provider.ledger.topic_view import About, Parsed, TopicView, Unreadable
 from airflow_provider.topics.changes import Changes
 from airflow_provider.topics.complaints import Complaints
-from airflow_provider.topics.errors import LogError, NoTopicError, ReaderFaultError
+from airflow_provider.topics.errors import NoTopicError, ReaderFaultError, TopicError
 from airflow_provider.topics.reader import Record
 from airflow_provider.topics.rights import Needs
 from airflow_provider.topics.superseded import superseded
@@ -52,10 +52,10 @@ class TopicFeed(Generic[S]):
         self._renewals = 0  # of views before this one
         self._changes = changes
         self._lock = threading.Lock()
-        self._problem: LogError | None = None
+        self._problem: TopicError | None = None
 
     @property
-    def problem(self) -> LogError | None:
+    def problem(self) -> TopicError | None:
         """Why the topic can't be read at present."""
         return self._problem
 
@@ -101,7 +101,7 @@ class TopicFeed(Generic[S]):
         self._next = self._make_view(self._complaints.add)
         self._whole = False
 
-    def fail(self, error: LogError) -> None:
+    def fail(self, error: TopicError) -> None:
         self._problem = error
         self._changes.tell(About.EVERYTHING)
 
@@ -139,16 +139,16 @@ class GroupFeed:
     """Both compacted topics of a group."""
 
     def __init__(self, group: str) -> None:
-        self.topics = Topics.of(group)
+        self.names = TopicNames.of(group)
         self.granted: set[Needs] = set()
         self.followed = False
         self._preparing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.changes = Changes()
-        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView, self.changes, Complaints(self.topics.jobs))
+        self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView, self.changes, Complaints(self.names.jobs))
         self.status: TopicFeed[StatusSnapshot] = TopicFeed(
             lambda on_unreadable: StatusView(on_unreadable, self._on_stale, clock=wall_ms),
             self.changes,
-            Complaints(self.topics.status),
+            Complaints(self.names.status),
         )
 
     def preparing(self) -> asyncio.Lock:
@@ -159,7 +159,7 @@ class GroupFeed:
         return self._preparing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     @property
-    def problem(self) -> LogError | None:
+    def problem(self) -> TopicError | None:
         """Why one of the topics can't be read at present."""
         return self.jobs.problem or self.status.problem
 
@@ -178,7 +178,7 @@ class GroupFeed:
     @property
     def renewals(self) -> Mapping[str, int]:
         """How often each topic was found to have been deleted and made anew."""
-        return {self.topics.jobs: self.jobs.renewals, self.topics.status: self.status.renewals}
+        return {self.names.jobs: self.jobs.renewals, self.names.status: self.status.renewals}
 
     def _on_stale(self, key: str, winner: StatusRecord) -> None:
-        log.debug("%s: a record of %s older than that of epoch %s came late", self.topics.status, key, winner.epoch)
+        log.debug("%s: a record of %s older than that of epoch %s came late", self.names.status, key, winner.epoch)

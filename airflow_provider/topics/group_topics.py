@@ -24,7 +24,7 @@ from airflow_provider.ledger.records import (
     Removal,
     TaskEvent,
     TaskStatus,
-    Topics,
+    TopicNames,
     WorkerStatus,
     control_key,
     encode,
@@ -39,7 +39,7 @@ from airflow_provider.ledger.topic_view import About
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.topics import clients
-from airflow_provider.topics.errors import BrokerAwayError, LogError, LogTimeoutError, TopicRenewedError
+from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRenewedError, TopicTimeoutError
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.producer import NewRecord
 from airflow_provider.topics.rights import WATCHER, Needs
@@ -69,7 +69,7 @@ class EncodedRound:
     event: bytes
 
 
-class GroupLogs:
+class GroupTopics:
     """The jobs, status and events topics of one group, for one event loop.
 
     Cheap: all of a process that use the same connection share its clients, and the views of a group.
@@ -77,21 +77,21 @@ class GroupLogs:
     :param settings: the connection
     :param group: the group's id
     :param needs: what its user must be allowed to do
-    :raises LogError: if the group has no name: no worker could join it
+    :raises TopicError: if the group has no name: no worker could join it
     """
 
     def __init__(self, settings: KafkaSettings, group: str, needs: Needs = WATCHER) -> None:
         if not group:
-            raise LogError("the name of the group is empty")
+            raise TopicError("the name of the group is empty")
         self.group = group
         self._needs = needs
-        self.topics = Topics.of(group)
+        self.names = TopicNames.of(group)
         self._settings = settings
         self._clients: clients.Clients | None = None
         self._feed: GroupFeed | None = None
         self._ends: Mapping[str, int] = {}
 
-    async def __aenter__(self) -> GroupLogs:
+    async def __aenter__(self) -> GroupTopics:
         await self.start()
         return self
 
@@ -112,7 +112,7 @@ class GroupLogs:
         :raises RightsError: if one is missing and may not be made, or the user may not do what this is for
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
-        :raises LogError: if a topic can't be used
+        :raises TopicError: if a topic can't be used
         """
         self._acquire()
         try:
@@ -122,9 +122,9 @@ class GroupLogs:
             raise
 
     async def start_for(self, needs: Needs, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """As :meth:`start`, for one more who uses these logs, and who needs this; if that fails, it fails alone.
+        """As :meth:`start`, for one more who uses these topics, and who needs this; if that fails, it fails alone.
 
-        :raises LogError: see :meth:`start`
+        :raises TopicError: see :meth:`start`
         """
         self._acquire()
         await self._prepare(needs, timeout_s)
@@ -139,7 +139,7 @@ class GroupLogs:
         feed = self._followed()
         async with feed.preparing():
             if needs not in feed.granted:
-                await self._open().admin.prepare(self.topics, needs, timeout_s=timeout_s)
+                await self._open().admin.prepare(self.names, needs, timeout_s=timeout_s)
                 feed.granted.add(needs)
         self._open().follow(feed)
 
@@ -168,7 +168,7 @@ class GroupLogs:
         where.
         """
         feed = self._followed()
-        read = {self.topics.jobs: feed.jobs.offset, self.topics.status: feed.status.offset}
+        read = {self.names.jobs: feed.jobs.offset, self.names.status: feed.status.offset}
         return {topic: (read[topic], end) for topic, end in self._ends.items() if read[topic] < end}
 
     @property
@@ -177,7 +177,7 @@ class GroupLogs:
         return self._followed().missing
 
     @property
-    def fault(self) -> LogError | None:
+    def fault(self) -> TopicError | None:
         """Why one of the topics is read no more: what is known of the group grows old."""
         return self._followed().fault
 
@@ -195,7 +195,7 @@ class GroupLogs:
         :raises BrokerAwayError: if no broker answers in time
         """
         deadline = time.monotonic() + timeout_s
-        feed, jobs, status = self._followed(), self.topics.jobs, self.topics.status
+        feed, jobs, status = self._followed(), self.names.jobs, self.names.status
         read = {jobs: feed.jobs.offset, status: feed.status.offset}
         ends = await self._open().admin.end_offsets((jobs, status), timeout_s=timeout_s)
         for topic in read:
@@ -215,9 +215,9 @@ class GroupLogs:
     ) -> None:
         """Wait until ``predicate`` holds; it is asked now and after each change.
 
-        :raises LogTimeoutError: if it does not in time, though the broker is there
+        :raises TopicTimeoutError: if it does not in time, though the broker is there
         :raises BrokerAwayError: if it does not in time, and no broker is there
-        :raises LogError: if a topic can't be read
+        :raises TopicError: if a topic can't be read
         """
         await self._wait(lambda: predicate(self.jobs, self.status), timeout_s=timeout_s, waiting_for="a change")
 
@@ -235,7 +235,7 @@ class GroupLogs:
 
         A job that was removed begins anew, whatever is still said of it by those who have not read the removal.
 
-        :raises LogError: if it can't be written
+        :raises TopicError: if it can't be written
         """
         await self.catch_up()
         known = self.jobs.jobs.get(definition.name)
@@ -243,7 +243,7 @@ class GroupLogs:
             return Submission(definition=known, changed=False, retried=await self._try_again(known))
         removal = self.jobs.removed_at.get(definition.name) if known is None else known.removal
         definition = replace(definition, removal=removal)
-        await self._put(self.topics.jobs, job_key(definition.name), definition.to_json())
+        await self._put(self.names.jobs, job_key(definition.name), definition.to_json())
         return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
 
     async def retry_failed(self, job: str, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
@@ -251,7 +251,7 @@ class GroupLogs:
 
         :param indexes: which tasks, -1 for the planner; None: all
         :returns: which of them had failed
-        :raises LogError: if it can't be written
+        :raises TopicError: if it can't be written
         """
         await self.catch_up()
         definition = self.jobs.jobs.get(job)
@@ -269,7 +269,7 @@ class GroupLogs:
 
         :param by: who asks for it, for those who wait for the job
         :returns: whether there was such a job
-        :raises LogError: if it can't be written
+        :raises TopicError: if it can't be written
         """
         await self.catch_up()
         known = self.jobs.jobs.get(job)
@@ -280,44 +280,44 @@ class GroupLogs:
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
             last = encode({**known.to_json(), REMOVED: removal.to_json()})
             await self._write_all(
-                NewRecord(self.topics.jobs, job_key(job), last), NewRecord(self.topics.jobs, job_key(job), None)
+                NewRecord(self.names.jobs, job_key(job), last), NewRecord(self.names.jobs, job_key(job), None)
             )
         if job in self.jobs.plans:
-            await self._put(self.topics.jobs, plan_key(job), None)
-        await asyncio.gather(*(self._put(self.topics.status, key, None) for key in statuses))
+            await self._put(self.names.jobs, plan_key(job), None)
+        await asyncio.gather(*(self._put(self.names.status, key, None) for key in statuses))
         return known is not None
 
     async def publish_plan(self, plan: PlanRecord) -> None:
         """Write the task configs of a job. By whoever holds the job's planner."""
-        await self._put(self.topics.jobs, plan_key(plan.job), plan.to_json())
+        await self._put(self.names.jobs, plan_key(plan.job), plan.to_json())
 
     async def publish_control(self, control: ControlRecord) -> None:
         """Ask something of a worker."""
-        await self._put(self.topics.jobs, control_key(control.worker), control.to_json())
+        await self._put(self.names.jobs, control_key(control.worker), control.to_json())
 
     async def clear_control(self, control: ControlRecord) -> None:
         """The worker has done what it was asked."""
-        await self._put(self.topics.jobs, control_key(control.worker), None)
+        await self._put(self.names.jobs, control_key(control.worker), None)
 
     async def publish_task(self, status: TaskStatus) -> None:
         """Write what became of a task, to the status topic and to the timeline."""
         key, event = task_key(status.task), TaskEvent(status=status, at_ms=wall_ms())
         await self._write_all(
-            NewRecord(self.topics.status, key, encode(status.to_json())),
-            NewRecord(self.topics.events, key, encode(event.to_json())),
+            NewRecord(self.names.status, key, encode(status.to_json())),
+            NewRecord(self.names.events, key, encode(event.to_json())),
         )
 
     async def publish_progress(self, status: TaskStatus) -> None:
         """Write how far a task is that goes on running, to the status topic only."""
-        await self._put(self.topics.status, task_key(status.task), status.to_json())
+        await self._put(self.names.status, task_key(status.task), status.to_json())
 
     async def forget_task(self, task: TaskId) -> None:
         """Delete the last word about a task of a job that was removed."""
-        await self._put(self.topics.status, task_key(task), None)
+        await self._put(self.names.status, task_key(task), None)
 
     async def publish_worker(self, status: WorkerStatus) -> None:
         """Write what a worker does."""
-        await self._put(self.topics.status, worker_key(status.worker), status.to_json())
+        await self._put(self.names.status, worker_key(status.worker), status.to_json())
 
     async def encode_group(self, record: GroupRecord) -> EncodedRound:
         """The bytes of a rebalance's records; in a thread, if it is a large one."""
@@ -331,8 +331,8 @@ class GroupLogs:
         """Write a completed rebalance, to the status topic and to the timeline. By its leader."""
         encoded = record if isinstance(record, EncodedRound) else await self.encode_group(record)
         await self._write_all(
-            NewRecord(self.topics.status, GROUP_KEY, encoded.status),
-            NewRecord(self.topics.events, GROUP_KEY, encoded.event),
+            NewRecord(self.names.status, GROUP_KEY, encoded.status),
+            NewRecord(self.names.events, GROUP_KEY, encoded.event),
         )
 
     async def reassert(self) -> int:
@@ -342,12 +342,12 @@ class GroupLogs:
         of the view, and is written again in its turn.
 
         :returns: how many
-        :raises LogError: if they can't be written
+        :raises TopicError: if they can't be written
         """
         await self.catch_up()
         overwritten = self.status.overwritten
         await asyncio.gather(
-            *(self._put(self.topics.status, key, record.to_json()) for key, record in overwritten.items())
+            *(self._put(self.names.status, key, record.to_json()) for key, record in overwritten.items())
         )
         return len(overwritten)
 
@@ -358,7 +358,7 @@ class GroupLogs:
         that is submitted again begins anew.
 
         :returns: how many records
-        :raises LogError: if they can't be deleted
+        :raises TopicError: if they can't be deleted
         """
         before = await self._leftovers()
         if not before:
@@ -366,8 +366,8 @@ class GroupLogs:
         await self.catch_up()
         left = before & await self._leftovers()
         await asyncio.gather(
-            *(self._put(self.topics.jobs, key, None) for key in left.jobs),
-            *(self._put(self.topics.status, key, None) for key in left.status),
+            *(self._put(self.names.jobs, key, None) for key in left.jobs),
+            *(self._put(self.names.status, key, None) for key in left.status),
         )
         return len(left.jobs) + len(left.status)
 
@@ -405,7 +405,7 @@ class GroupLogs:
             doing = f"waiting for {waiting_for} of group {self.group!r}"
             if outage.away:
                 raise BrokerAwayError(outage.servers, doing, outage.reason) from None
-            raise LogTimeoutError(f"{doing}: not within {timeout_s:g} s") from None
+            raise TopicTimeoutError(f"{doing}: not within {timeout_s:g} s") from None
         finally:
             stop()
 
@@ -415,7 +415,7 @@ class GroupLogs:
 
     def _open(self) -> clients.Clients:
         if self._clients is None:
-            raise LogError(f"the logs of group {self.group!r} are not open: call start() first")
+            raise TopicError(f"the topics of group {self.group!r} are not open: call start() first")
         return self._clients
 
     def _followed(self) -> GroupFeed:

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import ControlRecord, Event, JobDefinition, Topics, decode, event_from_json
+from airflow_provider.ledger.records import ControlRecord, Event, JobDefinition, TopicNames, decode, event_from_json
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import Unreadable, reason_of
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.complaints import Complaints
-from airflow_provider.topics.errors import BrokerAwayError, LogError, LogTimeoutError
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs, Submission
+from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics, Submission
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import LogReader, Record
+from airflow_provider.topics.reader import Record, TopicReader
 from airflow_provider.topics.rights import REMOVER, STOPPER, SUBMITTER
 
 T = TypeVar("T")
@@ -59,53 +59,53 @@ def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAUL
     """Read a group's topics to their end. Makes none.
 
     :raises NoTopicError: if there is no such group
-    :raises LogError: if its topics can't be read
+    :raises TopicError: if its topics can't be read
     """
 
     async def read() -> GroupSnapshot:
-        logs = GroupLogs(settings, group)
-        logs.attach()
+        topics = GroupTopics(settings, group)
+        topics.attach()
         try:
-            await logs.catch_up(timeout_s=timeout_s)
-            return GroupSnapshot(group=group, jobs=logs.jobs, status=logs.status)
+            await topics.catch_up(timeout_s=timeout_s)
+            return GroupSnapshot(group=group, jobs=topics.jobs, status=topics.status)
         finally:
-            await logs.aclose()
+            await topics.aclose()
 
     return run(read)
 
 
 def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
-    """As :meth:`GroupLogs.submit`; makes the group's topics if they are missing."""
+    """As :meth:`GroupTopics.submit`; makes the group's topics if they are missing."""
 
     async def submit() -> Submission:
-        async with GroupLogs(settings, group, SUBMITTER) as logs:
-            return await logs.submit(definition)
+        async with GroupTopics(settings, group, SUBMITTER) as topics:
+            return await topics.submit(definition)
 
     return run(submit)
 
 
 def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -> bool:
-    """As :meth:`GroupLogs.remove`.
+    """As :meth:`GroupTopics.remove`.
 
     :raises NoTopicError: if there is no such group
     """
 
     async def remove() -> bool:
-        async with GroupLogs(settings, group, REMOVER) as logs:
-            return await logs.remove(job, by=by)
+        async with GroupTopics(settings, group, REMOVER) as topics:
+            return await topics.remove(job, by=by)
 
     return run(remove)
 
 
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:
-    """As :meth:`GroupLogs.publish_control`.
+    """As :meth:`GroupTopics.publish_control`.
 
     :raises NoTopicError: if there is no such group
     """
 
     async def send() -> None:
-        async with GroupLogs(settings, group, STOPPER) as logs:
-            await logs.publish_control(control)
+        async with GroupTopics(settings, group, STOPPER) as topics:
+            await topics.publish_control(control)
 
     run(send)
 
@@ -114,21 +114,21 @@ def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEF
     """Read a group's events topic to its end.
 
     :raises NoTopicError: if there is no such group
-    :raises LogError: if the topic can't be read
+    :raises TopicError: if the topic can't be read
     """
     config, outage = settings.librdkafka(), Outage(settings.bootstrap_servers)
-    topic = Topics.of(group).events
+    topic = TopicNames.of(group).events
     admin = TopicAdmin(config, outage)
     ends = run(lambda: admin.end_offsets((topic,), timeout_s=timeout_s))
     collector = _Collector(topic, ends[topic])
-    reader = LogReader(config, outage)
+    reader = TopicReader(config, outage)
     try:
         reader.follow({topic: collector})
         collector.done.result(timeout_s)
     except FutureTimeoutError:
         if outage.away:
             raise BrokerAwayError(outage.servers, f"reading {topic}", outage.reason) from None
-        raise LogTimeoutError(f"the topic {topic!r} could not be read to its end within {timeout_s:g} s") from None
+        raise TopicTimeoutError(f"the topic {topic!r} could not be read to its end within {timeout_s:g} s") from None
     finally:
         reader.close()
     return Timeline(events=tuple(collector.events), unreadable=collector.unreadable)
@@ -161,7 +161,7 @@ class _Collector:
         if offset >= self._end and not self.done.done():
             self.done.set_result(None)
 
-    def fail(self, error: LogError) -> None:
+    def fail(self, error: TopicError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.ledger.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import make_client, tell
-from airflow_provider.topics.errors import BrokerAwayError, LogError, TooLargeError, TopicRightsError
+from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage
 
 # At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
@@ -41,16 +41,16 @@ class NewRecord(NamedTuple):
     value: bytes | None
 
 
-_Outcome = tuple["asyncio.Future[None]", "LogError | None"]
+_Outcome = tuple["asyncio.Future[None]", "TopicError | None"]
 
 
-class LogWriter:
+class TopicWriter:
     """Writes records so that each is stored once, in the order of the calls, on all replicas that are in sync.
 
     :param config: librdkafka's settings of the connection
     :param outage: knows why a broker does not answer
     :param delivery_timeout_ms: a record that isn't stored by then fails
-    :raises LogError: if librdkafka refuses the settings
+    :raises TopicError: if librdkafka refuses the settings
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class LogWriter:
     def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
         """Write one record; no value deletes the key.
 
-        :returns: a future of the record's offset, which fails with a :class:`LogError`
+        :returns: a future of the record's offset, which fails with a :class:`TopicError`
         """
         future: Future[int] = Future()
         future.set_running_or_notify_cancel()
 
-        def stored(offset: int, error: LogError | None) -> None:
+        def stored(offset: int, error: TopicError | None) -> None:
             if error is None:
                 future.set_result(offset)
             else:
@@ -105,13 +105,13 @@ class LogWriter:
     async def write(self, *records: NewRecord) -> None:
         """Write these, and wait until all are stored.
 
-        :raises LogError: if one could not be stored
+        :raises TopicError: if one could not be stored
         """
         loop = asyncio.get_running_loop()
         all_stored: asyncio.Future[None] = loop.create_future()
         left, failed = len(records), None
 
-        def stored(_offset: int, error: LogError | None) -> None:
+        def stored(_offset: int, error: TopicError | None) -> None:
             nonlocal left, failed
             with self._told_lock:
                 left, failed = left - 1, failed or error
@@ -124,7 +124,7 @@ class LogWriter:
             self._tell()  # refused at once, perhaps
         await all_stored
 
-    def _produce(self, record: NewRecord, stored: Callable[[int, LogError | None], None]) -> None:
+    def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
         topic, key, value = record
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -139,7 +139,7 @@ class LogWriter:
         except KafkaException as refused:
             stored(0, self._explain(topic, key, refused.args[0]))
         except BufferError as full:
-            stored(0, LogError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
+            stored(0, TopicError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
 
     def _tell(self) -> None:
         """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
@@ -182,7 +182,7 @@ class LogWriter:
                 self._producer = make_client(Producer, self._config)
             return self._producer
 
-    def _explain(self, topic: str, key: str, error: KafkaError) -> LogError:
+    def _explain(self, topic: str, key: str, error: KafkaError) -> TopicError:
         if error.code() in _FATAL and self._fatal is not None:
             error = self._fatal
         if error.code() in _NO_RIGHT:
@@ -195,7 +195,7 @@ class LogWriter:
                 f"{doing} failed: its size is beyond the topic's max.message.bytes, or {LARGEST_VALUE} before"
                 " compression"
             )
-        return LogError(f"{doing} failed: {error.str()}")
+        return TopicError(f"{doing} failed: {error.str()}")
 
     def _on_error(self, error: KafkaError) -> None:
         """The reader says when brokers are away; here it shows in the record that was not written."""

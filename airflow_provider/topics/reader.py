@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.topics.client_errors import make_client, tell
-from airflow_provider.topics.errors import LogError, NoTopicError, ReaderFaultError, TopicRightsError
+from airflow_provider.topics.errors import NoTopicError, ReaderFaultError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.positions import Positions
 
@@ -74,19 +74,19 @@ class Sink(Protocol):
     def again(self) -> None:
         """Something was missed: what comes now is the topic from its beginning, up to its end."""
 
-    def fail(self, error: LogError) -> None:
+    def fail(self, error: TopicError) -> None:
         """The topic can't be read at present."""
 
     def closed(self) -> None:
         """Nothing comes any more."""
 
 
-class LogReader:
+class TopicReader:
     """Follows topics of one partition each and hands their records to sinks.
 
     :param config: librdkafka's settings of the connection
     :param outage: is told of brokers that go and come back
-    :raises LogError: if librdkafka refuses the settings
+    :raises TopicError: if librdkafka refuses the settings
     """
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
@@ -198,7 +198,7 @@ class LogReader:
         """Another consumer may do better. After many faults in a row nobody shall wait for that any more."""
         for topic, sink in list(self._sinks.items()):
             if self._faults < _MOST_FAULTS:
-                _tell(sink, LogError(f"the topic {topic!r} is not read just now; trying again: {fault!r}"))
+                _tell(sink, TopicError(f"the topic {topic!r} is not read just now; trying again: {fault!r}"))
             else:
                 self._give_up(topic, fault)
 
@@ -321,15 +321,15 @@ class LogReader:
             return
         match error.code():
             case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                failure: LogError = TopicRightsError(topic, "READ", self._principal)
+                failure: TopicError = TopicRightsError(topic, "READ", self._principal)
             case code if code in _UNKNOWN:
                 self._doubt((topic,))
                 return
             case _:
-                failure = LogError(f"the topic {topic!r} can't be read: {error.str()}")
+                failure = TopicError(f"the topic {topic!r} can't be read: {error.str()}")
         self._fail(topic, failure, error.code())
 
-    def _fail(self, topic: str, failure: LogError, code: int) -> None:
+    def _fail(self, topic: str, failure: TopicError, code: int) -> None:
         if (topic, code) not in self._failing:
             self._failing.add((topic, code))
             log.warning("%s", failure)
@@ -388,7 +388,7 @@ class LogReader:
         return error is not None and error.code() in _UNKNOWN
 
 
-def _tell(sink: Sink, error: LogError) -> None:
+def _tell(sink: Sink, error: TopicError) -> None:
     try:
         sink.fail(error)
     except Exception:

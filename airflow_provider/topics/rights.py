@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from airflow_provider.ledger.records import Topics
+from airflow_provider.ledger.records import TopicNames
 
 
 class Operation(str, Enum):
@@ -56,7 +56,7 @@ class Needs:
     def writes(self) -> bool:
         return Operation.WRITE in self.jobs | self.status | self.events
 
-    def lacking(self, topics: Topics, allowed: Mapping[str, Set[Operation]]) -> Iterator[Right]:
+    def lacking(self, topics: TopicNames, allowed: Mapping[str, Set[Operation]]) -> Iterator[Right]:
         """The rights that are needed and not there.
 
         :param allowed: what the user may do with each topic; of one that is missing here nothing is known

@@ -106,7 +106,7 @@ class GroupTrigger(BaseTrigger):
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
         from airflow_provider.group.shared import watched_logs
 
-        async with watched_logs(settings, self.group) as logs:
+        async with watched_logs(settings, self.group) as topics:
             answers: list[Answer] = []
 
             def holds(*snapshots: Any) -> bool:
@@ -116,12 +116,12 @@ class GroupTrigger(BaseTrigger):
                 return answer is not None
 
             telling, following = (
-                telling_so_far(logs, self.condition, self._so_far),
-                following_leader(logs, self._link),
+                telling_so_far(topics, self.condition, self._so_far),
+                following_leader(topics, self._link),
             )
             async with telling, following:
-                await logs.wait_for(holds)
-            link = group_link(logs.status) or self._link.shown  # to the last leader, where all have left
+                await topics.wait_for(holds)
+            link = group_link(topics.status) or self._link.shown  # to the last leader, where all have left
             return {**answers[0].to_json(), "link": link, "carried": self.carried}
 
     async def _push_link(self, link: str) -> None:

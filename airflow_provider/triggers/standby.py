@@ -11,7 +11,7 @@ from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.ledger.progress import needs_running
 from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released, Standby
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.settings import Until, WorkerSettings
@@ -52,17 +52,17 @@ class WakingStandby(Standby):
 
 
 def standby_worker(
-    plan: WorkerPlan, transport: GroupTransport, logs: GroupLogs, saved: Mapping[str, Any], *, pause_s: float
+    plan: WorkerPlan, transport: GroupTransport, topics: GroupTopics, saved: Mapping[str, Any], *, pause_s: float
 ) -> Worker:
     """The worker of ``plan``, with hands that run nothing.
 
-    :param logs: read to their ends
+    :param topics: read to their ends
     :param saved: the membership to go on with
     :param pause_s: hand it over no sooner
     """
 
     def is_needed(task: TaskId) -> bool:
-        return needs_running(task, logs.jobs, logs.status.tasks)
+        return needs_running(task, topics.jobs, topics.status.tasks)
 
     def make_hands(
         stopped: Released,
@@ -73,7 +73,11 @@ def standby_worker(
         return WakingStandby(is_needed, stopped, changed, pause_s)
 
     return Worker(
-        worker_settings(plan, WorkerPhase.DEFERRED), transport=transport, logs=logs, make_hands=make_hands, saved=saved
+        worker_settings(plan, WorkerPhase.DEFERRED),
+        transport=transport,
+        topics=topics,
+        make_hands=make_hands,
+        saved=saved,
     )
 
 

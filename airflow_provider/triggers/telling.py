@@ -22,7 +22,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.reports.standing import SAY_EVERY_S, Pace, SoFar
 
 if TYPE_CHECKING:
-    from airflow_provider.topics.group_topics import GroupLogs
+    from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _ANSWERS: WeakKeyDictionary[object, _Answers] = WeakKeyDictionary()
 
 
 @asynccontextmanager
-async def telling_so_far(logs: GroupLogs, question: Hashable, look: Look) -> AsyncIterator[None]:
+async def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) -> AsyncIterator[None]:
     """Tell as long as the block runs: when something has changed, every 30 s at most, and every 10 minutes at least.
 
     In a task of its own, for the same reason as :func:`~airflow_provider.worker.narrator.narrated`.
@@ -45,7 +45,7 @@ async def telling_so_far(logs: GroupLogs, question: Hashable, look: Look) -> Asy
     :param question: the same for all whose ``look`` gives the same
     :param look: must not touch what belongs to the loop; None: there is nothing to tell
     """
-    telling = asyncio.ensure_future(_tell(logs, question, look))
+    telling = asyncio.ensure_future(_tell(topics, question, look))
     try:
         yield
     finally:
@@ -53,22 +53,22 @@ async def telling_so_far(logs: GroupLogs, question: Hashable, look: Look) -> Asy
         await asyncio.gather(telling, return_exceptions=True)
 
 
-async def _tell(logs: GroupLogs, question: Hashable, look: Look) -> None:
+async def _tell(topics: GroupTopics, question: Hashable, look: Look) -> None:
     pace = Pace()
     while True:
         # Not all at once: those that a triggerer has taken over have begun at the same moment.
         await asyncio.sleep(SAY_EVERY_S * random.uniform(1.0, 1.1))
-        so_far = await _answer(logs, question, look)
+        so_far = await _answer(topics, question, look)
         if so_far is not None and pace.is_due(so_far, time.monotonic()):
             log.info("%s", so_far.in_words(wall_ms()))
 
 
-async def _answer(logs: GroupLogs, question: Hashable, look: Look) -> SoFar | None:
-    answers, now = _ANSWERS.setdefault(logs, {}), time.monotonic()
+async def _answer(topics: GroupTopics, question: Hashable, look: Look) -> SoFar | None:
+    answers, now = _ANSWERS.setdefault(topics, {}), time.monotonic()
     for old in [asked for asked, (at, _) in answers.items() if now - at >= _FRESH_S]:
         del answers[old]
     if question not in answers:
-        jobs, status = logs.jobs, logs.status
+        jobs, status = topics.jobs, topics.status
         looking = asyncio.ensure_future(off_loop(lambda: look(jobs, status), tasks=len(status.tasks)))
         answers[question] = now, looking
     # Shielded: one who waits no more must not take the answer from the others.

@@ -31,7 +31,7 @@ from airflow_provider.worker.narrator import narrated
 if TYPE_CHECKING:
     from airflow_provider.kafka.transport import GroupTransport
     from airflow_provider.ledger.records import WorkerStatus
-    from airflow_provider.topics.group_topics import GroupLogs
+    from airflow_provider.topics.group_topics import GroupTopics
     from airflow_provider.worker.ending import Outcome
     from airflow_provider.worker.worker import Worker
 
@@ -199,24 +199,24 @@ class WorkerTrigger(BaseTrigger):
         from airflow_provider.group.shared import shared_group
 
         plan, settings = self.plan, connection.settings
-        async with shared_group(settings, plan.member.group_id) as (transport, logs):
+        async with shared_group(settings, plan.member.group_id) as (transport, topics):
 
             async def run(saved: Mapping[str, Any]) -> Outcome:
                 changed = functools.partial(connection.other_than, settings)
-                return await self._run_worker(transport, logs, saved, changed)
+                return await self._run_worker(transport, topics, saved, changed)
 
             told = Epoch(self._story.last_epoch or 0)
-            telling = telling_so_far(logs, None, functools.partial(group_so_far, plan.member.group_id))
-            narrating = narrated(logs, plan.member.worker, already_told=told)
-            async with telling, following_leader(logs, self._link), narrating as narrator:
-                outcome = await run(self._held or await self._claimed(logs))
-                while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(logs):
+            telling = telling_so_far(topics, None, functools.partial(group_so_far, plan.member.group_id))
+            narrating = narrated(topics, plan.member.worker, already_told=told)
+            async with telling, following_leader(topics, self._link), narrating as narrator:
+                outcome = await run(self._held or await self._claimed(topics))
+                while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(topics):
                     outcome = await run(self._taken_over())
             self._story = self._story.in_epochs(narrator.first_epoch, narrator.epoch)
             if outcome.ending.value == "handed over" and connection.settings != settings:
                 self._held = outcome.saved
                 return None
-            return await self._event_of(outcome, self._story.summary(plan, outcome.ending.value, logs.status))
+            return await self._event_of(outcome, self._story.summary(plan, outcome.ending.value, topics.status))
 
     async def _push_link(self, link: str) -> None:
         if self.task_instance is not None:
@@ -225,14 +225,14 @@ class WorkerTrigger(BaseTrigger):
     async def _run_worker(
         self,
         transport: GroupTransport,
-        logs: GroupLogs,
+        topics: GroupTopics,
         saved: Mapping[str, Any],
         changed: Callable[[], Awaitable[object]],
     ) -> Outcome:
         """:param changed: returns when the membership had better go on over another connection"""
         from airflow_provider.triggers.standby import standby_worker
 
-        worker = standby_worker(self.plan, transport, logs, saved, pause_s=pause_left_s(self.deferred_at_ms))
+        worker = standby_worker(self.plan, transport, topics, saved, pause_s=pause_left_s(self.deferred_at_ms))
         self._worker = worker
         asyncio.get_running_loop().call_soon(self._leave)  # it may have been told so before
 
@@ -246,34 +246,34 @@ class WorkerTrigger(BaseTrigger):
         finally:
             handing_over.cancel()
 
-    async def _claimed(self, logs: GroupLogs) -> Mapping[str, Any]:
+    async def _claimed(self, topics: GroupTopics) -> Mapping[str, Any]:
         """The membership as this copy of the trigger may hold it."""
-        claim = claim_of(self._last_said(logs), self.plan.member.url, self.deferred_at_ms)
-        if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(logs)):
+        claim = claim_of(self._last_said(topics), self.plan.member.url, self.deferred_at_ms)
+        if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(topics)):
             return self.saved
         log.info("Worker %s was held elsewhere; this triggerer takes its name", self.plan.member.worker)
         return self._taken_over()
 
-    async def _is_mine_all_the_same(self, logs: GroupLogs) -> bool:
+    async def _is_mine_all_the_same(self, topics: GroupTopics) -> bool:
         """Somebody else has the membership; if that is this very task, either copy may be the old one.
 
         Airflow takes an old copy away within seconds. Until it is sure that this isn't one, the coordinator hears
         nothing of it.
         """
-        while is_of(self._last_said(logs), self.plan.member.url):
+        while is_of(self._last_said(topics), self.plan.member.url):
             if self._leaving is not None:
                 return True
             log.info("Worker %s is held elsewhere; waiting for Airflow to say where", self.plan.member.worker)
             await asyncio.sleep(_STALE_S)
             if self.task_instance is None or await state_of(self.task_instance) == "deferred":
-                return is_of(self._last_said(logs), self.plan.member.url)
+                return is_of(self._last_said(topics), self.plan.member.url)
         return False
 
     def _taken_over(self) -> Mapping[str, Any]:
         return {**self.saved, "member": taken_over(self.saved["member"])}
 
-    def _last_said(self, logs: GroupLogs) -> WorkerStatus | None:
-        return logs.status.workers.get(self.plan.member.worker)
+    def _last_said(self, topics: GroupTopics) -> WorkerStatus | None:
+        return topics.status.workers.get(self.plan.member.worker)
 
     async def _event_of(self, outcome: Outcome, summary: Mapping[str, Any]) -> TriggerEvent:
         over = outcome.ending.value in ("drained", "left")

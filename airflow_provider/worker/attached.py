@@ -11,7 +11,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.local import LocalRunner, in_thread, release_spark
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
@@ -23,7 +23,7 @@ _CLOSE_WAIT_S: Final = 10.0
 
 
 def attached_hands(
-    equipment: Equipment, settings: WorkerSettings, logs: GroupLogs, mask: Mask = nothing_secret
+    equipment: Equipment, settings: WorkerSettings, topics: GroupTopics, mask: Mask = nothing_secret
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
 
@@ -49,7 +49,7 @@ def attached_hands(
         return TaskExecutor(
             worker=member.worker,
             group_id=member.group_id,
-            logs=logs,
+            topics=topics,
             make_runner=make_runner,
             slots=settings.slots,
             checkpoint_root=TEMPORARY if equipment.runner == "noop" else equipment.checkpoint_root,

@@ -12,7 +12,7 @@ from typing import Final
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.ledger.records import CheckpointClaim, TaskWork
 from airflow_provider.protocol.model import Tasks
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.claims import Blocked, Claims
 from airflow_provider.worker.run_table import RunTable
 
@@ -26,9 +26,9 @@ class ClaimWatch:
     :param look_again: is called when it is time to ask :meth:`blocked` again
     """
 
-    def __init__(self, runs: RunTable, logs: GroupLogs, *, lease_ms: int, look_again: Callable[[], None]) -> None:
+    def __init__(self, runs: RunTable, topics: GroupTopics, *, lease_ms: int, look_again: Callable[[], None]) -> None:
         self._runs = runs
-        self._logs = logs
+        self._topics = topics
         self._look_again = look_again
         self._claims = Claims(lease_ms)
         self._timer: asyncio.TimerHandle | None = None
@@ -57,4 +57,4 @@ class ClaimWatch:
         self._look_again()
 
     def _compare(self) -> Blocked:
-        return self._claims.blocked(self._runs.claiming, self._logs.status, now_ms=now_ms())
+        return self._claims.blocked(self._runs.claiming, self._topics.status, now_ms=now_ms())

@@ -38,7 +38,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.topics.errors import TooLargeError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.claim_watch import ClaimWatch
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.linger import Linger
@@ -86,7 +86,7 @@ class TaskExecutor:
         *,
         worker: WorkerId,
         group_id: str,
-        logs: GroupLogs,
+        topics: GroupTopics,
         make_runner: Callable[[OnEvent], Runner],
         slots: int,
         checkpoint_root: str | None,
@@ -100,7 +100,7 @@ class TaskExecutor:
     ) -> None:
         self._worker = worker
         self._group_id = group_id
-        self._logs = logs
+        self._topics = topics
         self._steps = Steps(on_fault=changed)
         self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._slots = slots
@@ -109,11 +109,11 @@ class TaskExecutor:
         self._finished = finished
         self._changed = changed
         self._mask = mask
-        self._records = TaskRecords(worker, logs)
+        self._records = TaskRecords(worker, topics)
         self._runs = RunTable()
         self._restarts = SparkRestarts(max_spark_deaths)
         self._claims = ClaimWatch(
-            self._runs, logs, lease_ms=lease_ms, look_again=lambda: self._steps.guarded(self._press_claims)
+            self._runs, topics, lease_ms=lease_ms, look_again=lambda: self._steps.guarded(self._press_claims)
         )
         self._limits = TimeLimits(lambda task, reason: self._steps.guarded(lambda: self._on_time_over(task, reason)))
         self._compared_with: JobsSnapshot | None = None
@@ -169,7 +169,7 @@ class TaskExecutor:
         self._schedule()
 
     def advance(self, epoch: Epoch) -> None:
-        statuses, mistakable = self._logs.status.tasks, []
+        statuses, mistakable = self._topics.status.tasks, []
         for task, run in self._runs.items():
             kept = run.state is RunState.WAITING and not run.wait_written and run.epoch < epoch
             if kept and says_that_it_was_released(statuses.get(task), self._worker):
@@ -180,7 +180,7 @@ class TaskExecutor:
 
     def refresh(self) -> None:
         """Stop what is no longer configured; start anew what is configured otherwise; retry as is said by now."""
-        jobs = self._logs.jobs
+        jobs = self._topics.jobs
         if jobs is self._compared_with:
             if self._runs.claiming:
                 self._schedule()
@@ -218,7 +218,7 @@ class TaskExecutor:
             self._timer.cancel()
         left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
         if left:
-            labels = map(self._logs.jobs.label, sorted(left))
+            labels = map(self._topics.jobs.label, sorted(left))
             log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(labels))
         if self._closings:
             await asyncio.wait(self._closings.values(), timeout=_LAST_WORDS_S)
@@ -234,7 +234,7 @@ class TaskExecutor:
         return task in self._runs or self._admit(task, epoch)
 
     def _admit(self, task: TaskId, epoch: Epoch) -> bool:
-        jobs, statuses = self._logs.jobs, self._logs.status.tasks
+        jobs, statuses = self._topics.jobs, self._topics.status.tasks
         work = jobs.work_of(task)
         if work is None or not needs_running(task, jobs, statuses):
             return False
@@ -273,7 +273,7 @@ class TaskExecutor:
         if run.state is not RunState.STARTED:
             self._on_stopped(run)  # told to stop before it began
             return
-        if ended_elsewhere(run, self._logs.status.tasks):
+        if ended_elsewhere(run, self._topics.status.tasks):
             self._release(task)
             return
         try:
@@ -302,7 +302,9 @@ class TaskExecutor:
         del self._runs[run.task]
         if state is RunState.RESTARTING and self._admit(run.task, run.epoch):
             return NO_TASKS
-        if run.wait_written or run.task.job in self._logs.jobs.jobs:  # else its job is gone, and nothing was said of it
+        if (
+            run.wait_written or run.task.job in self._topics.jobs.jobs
+        ):  # else its job is gone, and nothing was said of it
             self._records.stopped(run, started=False)
         return frozenset({run.task})
 
@@ -450,7 +452,7 @@ class TaskExecutor:
         definition = run.work.definition
         try:
             plan = PlanRecord.of(definition, configs, planned_by=self._worker, at_ms=wall_ms())
-            jobs = self._logs.jobs
+            jobs = self._topics.jobs
             plan = in_known_order(plan, jobs.plans.get(definition.name))
             known = jobs.plan_of(definition.name)
             if definition.name in jobs.jobs and (known is None or known.configs != plan.configs):

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.topics.errors import BrokerAwayError, LogError, TooLargeError
+from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError
 
 log = logging.getLogger(__name__)
 
@@ -76,17 +76,17 @@ class Journal:
         if self._newest.get(about) == number:
             del self._newest[about]
 
-    async def _try(self, write: Write) -> LogError | None:
+    async def _try(self, write: Write) -> TopicError | None:
         """What kept it from being written, if something did."""
         try:
             await write()
-        except LogError as failed:
+        except TopicError as failed:
             self._complain(failed)
             return failed
         self._complained = False
         return None
 
-    def _complain(self, failed: LogError) -> None:
+    def _complain(self, failed: TopicError) -> None:
         if not self._complained and not isinstance(failed, BrokerAwayError):
             self._complained = True
             log.warning("worker %s cannot write what it does: %s", self._worker, failed)

@@ -18,7 +18,7 @@ from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.reports.narration import epoch_in_words
 
 if TYPE_CHECKING:
-    from airflow_provider.topics.group_topics import GroupLogs
+    from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _TOLD: Final = (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED)
 
 @asynccontextmanager
 async def narrated(
-    logs: GroupLogs, worker: WorkerId, *, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+    topics: GroupTopics, worker: WorkerId, *, already_told: Epoch, applied: Callable[[], Epoch] | None = None
 ) -> AsyncIterator[Narrator]:
     """Narrate as long as the block runs.
 
@@ -38,7 +38,7 @@ async def narrated(
     :param applied: the last epoch that the worker has applied, for one that joins anew: what the topic says until then
         is about another run of its task. Without it the membership is one that goes on
     """
-    narrator = Narrator(logs, worker, already_told, applied)
+    narrator = Narrator(topics, worker, already_told, applied)
     telling = asyncio.ensure_future(narrator.run())
     try:
         yield narrator
@@ -56,14 +56,14 @@ class Narrator:
     """
 
     def __init__(
-        self, logs: GroupLogs, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+        self, topics: GroupTopics, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None = None
     ) -> None:
-        self._logs = logs
+        self._topics = topics
         self._worker = worker
         self._epoch = already_told
         self._applied = applied
         self.first_epoch: Epoch | None = None
-        self._seen: StatusSnapshot = logs.status
+        self._seen: StatusSnapshot = topics.status
         self._shortage: SlotShortage | None = None
 
     @property
@@ -75,7 +75,7 @@ class Narrator:
         changed = asyncio.Event()
         # That it has applied an epoch without a round, its own record says.
         about = About.ROUNDS | About.TASKS | (About.NOTHING if self._applied is None else About.WORKERS)
-        unsubscribe = self._logs.subscribe(changed.set, about)
+        unsubscribe = self._topics.subscribe(changed.set, about)
         try:
             while True:
                 self.tell()
@@ -86,11 +86,11 @@ class Narrator:
 
     def tell(self) -> None:
         """Log what is new."""
-        status = self._logs.status
+        status = self._topics.status
         if status.group is not None and self._is_news(status.group):
             self._epoch = status.group.epoch
             self.first_epoch = self.first_epoch or self._epoch
-            for line in epoch_in_words(status.group, self._worker, self._logs.jobs.label):
+            for line in epoch_in_words(status.group, self._worker, self._topics.jobs.label):
                 log.info("%s", line)
             self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
@@ -105,7 +105,7 @@ class Narrator:
 
     def _warn_of_slots(self, status: StatusSnapshot) -> None:
         """In one log of the group, when it changes."""
-        before, self._shortage = self._shortage, slot_shortage(self._logs.jobs, status)
+        before, self._shortage = self._shortage, slot_shortage(self._topics.jobs, status)
         led = status.group is not None and status.group.leader == self._worker
         if led and self._shortage is not None and self._shortage != before:
             log.warning("%s", self._shortage.in_words())
@@ -113,7 +113,7 @@ class Narrator:
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
         if before is None or before.run_key != last.run_key:
             before = replace(last, state=TaskState.UNASSIGNED, failures=0, spark_deaths=0)
-        task = self._logs.jobs.label(last.task)
+        task = self._topics.jobs.label(last.task)
         moved_on = before.state is not last.state
         if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"

@@ -19,8 +19,8 @@ from airflow_provider.ledger.progress import group_drained
 from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import Epoch
-from airflow_provider.topics.errors import LogError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.process import is_same_process, this_process
 from airflow_provider.worker.settings import Until, WorkerSettings
@@ -55,23 +55,23 @@ class SteadyWorker:
     """A worker that comes back to its group as often as it has to leave for want of its means.
 
     :param make: makes it, for each time that it joins
-    :param logs: of the group, read to their ends
+    :param topics: of the group, read to their ends
     :param saved: of the process that held this membership before, None to join anew
     """
 
     def __init__(
         self,
         settings: WorkerSettings,
-        logs: GroupLogs,
+        topics: GroupTopics,
         make: MakeWorker,
         means: Means,
         saved: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings = settings
-        self._logs = logs
+        self._topics = topics
         self._make = make
         self._means = means
-        self._began_at: int = logs.jobs.offset
+        self._began_at: int = topics.jobs.offset
         self._worker = make(saved)
         self._stopped_before = 0
         self._told_to_leave = False
@@ -95,7 +95,7 @@ class SteadyWorker:
                 if ending is not None:
                     return Outcome(ending=ending, epoch=outcome.epoch)
                 self._stopped_before = self.stopped_running
-                self._began_at = self._logs.jobs.offset
+                self._began_at = self._topics.jobs.offset
                 self._worker = self._make(None)
                 outcome = await self._worker.run()
         finally:
@@ -112,7 +112,7 @@ class SteadyWorker:
         """Wait until the worker can do its work; or how it ends without."""
         trying = asyncio.ensure_future(self._try_until_there(why))
         trying.add_done_callback(lambda _: self._changed.set())
-        unsubscribe = self._logs.subscribe(self._changed.set, About.JOBS | About.TASKS)
+        unsubscribe = self._topics.subscribe(self._changed.set, About.JOBS | About.TASKS)
         try:
             while (ending := await self._reason_to_end()) is None and not trying.done():
                 await self._changed.wait()
@@ -137,21 +137,21 @@ class SteadyWorker:
 
     async def _say_that_it_ends(self) -> None:
         """By its last word it would come back."""
-        last = self._logs.status.workers.get(self._settings.member.worker)
+        last = self._topics.status.workers.get(self._settings.member.worker)
         if last is not None and last.state is WorkerPhase.LEFT and is_same_process(last.process, this_process()):
-            said = self._logs.publish_worker(replace(last, condition="", at_ms=wall_ms()))
-            with contextlib.suppress(LogError, asyncio.TimeoutError):
+            said = self._topics.publish_worker(replace(last, condition="", at_ms=wall_ms()))
+            with contextlib.suppress(TopicError, asyncio.TimeoutError):
                 await asyncio.wait_for(said, _LAST_WORD_S)
 
     async def _reason_to_end(self) -> Ending | None:
-        jobs, me = self._logs.jobs, self._settings.member.worker
+        jobs, me = self._topics.jobs, self._settings.member.worker
         if self._told_to_leave:
             return Ending.LEFT
         if jobs.asked_at.get(me, -1) >= self._began_at:
-            with contextlib.suppress(LogError):
-                await self._logs.clear_control(jobs.controls[me])
+            with contextlib.suppress(TopicError):
+                await self._topics.clear_control(jobs.controls[me])
             return Ending.LEFT
         drained = self._settings.until is Until.DRAINED and group_drained(
-            jobs, self._logs.status.tasks, since=self._began_at
+            jobs, self._topics.status.tasks, since=self._began_at
         )
         return Ending.DRAINED if drained else None

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.records import PlanRecord, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.journal import Journal, Write
 from airflow_provider.worker.runs import TaskRun, last_word
 
@@ -17,18 +17,18 @@ from airflow_provider.worker.runs import TaskRun, last_word
 class TaskRecords:
     """The records of one worker's tasks. What is not awaited is written soon, in the order in which it was said."""
 
-    def __init__(self, worker: WorkerId, logs: GroupLogs) -> None:
+    def __init__(self, worker: WorkerId, topics: GroupTopics) -> None:
         self._worker = worker
-        self._logs = logs
+        self._topics = topics
         self._journal = Journal(worker)
         self._stops: dict[TaskId, TaskStatus] = {}
 
     def last_word(self, task: TaskId) -> TaskStatus | None:
         """The newest that is known of a task; asked once, when the worker is given it."""
-        return last_word(self._logs.status.tasks.get(task), self._stops.pop(task, None))
+        return last_word(self._topics.status.tasks.get(task), self._stops.pop(task, None))
 
     def forget_removed_jobs(self) -> None:
-        jobs = self._logs.jobs.jobs
+        jobs = self._topics.jobs.jobs
         self._stops = {task: stopped for task, stopped in self._stops.items() if task.job in jobs}
 
     def pending(self, run: TaskRun) -> None:
@@ -40,7 +40,7 @@ class TaskRecords:
     def progressed(self, run: TaskRun) -> None:
         """What nobody waits for: that the task runs has been said. It is no step of the timeline."""
         status = run.status(TaskState.RUNNING, self._worker)
-        self._journal.note(lambda: self._logs.publish_progress(status))
+        self._journal.note(lambda: self._topics.publish_progress(status))
 
     def stopped(self, run: TaskRun, *, started: bool = True) -> None:
         """:param started: whether there was anything of it that has ended now"""
@@ -54,7 +54,7 @@ class TaskRecords:
 
     async def plan(self, plan: PlanRecord) -> None:
         """:raises TooLargeError: if no broker will ever take it"""
-        await self._journal.insist(lambda: self._logs.publish_plan(plan))
+        await self._journal.insist(lambda: self._topics.publish_plan(plan))
 
     async def ended(
         self, run: TaskRun, state: TaskState, *, present_epoch: Callable[[], Epoch], ended_at_ms: int, result: Any
@@ -81,7 +81,7 @@ class TaskRecords:
         await self._journal.flush(timeout_s)
 
     def _say(self, status: TaskStatus) -> None:
-        self._write(status, lambda: self._logs.publish_task(status))
+        self._write(status, lambda: self._topics.publish_task(status))
 
     def _write(self, status: TaskStatus, write: Write) -> None:
         """Others may wait for what is said of a task with a claim."""
@@ -92,6 +92,6 @@ class TaskRecords:
 
     async def _publish_last(self, status: TaskStatus) -> None:
         """The last word about a task of a job that was removed is that there is nothing more to say of it."""
-        await self._logs.publish_task(status)
-        if status.task.job not in self._logs.jobs.jobs:
-            await self._logs.forget_task(status.task)
+        await self._topics.publish_task(status)
+        if status.task.job not in self._topics.jobs.jobs:
+            await self._topics.forget_task(status.task)

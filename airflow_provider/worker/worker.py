@@ -19,7 +19,7 @@ from airflow_provider.membership.events import Predecessor, PublishAssignment, R
 from airflow_provider.membership.saved import resume
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.idling import Idling
@@ -56,7 +56,7 @@ class Worker:
     A worker that has to stop everything (it leaves, its membership is over) does not wait for ever for a task that does
     not stop: after the rebalance timeout the run ends, and attached tasks end with the process.
 
-    :param logs: of the group, read to their ends
+    :param topics: of the group, read to their ends
     :param saved: of the process that held this membership before, None to join anew
     """
 
@@ -65,12 +65,12 @@ class Worker:
         settings: WorkerSettings,
         *,
         transport: GroupTransport,
-        logs: GroupLogs,
+        topics: GroupTopics,
         make_hands: MakeHands,
         saved: Mapping[str, Any] | None = None,
     ) -> None:
         self.settings = settings
-        self._logs = logs
+        self._topics = topics
         self._saved = saved
         self._leaving: Ending | None = None
         self._absence = Absence(returns_ms=settings.returns_ms)
@@ -89,7 +89,7 @@ class Worker:
         self._journal = Journal(settings.member.worker)
         self._idling = Idling(settings, self._changed.set)
         self._idle_error: str | None = None
-        self._began_at: int = logs.jobs.offset
+        self._began_at: int = topics.jobs.offset
         if saved is None:
             state = MemberState(settings=settings.member)
         else:
@@ -97,13 +97,13 @@ class Worker:
             self._began_at = min(self._began_at, int(saved.get("began_at", self._began_at)))
             state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
         sees = is_gone if settings.phase is not WorkerPhase.DEFERRED else None
-        self.member = GroupMember(state, transport, logs, self, policy=settings.policy, is_gone=sees)
+        self.member = GroupMember(state, transport, topics, self, policy=settings.policy, is_gone=sees)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
 
     async def run(self) -> Outcome:
         """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
-        unsubscribe = self._logs.subscribe(self._on_logs, About.JOBS | About.TASKS)
+        unsubscribe = self._topics.subscribe(self._on_topics, About.JOBS | About.TASKS)
         try:
             self._begin()
             while (ending := self._ending()) is None:
@@ -192,13 +192,13 @@ class Worker:
         self._publish(self._says)
 
     def _begin(self) -> None:
-        offset = self._logs.jobs.offset
-        last = self._logs.status.workers.get(self.settings.member.worker)
+        offset = self._topics.jobs.offset
+        last = self._topics.status.workers.get(self.settings.member.worker)
         predecessor = predecessor_of(last)
         if self._saved is not None:
             since = self._saved.get("idle_since_ms")
             if since is not None:
-                self._idling.go_on(int(since), self._why_idle(), self._logs.status.tasks.values())
+                self._idling.go_on(int(since), self._why_idle(), self._topics.status.tasks.values())
             if last is not None and is_same_process(last.process, self._saved.get("process", "")):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
             self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
@@ -214,7 +214,7 @@ class Worker:
         it has to wait for what runs here.
         """
         try:
-            await self._journal.insist(lambda: self._logs.publish_worker(self._status()))
+            await self._journal.insist(lambda: self._topics.publish_worker(self._status()))
             self._announced = True
             tasks, self._unstarted = self._unstarted, NO_TASKS
             self.hands.take(tasks, self.member.state.epoch)
@@ -231,7 +231,7 @@ class Worker:
         if self._announced and self._says is not WorkerPhase.DEFERRED and new:
             self._publish(self._says)
 
-    def _on_logs(self) -> None:
+    def _on_topics(self) -> None:
         try:
             self.hands.refresh()
         except Exception as bug:  # noqa: BLE001  whoever tells of changes can't help it
@@ -266,10 +266,10 @@ class Worker:
         return None
 
     def _why_idle(self) -> str | None:
-        return None if self.hands.running else why_idle(self._logs.jobs, self._logs.status.tasks)
+        return None if self.hands.running else why_idle(self._topics.jobs, self._topics.status.tasks)
 
     def _nothing_left(self) -> bool:
-        return group_drained(self._logs.jobs, self._logs.status.tasks, since=self._began_at)
+        return group_drained(self._topics.jobs, self._topics.status.tasks, since=self._began_at)
 
     def _ending_of(self, phase: Phase) -> Ending:
         if phase is Phase.LEFT:
@@ -278,7 +278,7 @@ class Worker:
 
     def _wish(self) -> ControlRecord | None:
         """What somebody asked of this worker, since it began: by the wish's place in the topic."""
-        jobs, me = self._logs.jobs, self.settings.member.worker
+        jobs, me = self._topics.jobs, self.settings.member.worker
         return jobs.controls[me] if jobs.asked_at.get(me, -1) >= self._began_at else None
 
     def _is_told_to_go(self, wish: ControlRecord) -> bool:
@@ -320,7 +320,7 @@ class Worker:
             if self._says is not WorkerPhase.DEFERRED:
                 # Its process ends now, and the member stays: nobody shall take it for gone meanwhile.
                 nobodys = replace(self._status(), member_id=UNKNOWN_MEMBER_ID)
-                self._journal.note(lambda: self._logs.publish_worker(nobodys))
+                self._journal.note(lambda: self._topics.publish_worker(nobodys))
             return Outcome(ending=ending, epoch=epoch, saved=saved)
         if ending is Ending.STOOD_BACK:
             self._publish(WorkerPhase.LEFT)
@@ -329,7 +329,7 @@ class Worker:
             self._publish(WorkerPhase.LEFT)
             wish = self._wish()
             if wish is not None:
-                self._journal.note(lambda: self._logs.clear_control(wish))
+                self._journal.note(lambda: self._topics.clear_control(wish))
         elif ending is Ending.FAILED and self._says is WorkerPhase.JOINING:
             # It had to say so before it joined: by the process in it a successor sees whether it has to wait.
             self._publish(WorkerPhase.LEFT)
@@ -340,7 +340,7 @@ class Worker:
             return self._over[1] or self._idle_error
         if not self._overdue:
             return None
-        stuck = ", ".join(map(self._logs.jobs.label, sorted(self.hands.running)))
+        stuck = ", ".join(map(self._topics.jobs.label, sorted(self.hands.running)))
         return (
             f"told to stop {self.settings.member.rebalance_timeout_ms / 1000:g} s ago and still running: {stuck}; the"
             " worker ends without having left the group (does the job look at task.stopping?)"
@@ -349,11 +349,11 @@ class Worker:
     def _publish(self, phase: WorkerPhase) -> None:
         self._says = phase
         status = self._status()
-        self._journal.note(lambda: self._logs.publish_worker(status))
+        self._journal.note(lambda: self._topics.publish_worker(status))
 
     def _status(self) -> WorkerStatus:
         state = self.member.state
-        known = self._logs.status.group
+        known = self._topics.status.group
         self._said_process = this_process() if self._says is not WorkerPhase.DEFERRED else ""
         self._said_condition = self.hands.condition
         return WorkerStatus(

@@ -37,14 +37,14 @@ async def test_each_bad_job_fails_with_its_reason_and_is_not_tried_again(fleet: 
         await group.submit("good", tasks=2, entry_point="jobs_for_tests:nothing", config={})
         group.start("w1")
         assert group.wait_for_end("w1") == 0
-        await group.logs.catch_up()
+        await group.topics.catch_up()
         for name, (_, reason) in BAD_JOBS.items():
-            told = group.logs.status.tasks[planner_of(name)]
+            told = group.topics.status.tasks[planner_of(name)]
             assert (told.state, told.attempt) == (TaskState.FAILED, 1), name
             assert told.error is not None
             assert reason in told.error.message
             assert reason in group.log_of("w1")
-        assert group.logs.status.tasks[planner_of("good")].state is TaskState.FINISHED
+        assert group.topics.status.tasks[planner_of("good")].state is TaskState.FINISHED
 
 
 async def test_a_worker_that_allows_nothing_runs_nothing_and_says_why(fleet: MakeFleet) -> None:
@@ -52,8 +52,8 @@ async def test_a_worker_that_allows_nothing_runs_nothing_and_says_why(fleet: Mak
         await group.submit("squares", tasks=1, entry_point="jobs_for_tests:Squares", config={})
         group.start("w1")
         assert group.wait_for_end("w1") == 0
-        await group.logs.catch_up()
-        error = group.logs.status.tasks[planner_of("squares")].error
+        await group.topics.catch_up()
+        error = group.topics.status.tasks[planner_of("squares")].error
         assert error is not None
         assert "imports jobs from nowhere" in error.message
 
@@ -73,11 +73,11 @@ async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
         group.start("w1")
         await group.balanced("w1")
-        stops, attempts = await group.stops(), {t: told.attempt for t, told in group.logs.status.tasks.items()}
+        stops, attempts = await group.stops(), {t: told.attempt for t, told in group.topics.status.tasks.items()}
 
         producer = Producer({"bootstrap.servers": group.settings.bootstrap_servers})
         for key, value in GARBAGE:
-            producer.produce(group.logs.topics.jobs, key=key, value=value)
+            producer.produce(group.topics.names.jobs, key=key, value=value)
         await asyncio.to_thread(producer.flush, 30)
         await group.submit("after", tasks=1, seconds=0)
 
@@ -87,10 +87,10 @@ async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet
             ),
             "what was submitted after it runs",
         )
-        assert group.logs.jobs.unreadable == len(GARBAGE)
-        assert group.logs.jobs.jobs.keys() == {"forever", "after"}
+        assert group.topics.jobs.unreadable == len(GARBAGE)
+        assert group.topics.jobs.jobs.keys() == {"forever", "after"}
         assert await group.stops() == stops
-        assert {t: group.logs.status.tasks[t].attempt for t in attempts} == attempts
+        assert {t: group.topics.status.tasks[t].attempt for t in attempts} == attempts
         log = group.log_of("w1")
         assert skipped_records(log) == len(GARBAGE), log
 
@@ -98,15 +98,15 @@ async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet
 async def test_topics_that_were_made_anew_are_not_taken_for_the_old_ones(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await group.submit("lost", tasks=1)
-        await group.logs.catch_up()
+        await group.topics.catch_up()
         admin = AdminClient({"bootstrap.servers": group.settings.bootstrap_servers})
-        topic = group.logs.topics.jobs
+        topic = group.topics.names.jobs
         (deleted,) = admin.delete_topics([topic]).values()
         await asyncio.to_thread(deleted.result, 30)
         (made,) = admin.create_topics([NewTopic(topic, 1, 1)]).values()
         await asyncio.to_thread(made.result, 30)
         with pytest.raises(TopicRenewedError, match="deleted and made anew"):
-            await group.logs.catch_up()
+            await group.topics.catch_up()
 
 
 @pytest.mark.parametrize(

@@ -130,9 +130,9 @@ async def test_topics_that_are_made_anew_under_living_workers_end_them_and_serve
         for worker in WORKERS:
             group.start(worker)
         assert await group.ended(*WORKERS) == [0, 0, 0]
-        await group.logs.catch_up()
-        assert group.logs.jobs.jobs["forever"].config == {"seconds": 0.5}
-        told = [status for task, status in group.logs.status.tasks.items() if not task.is_planner]
+        await group.topics.catch_up()
+        assert group.topics.jobs.jobs["forever"].config == {"seconds": 0.5}
+        told = [status for task, status in group.topics.status.tasks.items() if not task.is_planner]
         assert [status.state for status in told] == [TaskState.FINISHED] * 6
         finished = [step for step in await group.steps() if step.state is TaskState.FINISHED]
         ends = Counter(

@@ -14,7 +14,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 
 SESSION_S = 6.0  # as in fleet.TIMING
@@ -53,7 +53,7 @@ async def test_a_cut_that_is_shorter_than_the_session_moves_and_stops_nothing(
     async with fleet("--max-delay-ms", "0") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         await start_three(group, network)
-        before, tasks, stops = group.record, dict(group.logs.status.tasks), await group.stops()
+        before, tasks, stops = group.record, dict(group.topics.status.tasks), await group.stops()
 
         stalled.stall()
         broken.cut()
@@ -63,7 +63,7 @@ async def test_a_cut_that_is_shorter_than_the_session_moves_and_stops_nothing(
 
         await asyncio.sleep(SESSION_S)  # what had been lost would show by then
         assert group.record == before, group.story()
-        assert dict(group.logs.status.tasks) == tasks
+        assert dict(group.topics.status.tasks) == tasks
         assert await group.stops() == stops
         for worker in ("w2", "w3"):
             assert group.log_of(worker).count("trying again until") <= 2, "what of the group, what of the topics"
@@ -94,7 +94,7 @@ async def test_topics_are_read_and_written_again_before_anybody_gives_up_on_a_co
         KafkaSettings.from_extra({"bootstrap.servers": servers}, conn_id="tests")
         for servers in (network.near, network.ways[0].address)
     )
-    async with GroupLogs(near, group_id, WORKER) as here, GroupLogs(far, group_id, WORKER) as there:
+    async with GroupTopics(near, group_id, WORKER) as here, GroupTopics(far, group_id, WORKER) as there:
         await there.submit(JobDefinition(name="before", entry_point="noop:job"))
         network.ways[0].strand()
         await here.submit(JobDefinition(name="after", entry_point="noop:job"))
@@ -161,7 +161,7 @@ async def test_a_third_of_a_second_for_each_answer_costs_no_worker_its_membershi
         assert group.record == before, group.story()
         stopped = {worker for _task, worker in await group.stops()}
         assert stopped <= {"w2"}, "it gave up what w1 was to have"
-        assert {told.worker for told in group.logs.status.tasks.values() if told.state is TaskState.RUNNING} == {
+        assert {told.worker for told in group.topics.status.tasks.values() if told.state is TaskState.RUNNING} == {
             WorkerId("w1"),
             WorkerId("w2"),
         }

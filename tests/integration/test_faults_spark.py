@@ -37,7 +37,7 @@ async def test_a_killed_jvm_is_noticed_though_its_tasks_ask_it_nothing(fleet: Ma
         await group.balanced(W1)
         print(f"runs again after {time.monotonic() - killed:.1f} s")
         for task in TASKS:
-            status = group.logs.status.tasks[task]
+            status = group.topics.status.tasks[task]
             assert (status.attempt, status.failures, status.spark_deaths) == (2, 0, 1)
 
 
@@ -56,6 +56,6 @@ async def test_a_worker_without_a_spark_master_leaves_its_tasks_to_another(fleet
         group.start(W2)
         await group.balanced(W2)
         for task in TASKS:
-            status = group.logs.status.tasks[task]
+            status = group.topics.status.tasks[task]
             assert (status.state, status.attempt, status.failures) == (TaskState.RUNNING, 1, 0)
         assert "worker w1 stands back, and tries again in 5 s" in group.log_of(W1)

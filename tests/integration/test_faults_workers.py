@@ -74,14 +74,14 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
     """With real Spark: neither what its tasks produce, nor a word that wins in the status topic."""
     async with fleet(*SPARK, "--max-delay-ms", "0") as group:
         seen: list[TaskStatus] = []
-        group.logs.subscribe(lambda: seen.extend(group.logs.status.tasks.values()))
+        group.topics.subscribe(lambda: seen.extend(group.topics.status.tasks.values()))
         job = {"entry_point": "jobs_for_tests:Scribe", "config": {"folder": str(tmp_path)}}
         await group.submit("scribe", tasks=2, kind=TaskKind.STREAMING, **job)
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.balanced("w1", "w2")
         (moving,) = group.owned("w2")
-        old = group.logs.status.tasks[moving]
+        old = group.topics.status.tasks[moving]
         author = f"{group.pid('w2')} {old.attempt} "
         lines, fenced = tmp_path / f"{moving.index}.lines", tmp_path / f"{moving.index}.fenced"
         await eventually(lambda: author in lines.read_text(), "w2 writes", within_s=30)
@@ -90,7 +90,7 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
         paused_at = time.time()
         await group.balanced("w1")
         await eventually(lambda: f"{group.pid('w1')} {old.attempt + 1} " in lines.read_text(), "w1 writes", within_s=30)
-        moved = group.logs.status.tasks[moving]
+        moved = group.topics.status.tasks[moving]
         group.wake("w2")
         await eventually(fenced.exists, "its fence has told", within_s=30)
         await group.balanced("w1", "w2")

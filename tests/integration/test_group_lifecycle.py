@@ -48,8 +48,8 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
         assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
         assert group.owned("w1") | group.owned("w3") == before.owned_by("w1") | before.owned_by("w2")
         # A last word about a task that has moved may come late; a word of the new group never loses to one of the old.
-        assert all(winner.epoch > before.epoch for winner in group.logs.status.overwritten.values())
-        await eventually(lambda: not group.logs.status.overwritten)  # the leader writes the winning word again
+        assert all(winner.epoch > before.epoch for winner in group.topics.status.overwritten.values())
+        await eventually(lambda: not group.topics.status.overwritten)  # the leader writes the winning word again
         assert not group.owned("w2")
 
 
@@ -64,7 +64,7 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
             for worker in ("w1", "w2"):
                 group.start(worker)
             await group.balanced("w1", "w2")
-            attempts = {task: told.attempt for task, told in group.logs.status.tasks.items() if not task.is_planner}
+            attempts = {task: told.attempt for task, told in group.topics.status.tasks.items() if not task.is_planner}
 
             broker.kill()
             killed_ms = wall_ms()
@@ -104,16 +104,16 @@ async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_
         await group.submit("bad", tasks=1, config={"fail": "no such table"}, retries=2, retry_delay_ms=100)
 
         assert group.wait_for_end("w1") == 0
-        await group.logs.catch_up()
+        await group.topics.catch_up()
 
-        failed = group.logs.status.tasks[TaskId("bad", 0)]
+        failed = group.topics.status.tasks[TaskId("bad", 0)]
         assert (failed.state, failed.attempt, failed.failures) == (TaskState.FAILED, 3, 3)
         assert failed.error is not None
         assert failed.error.message == "no such table"
-        progress = job_progress("bad", group.logs.jobs, group.logs.status)
+        progress = job_progress("bad", group.topics.jobs, group.topics.status)
         assert progress is not None
         assert progress.state is JobState.FAILED
-        good = [told for task, told in group.logs.status.tasks.items() if task.job == "good"]
+        good = [told for task, told in group.topics.status.tasks.items() if task.job == "good"]
         assert {(told.state, told.attempt) for told in good} == {(TaskState.FINISHED, 1)}
         assert "no such table; it will be tried again" in group.log_of("w1")
 
@@ -127,9 +127,9 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         for worker in ("w1", "w2"):
             group.start(worker)
         assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
-        await group.logs.catch_up()
+        await group.topics.catch_up()
 
-        told = {task.index: status for task, status in group.logs.status.tasks.items() if task.job == "squares"}
+        told = {task.index: status for task, status in group.topics.status.tasks.items() if task.job == "squares"}
         failed = told.pop(2)
         assert (failed.state, failed.failures) == (TaskState.FAILED, 2)
         assert failed.error is not None
@@ -142,7 +142,7 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         )
         assert {status.worker for status in told.values()} == {"w1", "w2"}
         assert f"Task squares:2 failed: {failed.error.message}" in group.log_of(failed.worker)
-        empty = job_progress("empty", group.logs.jobs, group.logs.status)
+        empty = job_progress("empty", group.topics.jobs, group.topics.status)
         assert empty is not None
         assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
 

@@ -176,13 +176,13 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 10_000_000})
         unreadable = garbage()
         for key, value in unreadable:
-            producer.produce(group.logs.topics.jobs, key=key, value=value)
+            producer.produce(group.topics.names.jobs, key=key, value=value)
         for name, data in forged():
-            producer.produce(group.logs.topics.jobs, key=name.encode(), value=encode(data))
+            producer.produce(group.topics.names.jobs, key=name.encode(), value=encode(data))
         assert await asyncio.to_thread(producer.flush, 30) == 0
         tagged = {"checkpoint_key": "../../../escape", "!!python/object/apply:os.system": ["touch $TRACE/tag"]}
-        await group.logs.submit(definition("first"))
-        await group.logs.submit(definition("tagged", config=tagged))
+        await group.topics.submit(definition("first"))
+        await group.topics.submit(definition("tagged", config=tagged))
         group.start("w1")
 
         def refused_or_done(_: object, status: Any) -> bool:
@@ -192,7 +192,7 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
             return all(task in told and told[task].state.final for task in (*planners, *tasks))
 
         await group.wait_for(refused_or_done, "each is refused, or done")
-        told = group.logs.status.tasks
+        told = group.topics.status.tasks
         for name, (_, reason) in REFUSED.items():
             error = told[planner_of(name)].error
             assert told[planner_of(name)].state is TaskState.FAILED, name
@@ -203,13 +203,13 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
             assert error is not None
             assert "module os is not allowed here" in error.message
         assert not any(task.job == "not-there" for task in told)
-        assert group.logs.jobs.unreadable == len(unreadable)
+        assert group.topics.jobs.unreadable == len(unreadable)
 
         assert told[TaskId("first", 0)].state is TaskState.FINISHED
         assert folder_of(told[TaskId("tagged", 0)].result["location"]) == root / group_id / "tagged"
 
         # It has not left, and takes new work.
-        await group.logs.submit(definition("after"))
+        await group.topics.submit(definition("after"))
         await group.wait_for(
             lambda _, status: (
                 (last := status.tasks.get(TaskId("after", 0))) is not None and last.state is TaskState.FINISHED

@@ -27,7 +27,7 @@ from airflow_provider.ledger.records import (
     TaskEvent,
     TaskState,
     TaskStatus,
-    Topics,
+    TopicNames,
     WorkerPhase,
     WorkerStatus,
     encode,
@@ -35,8 +35,8 @@ from airflow_provider.ledger.records import (
 )
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
-from airflow_provider.topics.errors import LogError, LogTimeoutError, NoTopicError
-from airflow_provider.topics.group_topics import GroupLogs, Submission
+from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
+from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline, submit_job
 from airflow_provider.topics.rights import WORKER
 
@@ -67,15 +67,15 @@ def _raw_write(settings: KafkaSettings, topic: str, *records: tuple[bytes | None
 async def test_what_one_writes_another_reads(settings, group_id):
     wish = ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=1)
     worker = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2)
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        assert (await logs.submit(JOB)).changed
-        await logs.publish_plan(PLAN)
-        await logs.publish_control(wish)
-        await logs.publish_worker(worker)
-        await logs.publish_task(task_status(3))
-        await logs.publish_group(_group(3))
-        await logs.catch_up()
-        mine = logs.jobs, logs.status
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        assert (await topics.submit(JOB)).changed
+        await topics.publish_plan(PLAN)
+        await topics.publish_control(wish)
+        await topics.publish_worker(worker)
+        await topics.publish_task(task_status(3))
+        await topics.publish_group(_group(3))
+        await topics.catch_up()
+        mine = topics.jobs, topics.status
     seen = read_group(settings, group_id)
     assert (seen.jobs, seen.status) == mine
     assert dict(seen.jobs.jobs) == {"flights": JOB}
@@ -92,44 +92,44 @@ async def test_what_one_writes_another_reads(settings, group_id):
 
 
 async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(settings, group_id):
-    topics = Topics.of(group_id)
-    async with GroupLogs(settings, group_id, WORKER), GroupLogs(settings, group_id, WORKER):
+    names = TopicNames.of(group_id)
+    async with GroupTopics(settings, group_id, WORKER), GroupTopics(settings, group_id, WORKER):
         pass
     admin = AdminClient(settings.librdkafka())
     metadata = await asyncio.to_thread(admin.list_topics, timeout=SOON_S)
-    assert {name: len(metadata.topics[name].partitions) for name in topics.all} == dict.fromkeys(topics.all, 1)
-    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in topics.all])
+    assert {name: len(metadata.topics[name].partitions) for name in names.all} == dict.fromkeys(names.all, 1)
+    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names.all])
     configs = {resource.name: future.result() for resource, future in asked.items()}
-    policies = {name: configs[name]["cleanup.policy"].value for name in topics.all}
-    assert policies == {topics.jobs: "compact", topics.status: "compact", topics.events: "delete"}
-    assert configs[topics.events]["retention.ms"].value == str(7 * 24 * 3600 * 1000)
+    policies = {name: configs[name]["cleanup.policy"].value for name in names.all}
+    assert policies == {names.jobs: "compact", names.status: "compact", names.events: "delete"}
+    assert configs[names.events]["retention.ms"].value == str(7 * 24 * 3600 * 1000)
 
 
 async def test_the_same_job_again_changes_nothing_and_another_run_key_does(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.submit(JOB)
-        again = await logs.submit(replace(JOB, submitted_at_ms=99, submitted_by="somebody else"))
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.submit(JOB)
+        again = await topics.submit(replace(JOB, submitted_at_ms=99, submitted_by="somebody else"))
         assert (again.changed, again.definition) == (False, JOB)
-        await logs.catch_up()
-        assert logs.jobs.offset == 1
+        await topics.catch_up()
+        assert topics.jobs.offset == 1
         next_run = replace(JOB, run_key="r2")
-        assert await logs.submit(next_run) == Submission(definition=next_run, changed=True)
-        await logs.catch_up()
-        assert dict(logs.jobs.jobs) == {"flights": next_run}
+        assert await topics.submit(next_run) == Submission(definition=next_run, changed=True)
+        await topics.catch_up()
+        assert dict(topics.jobs.jobs) == {"flights": next_run}
 
 
 async def test_a_removed_job_takes_its_plan_and_statuses_with_it_and_nobody_elses(settings, group_id):
     other = task_status(1, task=TaskId("flights-2", 0))
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.submit(JOB)
-        await logs.publish_plan(PLAN)
-        await logs.publish_task(task_status(1))
-        await logs.publish_task(other)
-        assert await logs.remove("flights")
-        assert not await logs.remove("flights")
-        await logs.catch_up()
-        assert (dict(logs.jobs.jobs), dict(logs.jobs.plans)) == ({}, {})
-        assert dict(logs.status.tasks) == {other.task: other}
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.submit(JOB)
+        await topics.publish_plan(PLAN)
+        await topics.publish_task(task_status(1))
+        await topics.publish_task(other)
+        assert await topics.remove("flights")
+        assert not await topics.remove("flights")
+        await topics.catch_up()
+        assert (dict(topics.jobs.jobs), dict(topics.jobs.plans)) == ({}, {})
+        assert dict(topics.status.tasks) == {other.task: other}
     fresh = read_group(settings, group_id)
     assert (dict(fresh.jobs.jobs), dict(fresh.status.tasks)) == ({}, {other.task: other})
 
@@ -138,18 +138,18 @@ async def test_a_garbage_record_in_the_jobs_topic_is_reported_once_with_its_offs
     settings, group_id, caplog
 ):
     caplog.set_level(logging.WARNING)
-    topics = Topics.of(group_id)
-    async with GroupLogs(settings, group_id, WORKER) as logs, GroupLogs(settings, group_id, WORKER) as another:
-        await logs.submit(JOB)
+    names = TopicNames.of(group_id)
+    async with GroupTopics(settings, group_id, WORKER) as topics, GroupTopics(settings, group_id, WORKER) as another:
+        await topics.submit(JOB)
         garbage = [(b"job:flights", b"\x00garbage"), (b"job:x", b'{"v": 99}'), (b"", b"{}"), (b"recipe:a", None)]
-        await asyncio.to_thread(_raw_write, settings, topics.jobs, *garbage)
-        await logs.publish_plan(PLAN)
-        await logs.catch_up()
+        await asyncio.to_thread(_raw_write, settings, names.jobs, *garbage)
+        await topics.publish_plan(PLAN)
+        await topics.catch_up()
         await another.catch_up()
-        assert logs.jobs.plan_of("flights") == PLAN
-        assert (logs.jobs.unreadable, logs.jobs.offset) == (4, 6)
-        assert another.jobs is logs.jobs
-    reports = [record.getMessage() for record in caplog.records if topics.jobs in record.getMessage()]
+        assert topics.jobs.plan_of("flights") == PLAN
+        assert (topics.jobs.unreadable, topics.jobs.offset) == (4, 6)
+        assert another.jobs is topics.jobs
+    reports = [record.getMessage() for record in caplog.records if names.jobs in record.getMessage()]
     assert skipped_records("\n".join(reports)) == 4
     assert "the record at offset 1 " in reports[0]
 
@@ -169,32 +169,32 @@ asyncio.run(main())
 
 
 async def test_a_deletion_with_a_header_that_is_no_text_is_a_deletion(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.submit(JOB)
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.submit(JOB)
         servers = str(settings.librdkafka()["bootstrap.servers"])
-        arguments = (_DELETE_WITH_A_HEADER_THAT_IS_NO_TEXT, servers, logs.topics.jobs)
+        arguments = (_DELETE_WITH_A_HEADER_THAT_IS_NO_TEXT, servers, topics.names.jobs)
         await asyncio.to_thread(subprocess.run, [sys.executable, "-c", *arguments], check=True)
-        await logs.publish_plan(PLAN)
-        await logs.catch_up()
-        assert logs.jobs.plan_of("flights") == PLAN
-        assert logs.fault is None
+        await topics.publish_plan(PLAN)
+        await topics.catch_up()
+        assert topics.jobs.plan_of("flights") == PLAN
+        assert topics.fault is None
 
 
 async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_again(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.publish_task(task_status(7, TaskState.FINISHED))
-        await logs.publish_group(_group(7))
-        await logs.publish_task(task_status(6, TaskState.STOPPED))  # a worker that woke late
-        await logs.publish_group(_group(6))
-        await logs.catch_up()
-        assert logs.status.tasks[TASK] == task_status(7, TaskState.FINISHED)
-        assert logs.status.group == _group(7)
-        assert set(logs.status.overwritten) == {task_key(TASK), "group"}
-        assert await logs.reassert() == 2
-        await logs.catch_up()
-        assert dict(logs.status.overwritten) == {}
-        assert await logs.reassert() == 0
-    last = _last_values(settings, Topics.of(group_id).status)
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.publish_task(task_status(7, TaskState.FINISHED))
+        await topics.publish_group(_group(7))
+        await topics.publish_task(task_status(6, TaskState.STOPPED))  # a worker that woke late
+        await topics.publish_group(_group(6))
+        await topics.catch_up()
+        assert topics.status.tasks[TASK] == task_status(7, TaskState.FINISHED)
+        assert topics.status.group == _group(7)
+        assert set(topics.status.overwritten) == {task_key(TASK), "group"}
+        assert await topics.reassert() == 2
+        await topics.catch_up()
+        assert dict(topics.status.overwritten) == {}
+        assert await topics.reassert() == 0
+    last = _last_values(settings, TopicNames.of(group_id).status)
     assert b'"finished"' in last[task_key(TASK).encode()]
     assert b'"epoch":7' in last[b"group"]
 
@@ -221,20 +221,20 @@ def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
 
 async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings, group_id):
     """With holes in the offsets, and tombstones that are gone."""
-    topics = Topics.of(group_id)
-    _make_quickly_compacted(settings, topics.jobs)
-    async with GroupLogs(settings, group_id, WORKER) as logs:
+    names = TopicNames.of(group_id)
+    _make_quickly_compacted(settings, names.jobs)
+    async with GroupTopics(settings, group_id, WORKER) as topics:
         for number in range(30):
-            await logs.submit(replace(JOB, run_key=f"r{number}"))
-        await logs.submit(replace(JOB, name="gone"))
-        await logs.remove("gone")
-        await logs.submit(replace(JOB, name="last"))
-        await logs.catch_up()
-        offset = logs.jobs.offset
+            await topics.submit(replace(JOB, run_key=f"r{number}"))
+        await topics.submit(replace(JOB, name="gone"))
+        await topics.remove("gone")
+        await topics.submit(replace(JOB, name="last"))
+        await topics.catch_up()
+        offset = topics.jobs.offset
         assert offset == 34, "a removal is two records"
-        await soon(lambda: _compacted(settings, topics.jobs, logs))
-        await logs.catch_up()
-        expected = logs.jobs
+        await soon(lambda: _compacted(settings, names.jobs, topics))
+        await topics.catch_up()
+        expected = topics.jobs
     fresh = read_group(settings, group_id).jobs
     assert set(fresh.jobs) == set(expected.jobs) >= {"flights", "last"}
     assert fresh.jobs["flights"].run_key == "r29"
@@ -255,30 +255,30 @@ def _make_quickly_compacted(settings: KafkaSettings, topic: str) -> None:
 
 
 async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_was_removed(settings, group_id):
-    topics = Topics.of(group_id)
-    _make_quickly_compacted(settings, topics.jobs)
+    names = TopicNames.of(group_id)
+    _make_quickly_compacted(settings, names.jobs)
     elsewhere = settings_of(settings.bootstrap_servers, **{"client.id": "another"})
-    partition = [TopicPartition(topics.jobs, 0)]
-    async with GroupLogs(settings, group_id, WORKER) as logs, GroupLogs(elsewhere, group_id, WORKER) as others:
-        await logs.submit(JOB)
-        await logs.submit(replace(JOB, name="gone"))
-        await logs.catch_up()
-        reader, cut_off = logs._open().reader, threading.Event()
-        await soon(lambda: topics.jobs in reader._positions._whole)
+    partition = [TopicPartition(names.jobs, 0)]
+    async with GroupTopics(settings, group_id, WORKER) as topics, GroupTopics(elsewhere, group_id, WORKER) as others:
+        await topics.submit(JOB)
+        await topics.submit(replace(JOB, name="gone"))
+        await topics.catch_up()
+        reader, cut_off = topics._open().reader, threading.Event()
+        await soon(lambda: names.jobs in reader._positions._whole)
         reader._orders.put(lambda: reader._consumer.pause(partition))
         reader._orders.put(cut_off.set)
         await soon(cut_off.is_set)
         await others.remove("gone")
         await others.submit(replace(JOB, name="new"))
-        await soon(lambda: not _tombstones(settings, topics.jobs))
-        assert set(logs.jobs.jobs) == {"flights", "gone"}
+        await soon(lambda: not _tombstones(settings, names.jobs))
+        assert set(topics.jobs.jobs) == {"flights", "gone"}
         seen: list[set[str]] = []
-        logs.subscribe(lambda: seen.append(set(logs.jobs.jobs)))
+        topics.subscribe(lambda: seen.append(set(topics.jobs.jobs)))
         reader._orders.put(lambda: reader._consumer.resume(partition))
-        await logs.wait_for(lambda jobs, _: "gone" not in jobs.jobs, timeout_s=SOON_S)
-        assert set(logs.jobs.jobs) == {"flights", "new"}
+        await topics.wait_for(lambda jobs, _: "gone" not in jobs.jobs, timeout_s=SOON_S)
+        assert set(topics.jobs.jobs) == {"flights", "new"}
         assert all("flights" in jobs for jobs in seen)
-        assert dict(logs.renewals) == {topics.jobs: 0, topics.status: 0}
+        assert dict(topics.renewals) == {names.jobs: 0, names.status: 0}
 
 
 def _tombstones(settings: KafkaSettings, topic: str) -> list[bytes]:
@@ -287,20 +287,20 @@ def _tombstones(settings: KafkaSettings, topic: str) -> list[bytes]:
     return [message.key() for message in _messages(settings, topic) if message.value() is None]
 
 
-def _compacted(settings: KafkaSettings, topic: str, logs: GroupLogs) -> bool:
+def _compacted(settings: KafkaSettings, topic: str, topics: GroupTopics) -> bool:
     """Whether few records are left; each look writes one more, because only an append rolls a segment."""
-    number = logs.jobs.offset
+    number = topics.jobs.offset
     _raw_write(settings, topic, (b"job:rolls", b'{"v": 1}'))
     return number > 33 and len(_messages(settings, topic)) < 15
 
 
 async def test_catching_up_sees_everything_written_before_by_anybody(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs:
+    async with GroupTopics(settings, group_id, WORKER) as topics:
         for epoch in range(1, 21):
             status = task_status(epoch)
-            await asyncio.to_thread(_raw_write, settings, logs.topics.status, _record(status))
-            await logs.catch_up()
-            assert logs.status.tasks[TASK].epoch == epoch
+            await asyncio.to_thread(_raw_write, settings, topics.names.status, _record(status))
+            await topics.catch_up()
+            assert topics.status.tasks[TASK].epoch == epoch
 
 
 def _record(status: TaskStatus) -> tuple[bytes, bytes]:
@@ -308,29 +308,29 @@ def _record(status: TaskStatus) -> tuple[bytes, bytes]:
 
 
 async def test_waiting_ends_with_the_change_that_was_waited_for_or_in_time(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        waiting = asyncio.ensure_future(logs.wait_for(lambda jobs, _: "flights" in jobs.jobs, timeout_s=SOON_S))
-        await logs.submit(JOB)
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        waiting = asyncio.ensure_future(topics.wait_for(lambda jobs, _: "flights" in jobs.jobs, timeout_s=SOON_S))
+        await topics.submit(JOB)
         await waiting
-        with pytest.raises(LogTimeoutError, match=r"group .*: not within 0.05 s"):
-            await logs.wait_for(lambda *_: False, timeout_s=0.05)
+        with pytest.raises(TopicTimeoutError, match=r"group .*: not within 0.05 s"):
+            await topics.wait_for(lambda *_: False, timeout_s=0.05)
         with pytest.raises(ZeroDivisionError):
-            await logs.wait_for(lambda *_: 1 / 0)
+            await topics.wait_for(lambda *_: 1 / 0)
 
 
 async def test_listeners_hear_of_changes_until_they_stop(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs, GroupLogs(settings, group_id, WORKER) as another:
-        await logs.catch_up()
+    async with GroupTopics(settings, group_id, WORKER) as topics, GroupTopics(settings, group_id, WORKER) as another:
+        await topics.catch_up()
         heard: list[str] = []
-        stop = logs.subscribe(lambda: heard.append("one"))
+        stop = topics.subscribe(lambda: heard.append("one"))
         another.subscribe(lambda: heard.append("two"))
-        await logs.submit(JOB)
+        await topics.submit(JOB)
         await soon(lambda: {"one", "two"} <= set(heard))
         stop()
-        await logs.publish_plan(PLAN)
+        await topics.publish_plan(PLAN)
         heard.clear()
-        await logs.publish_task(task_status(1))
-        await logs.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
+        await topics.publish_task(task_status(1))
+        await topics.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
         await soon(lambda: heard)
         assert set(heard) == {"two"}
 
@@ -347,14 +347,14 @@ async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it
     caplog.set_level("INFO")
 
     async def jobs() -> list[str]:
-        async with watched_logs(settings, group_id) as logs:
-            await logs.wait_for(lambda jobs, _: bool(jobs.jobs))  # the topics are made before the job is written
-            return list(logs.jobs.jobs)
+        async with watched_logs(settings, group_id) as topics:
+            await topics.wait_for(lambda jobs, _: bool(jobs.jobs))  # the topics are made before the job is written
+            return list(topics.jobs.jobs)
 
     waiting = asyncio.ensure_future(jobs())
     await soon(lambda: f"'{group_id}.jobs' does not exist" in caplog.text)
     assert group_id not in await asyncio.to_thread(list_groups, settings)
-    with pytest.raises(LogTimeoutError, match=r"after 0\.1 s: the topic"):
+    with pytest.raises(TopicTimeoutError, match=r"after 0\.1 s: the topic"):
         async with watched_logs(settings, group_id, timeout_s=0.1):
             pass
     await asyncio.to_thread(submit_job, settings, group_id, JOB)
@@ -363,9 +363,9 @@ async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it
 
 async def test_a_group_that_was_looked_for_too_early_is_found_later(settings, group_id):
     """Librdkafka remembers for a while that a topic did not exist."""
-    keeps_clients = GroupLogs(settings, f"{group_id}-other", WORKER)
+    keeps_clients = GroupTopics(settings, f"{group_id}-other", WORKER)
     await keeps_clients.start()
-    early = GroupLogs(settings, group_id)
+    early = GroupTopics(settings, group_id)
     early.attach()
     with pytest.raises(NoTopicError):
         await early.catch_up()
@@ -381,33 +381,33 @@ async def test_a_group_that_was_looked_for_too_early_is_found_later(settings, gr
 async def test_a_topic_with_several_partitions_is_refused(settings, group_id):
     admin = AdminClient(settings.librdkafka())
     admin.create_topics([NewTopic(f"{group_id}.status", 3)])[f"{group_id}.status"].result()
-    with pytest.raises(LogError, match=f"'{group_id}.status' has 3 partitions, but must have exactly one"):
-        await GroupLogs(settings, group_id, WORKER).start()
+    with pytest.raises(TopicError, match=f"'{group_id}.status' has 3 partitions, but must have exactly one"):
+        await GroupTopics(settings, group_id, WORKER).start()
 
 
 async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings, group_id):
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.submit(JOB)
-        await logs.submit(replace(JOB, name="old"))
-        await logs.catch_up()
-        assert logs.jobs.offset == 2
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.submit(JOB)
+        await topics.submit(replace(JOB, name="old"))
+        await topics.catch_up()
+        assert topics.jobs.offset == 2
         admin = AdminClient(settings.librdkafka())
-        admin.delete_topics([logs.topics.jobs])[logs.topics.jobs].result()
-        await soon(lambda: logs.topics.jobs not in admin.list_topics(timeout=SOON_S).topics)
-        admin.create_topics([NewTopic(logs.topics.jobs, 1)])[logs.topics.jobs].result()
+        admin.delete_topics([topics.names.jobs])[topics.names.jobs].result()
+        await soon(lambda: topics.names.jobs not in admin.list_topics(timeout=SOON_S).topics)
+        admin.create_topics([NewTopic(topics.names.jobs, 1)])[topics.names.jobs].result()
         new = replace(JOB, name="new")
         await asyncio.to_thread(
             lambda: submit_job(settings_of(settings.bootstrap_servers, **{"client.id": "another"}), group_id, new)
         )
-        await logs.wait_for(lambda jobs, _: "new" in jobs.jobs, timeout_s=60)
-        assert (dict(logs.jobs.jobs), logs.jobs.offset) == ({"new": new}, 1)
+        await topics.wait_for(lambda jobs, _: "new" in jobs.jobs, timeout_s=60)
+        assert (dict(topics.jobs.jobs), topics.jobs.offset) == ({"new": new}, 1)
 
 
 async def test_a_large_group_record_is_stored(settings, group_id):
     """Twenty thousand tasks: more than a broker takes in one record, unless it is compressed."""
     tasks = frozenset(TaskId(f"a-job-with-a-long-name-{n % 100:03}", n // 100) for n in range(20_000))
     large = replace(_group(1), assignment={W1: tasks}, memory=Memory(assignment={W1: tasks}))
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.publish_group(large)
-        await logs.catch_up()
-        assert logs.status.group == large
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.publish_group(large)
+        await topics.catch_up()
+        assert topics.status.group == large

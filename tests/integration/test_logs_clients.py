@@ -14,8 +14,8 @@ from log_bench import JOB, PLAN, TASK, W1, soon, task_status
 
 from airflow_provider.ledger.records import ControlAction, ControlRecord
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.topics.errors import LogError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import (
     list_groups,
     read_group,
@@ -31,17 +31,17 @@ pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 async def test_many_memberships_share_one_reader_and_one_writer(settings, group_id):
     before = threading.active_count()
-    many = [GroupLogs(settings, f"{group_id}-{number % 3}", WORKER) for number in range(60)]
-    await asyncio.gather(*(logs.start() for logs in many))
-    await asyncio.gather(*(logs.catch_up() for logs in many))
+    many = [GroupTopics(settings, f"{group_id}-{number % 3}", WORKER) for number in range(60)]
+    await asyncio.gather(*(topics.start() for topics in many))
+    await asyncio.gather(*(topics.catch_up() for topics in many))
     await many[0].submit(JOB)
     named = [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-log")]
     assert sorted(named) == ["cospark-log-reader", "cospark-log-writer"]
     assert threading.active_count() <= before + 3
-    await asyncio.gather(*(logs.catch_up() for logs in many))
-    assert [number for number, logs in enumerate(many) if logs.jobs.jobs] == list(range(0, 60, 3))
-    for logs in many[:-1]:
-        await logs.aclose()
+    await asyncio.gather(*(topics.catch_up() for topics in many))
+    assert [number for number, topics in enumerate(many) if topics.jobs.jobs] == list(range(0, 60, 3))
+    for topics in many[:-1]:
+        await topics.aclose()
     await many[-1].catch_up()
     await many[-1].aclose()
     await many[-1].aclose()
@@ -49,29 +49,29 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings, group_
 
 async def test_what_many_write_at_once_is_told_in_a_few_turns(settings, group_id):
     """With a fetch for each record, whoever reads would be woken as often as somebody writes."""
-    async with GroupLogs(settings, group_id, WORKER) as logs:
-        await logs.publish_task(task_status(0))
+    async with GroupTopics(settings, group_id, WORKER) as topics:
+        await topics.publish_task(task_status(0))
         told = []
-        logs.subscribe(lambda: told.append(logs.status.offset), About.TASKS)
+        topics.subscribe(lambda: told.append(topics.status.offset), About.TASKS)
         began = asyncio.get_running_loop().time()
         writes = []
         for epoch in range(1, 301):
-            writes.append(asyncio.ensure_future(logs.publish_task(task_status(epoch))))
+            writes.append(asyncio.ensure_future(topics.publish_task(task_status(epoch))))
             await asyncio.sleep(0.003)
         await asyncio.gather(*writes)
-        await soon(lambda: told and logs.status.tasks[TASK].epoch == 300)
+        await soon(lambda: told and topics.status.tasks[TASK].epoch == 300)
         took_s = asyncio.get_running_loop().time() - began
     assert len(told) <= 10 + took_s / 0.015, f"told {len(told)} times in {took_s:.1f} s"
 
 
 async def test_closed_logs_say_so(settings, group_id):
-    logs = GroupLogs(settings, group_id, WORKER)
-    with pytest.raises(LogError, match=r"are not open: call start\(\) first"):
-        _ = logs.jobs
-    async with logs:
-        await logs.catch_up()
-    with pytest.raises(LogError, match="are not open"):
-        await logs.publish_plan(PLAN)
+    topics = GroupTopics(settings, group_id, WORKER)
+    with pytest.raises(TopicError, match=r"are not open: call start\(\) first"):
+        _ = topics.jobs
+    async with topics:
+        await topics.catch_up()
+    with pytest.raises(TopicError, match="are not open"):
+        await topics.publish_plan(PLAN)
 
 
 async def test_from_code_without_a_loop_and_from_code_within_one(settings, group_id):
@@ -92,7 +92,7 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings, group
 
 FORK = """
 import asyncio, os, sys
-from airflow_provider.topics.group_topics import GroupLogs, Submission
+from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.one_shot import read_group, submit_job
 from airflow_provider.ledger.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
@@ -103,7 +103,7 @@ settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id=
 group, how = sys.argv[2:]
 
 async def main():
-    logs = GroupLogs(settings, group, WORKER)
+    logs = GroupTopics(settings, group, WORKER)
     await logs.start()
     await logs.submit(JobDefinition(name="parent", entry_point="m:f"))
     return logs

@@ -23,16 +23,16 @@ from log_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import Topics
+from airflow_provider.ledger.records import TopicNames
 from airflow_provider.topics.errors import (
     BrokerAwayError,
-    LogError,
     RefusedError,
     RightsError,
     TooLargeError,
+    TopicError,
     TopicRightsError,
 )
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline
 from airflow_provider.topics.rights import WORKER
 
@@ -40,17 +40,17 @@ pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
 async def _opened(settings: KafkaSettings, group: str) -> None:
-    async with GroupLogs(settings, group):
+    async with GroupTopics(settings, group):
         pass
 
 
 async def test_a_record_that_is_too_large_for_the_broker_is_told_at_once(settings, group_id):
     """What counts is its size when it is compressed."""
     config = {"noise": base64.b64encode(random.randbytes(2_000_000)).decode()}
-    async with GroupLogs(settings, group_id, WORKER) as logs:
+    async with GroupTopics(settings, group_id, WORKER) as topics:
         with pytest.raises(TooLargeError, match=r"'job:flights'.*max\.message\.bytes"):
-            await logs.submit(replace(JOB, config=config))
-        assert (await logs.submit(replace(JOB, config={"months": "1" * 2_000_000}))).changed
+            await topics.submit(replace(JOB, config=config))
+        assert (await topics.submit(replace(JOB, config={"months": "1" * 2_000_000}))).changed
 
 
 class TestBrokerAway:
@@ -62,31 +62,31 @@ class TestBrokerAway:
         with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
             list_groups(settings, timeout_s=1.0)
         with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
-            asyncio.run(GroupLogs(settings, "any", WORKER).start(timeout_s=1.0))
+            asyncio.run(GroupTopics(settings, "any", WORKER).start(timeout_s=1.0))
         assert time.monotonic() - started < 20
 
     def test_settings_that_librdkafka_refuses_are_named(self):
         settings = settings_of("127.0.0.1:9", **{"no.such.property": 1})
-        with pytest.raises(LogError, match=r"no\.such\.property"):
+        with pytest.raises(TopicError, match=r"no\.such\.property"):
             read_group(settings, "any")
 
     async def test_an_outage_is_two_lines_in_the_log_and_reading_and_writing_go_on(self, group_id, caplog, capfd):
         caplog.set_level(logging.INFO, "airflow_provider")
         with LocalBroker() as broker:
             settings = settings_of(broker.bootstrap_servers)
-            async with GroupLogs(settings, group_id, WORKER) as logs:
-                await logs.submit(JOB)
-                await logs.catch_up()
+            async with GroupTopics(settings, group_id, WORKER) as topics:
+                await topics.submit(JOB)
+                await topics.catch_up()
                 await asyncio.to_thread(broker.kill)
                 await soon(lambda: "can be reached" in caplog.text)
                 with pytest.raises(BrokerAwayError, match="waiting for a change"):
-                    await logs.wait_for(lambda *_: False, timeout_s=1)
+                    await topics.wait_for(lambda *_: False, timeout_s=1)
                 with pytest.raises(BrokerAwayError, match="asking for the ends"):
-                    await logs.catch_up(timeout_s=1)
-                writing = asyncio.ensure_future(logs.publish_task(task_status(1)))
+                    await topics.catch_up(timeout_s=1)
+                writing = asyncio.ensure_future(topics.publish_task(task_status(1)))
                 await asyncio.to_thread(broker.start)
                 await writing
-                await logs.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
+                await topics.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
                 await soon(lambda: "is back" in caplog.text)
         lines = [record.getMessage() for record in caplog.records if record.name.endswith("outage")]
         back = next(number for number, line in enumerate(lines) if "is back after" in line)
@@ -143,28 +143,28 @@ class TestRights:
 
     async def test_each_missing_right_is_named_with_its_topic(self, guarded, group_id):
         admin, alice = self._as(guarded, "admin"), self._as(guarded, "alice")
-        topics = Topics.of(group_id)
+        names = TopicNames.of(group_id)
         with pytest.raises(RightsError, match=f"User:alice has no right to READ on the topic '{group_id}.jobs', "):
-            await GroupLogs(alice, group_id).start()
-        for topic in topics.all:
+            await GroupTopics(alice, group_id).start()
+        for topic in names.all:
             self._allow(guarded, topic, "DESCRIBE")
         with pytest.raises(RightsError, match=f"no right to CREATE on the topic '{group_id}"):
-            await GroupLogs(alice, group_id, WORKER).start()
-        async with GroupLogs(admin, group_id, WORKER) as theirs:
+            await GroupTopics(alice, group_id, WORKER).start()
+        async with GroupTopics(admin, group_id, WORKER) as theirs:
             await theirs.submit(JOB)
             with pytest.raises(RightsError, match=f"no right to READ on the topic '{group_id}.jobs', READ on"):
-                await GroupLogs(alice, group_id).start()
-            self._allow(guarded, topics.jobs, "READ")
-            self._allow(guarded, topics.status, "READ")
+                await GroupTopics(alice, group_id).start()
+            self._allow(guarded, names.jobs, "READ")
+            self._allow(guarded, names.status, "READ")
             await self._once_allowed(lambda: _opened(alice, group_id))
-            async with GroupLogs(alice, group_id) as logs:
+            async with GroupTopics(alice, group_id) as topics:
                 with pytest.raises(TopicRightsError, match=f"no right to WRITE on the topic '{group_id}.jobs'"):
-                    await logs.publish_plan(PLAN)
-                await soon(lambda: "flights" in logs.jobs.jobs)
-                await logs.catch_up()
-                self._allow(guarded, topics.jobs, "WRITE")
-                await self._once_allowed(lambda: logs.publish_plan(PLAN))
-                await logs.wait_for(lambda jobs, _: "flights" in jobs.plans, timeout_s=SOON_S)
+                    await topics.publish_plan(PLAN)
+                await soon(lambda: "flights" in topics.jobs.jobs)
+                await topics.catch_up()
+                self._allow(guarded, names.jobs, "WRITE")
+                await self._once_allowed(lambda: topics.publish_plan(PLAN))
+                await topics.wait_for(lambda jobs, _: "flights" in jobs.plans, timeout_s=SOON_S)
 
     @staticmethod
     async def _once_allowed(act: Callable[[], Awaitable[None]]) -> None:
@@ -182,7 +182,7 @@ class TestRights:
     async def test_a_wrong_password_is_told_at_once(self, guarded, group_id):
         settings = self._as(guarded, "alice", "wrong-password")
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password") as failed:
-            await GroupLogs(settings, group_id, WORKER).start(timeout_s=SOON_S)
+            await GroupTopics(settings, group_id, WORKER).start(timeout_s=SOON_S)
         assert "wrong-password" not in str(failed.value)
 
     @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])

@@ -41,8 +41,8 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics import one_shot
-from airflow_provider.topics.errors import BrokerAwayError, LogError, RefusedError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.ending import Ending
@@ -114,8 +114,10 @@ async def work(settings: KafkaSettings, group: str, name: str, until: Until = Un
     member = MemberSettings(group_id=group, worker=WorkerId(name), heartbeat_interval_ms=200)
     values = WorkerSettings(member=member, until=until, slots=TASKS)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/nowhere", spark_master="")
-    async with shared_group(settings, group) as (transport, logs):
-        worker = Worker(values, transport=transport, logs=logs, make_hands=attached_hands(equipment, values, logs))
+    async with shared_group(settings, group) as (transport, topics):
+        worker = Worker(
+            values, transport=transport, topics=topics, make_hands=attached_hands(equipment, values, topics)
+        )
         outcome = await worker.run()
     if outcome.ending not in (Ending.DRAINED, Ending.LEFT):
         raise AssertionError(outcome.error)
@@ -177,19 +179,21 @@ async def test_every_role_of_the_page_is_tried() -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def observer(secured: SecuredBroker) -> AsyncIterator[GroupLogs]:
+async def observer(secured: SecuredBroker) -> AsyncIterator[GroupTopics]:
     """Sees a group with a worker, who has no more than its rights, and tasks that run for ever."""
-    async with GroupLogs(secured.settings(ADMIN), GROUP, WORKER) as logs:
-        await logs.submit(
+    async with GroupTopics(secured.settings(ADMIN), GROUP, WORKER) as topics:
+        await topics.submit(
             JobDefinition(name="forever", entry_point="noop:job", max_tasks=TASKS, kind=TaskKind.STREAMING)
         )
         worker = asyncio.ensure_future(work(secured.settings("worker"), GROUP, "worker"))
-        await logs.wait_for(
+        await topics.wait_for(
             lambda _, status: converged(status.group, status.workers) and len(running(status)) == TASKS,
             timeout_s=30,
         )
-        yield logs
-        await logs.publish_control(ControlRecord(worker=WorkerId("worker"), action=ControlAction.STOP, at_ms=wall_ms()))
+        yield topics
+        await topics.publish_control(
+            ControlRecord(worker=WorkerId("worker"), action=ControlAction.STOP, at_ms=wall_ms())
+        )
         await asyncio.wait_for(worker, 30)
 
 
@@ -198,7 +202,7 @@ def running(status: StatusSnapshot) -> list[TaskStatus]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def undisturbed(observer: GroupLogs) -> AsyncIterator[None]:
+async def undisturbed(observer: GroupTopics) -> AsyncIterator[None]:
     """Nothing that the test does shows in the group."""
     before = observer.status.group, running(observer.status), observer.jobs.offset
     yield
@@ -208,7 +212,7 @@ async def undisturbed(observer: GroupLogs) -> AsyncIterator[None]:
 
 async def complaint(action: Awaitable[None]) -> str:
     """What is told to whoever tries."""
-    with pytest.raises((LogError, AssertionError)) as caught:
+    with pytest.raises((TopicError, AssertionError)) as caught:
         await action
     return str(caught.value)
 
@@ -238,7 +242,7 @@ async def test_a_topic_that_may_not_be_made_is_named(missing: PageRight, secured
 
 
 async def test_a_worker_that_is_refused_does_not_look_as_if_it_were_still_joining(
-    secured: SecuredBroker, observer: GroupLogs
+    secured: SecuredBroker, observer: GroupTopics
 ) -> None:
     (read,) = (right for right in RIGHTS["worker"] if right.resource == "group")
     user = without("worker", read)
@@ -293,8 +297,8 @@ async def test_with_exactly_these_rights_everything_works(
     assert sorted(done) == [TaskId(job, index) for job in ("first", "second") for index in range(-1, TASKS)]
 
     failed = TaskStatus(task=TaskId("first", 0), state=TaskState.FAILED, epoch=Epoch(99), worker=WorkerId("w1"))
-    async with GroupLogs(secured.settings(ADMIN), LIFE, WORKER) as logs:
-        await logs.publish_task(failed)
+    async with GroupTopics(secured.settings(ADMIN), LIFE, WORKER) as topics:
+        await topics.publish_task(failed)
     retried = await asyncio.to_thread(Hook(secured.settings("retrier")).retry_failed, LIFE, "first")
     assert retried == ["first:0"]
     assert await asyncio.to_thread(one_shot.remove_job, secured.settings("remover"), LIFE, "first")

@@ -15,8 +15,8 @@ from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.reports.report import JobReport
-from airflow_provider.topics.errors import BrokerAwayError, LogTimeoutError
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_group
 from airflow_provider.topics.rights import WORKER
 
@@ -60,10 +60,10 @@ def test_failed_tasks_are_tried_again_and_finished_ones_are_not(hook: SparkGroup
     plan = PlanRecord.of(submitted, [{}, {}], planned_by=WorkerId("w"), at_ms=1)
 
     async def run() -> None:
-        async with GroupLogs(hook.get_settings(), group_id, WORKER) as logs:
-            await logs.publish_plan(plan)
+        async with GroupTopics(hook.get_settings(), group_id, WORKER) as topics:
+            await topics.publish_plan(plan)
             for index, state in enumerate((TaskState.FINISHED, TaskState.FAILED)):
-                await logs.publish_task(
+                await topics.publish_task(
                     TaskStatus(
                         task=TaskId("job", index),
                         state=state,
@@ -94,7 +94,7 @@ def test_waiting_ends_with_the_change(hook: SparkGroupHook, group_id: str) -> No
     threading.Timer(0.5, hook.submit_job, (group_id, definition())).start()
     report = hook.wait_for(group_id, lambda jobs, status: JobReport.of("job", jobs, status), timeout_s=30)
     assert report.progress.job == "job"
-    with pytest.raises(LogTimeoutError):
+    with pytest.raises(TopicTimeoutError):
         hook.wait_for(group_id, lambda jobs, status: JobReport.of("other", jobs, status), timeout_s=0.1)
 
 
@@ -113,7 +113,7 @@ def test_a_mistyped_group_is_left_without_topics(hook: SparkGroupHook, group_id:
     assert not hook.remove_job(group_id, "job")
     assert hook.retry_failed(group_id, "job") == []
     assert hook.stop_workers(group_id, ["w1"]) == []
-    with pytest.raises(LogTimeoutError, match=f"'{group_id}.jobs' does not exist"):
+    with pytest.raises(TopicTimeoutError, match=f"'{group_id}.jobs' does not exist"):
         hook.wait_for(group_id, lambda *_: True, timeout_s=1)
     assert group_id not in hook.groups()
 

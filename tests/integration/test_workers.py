@@ -48,7 +48,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
         assert group.record.leader == "w1"
         for worker in ("w1", "w2"):
             before, stops = group.record, await group.stops()
-            attempts = {task: group.logs.status.tasks[task].attempt for task in group.owned(worker)}
+            attempts = {task: group.topics.status.tasks[task].attempt for task in group.owned(worker)}
 
             group.kill(worker)
             group.start(worker)
@@ -149,7 +149,7 @@ async def test_a_paused_worker_finds_its_lease_over_and_joins_anew(fleet: MakeFl
         group.send("w2", signal.SIGCONT)
         await group.balanced("w1", "w2")
 
-        running = [group.logs.status.tasks[task].worker for task in group.owned("w1")]
+        running = [group.topics.status.tasks[task].worker for task in group.owned("w1")]
         assert set(running) == {"w1"}, "what w2 said when it woke did not win"
 
 
@@ -162,16 +162,16 @@ async def test_the_group_is_done_when_its_jobs_are_and_a_new_run_key_runs_them_a
         epoch = group.epoch
 
         await group.submit("batch", tasks=5, seconds=0.2)
-        await group.logs.catch_up()
-        progress = job_progress("batch", group.logs.jobs, group.logs.status)
+        await group.topics.catch_up()
+        progress = job_progress("batch", group.topics.jobs, group.topics.status)
         assert progress is not None
         assert progress.complete, "the same again changes nothing"
 
         await group.submit("batch", tasks=5, seconds=0.2, run_key="second")
         group.start("w3")
         assert group.wait_for_end("w3") == 0
-        await group.logs.catch_up()
-        assert {status.run_key for status in group.logs.status.tasks.values()} == {"second"}
+        await group.topics.catch_up()
+        assert {status.run_key for status in group.topics.status.tasks.values()} == {"second"}
         assert group.epoch > epoch, "the coordinator counts anew, the epoch does not"
 
 
@@ -219,8 +219,8 @@ async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_
         )
         job = JobDefinition(name="uneven", entry_point="noop:job", max_tasks=6, run_key="first")
         configs = [{"seconds": 0.05 if index % 2 else 1.5} for index in range(6)]
-        await group.logs.publish_plan(PlanRecord.of(job, configs, planned_by=WorkerId("w1"), at_ms=0))
-        await group.logs.submit(job)
+        await group.topics.publish_plan(PlanRecord.of(job, configs, planned_by=WorkerId("w1"), at_ms=0))
+        await group.topics.submit(job)
         await group.wait_for(
             lambda jobs, status: (p := job_progress("uneven", jobs, status)) is not None and p.complete,
             "the job is complete",
@@ -229,5 +229,5 @@ async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_
         assert len(helped) == 1, f"not again when nothing waited any more\n{group.story()}"
         steps = await group.steps()
         assert not [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]
-        slow = [told for task, told in group.logs.status.tasks.items() if task.index in (0, 2, 4)]
+        slow = [told for task, told in group.topics.status.tasks.items() if task.index in (0, 2, 4)]
         assert {told.worker for told in slow} == {"w1", "w2"}, group.story()

@@ -26,10 +26,10 @@ from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import ConfigOffset, WorkerId
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.changes import Changes
-from airflow_provider.topics.errors import LogError
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupLogs
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import LogReader, Record
+from airflow_provider.topics.reader import Record, TopicReader
 from airflow_provider.topics.rights import WORKER
 
 _NOTHING_READ: Final = ConfigOffset(-1)
@@ -47,7 +47,7 @@ class ConfigTopic:
     def __init__(self, changes: Changes) -> None:
         self.snapshot = JobsSnapshot(offset=_NOTHING_READ)
         self.end = 0
-        self.problem: LogError | None = None
+        self.problem: TopicError | None = None
         self._changes = changes
         self._connectors: dict[str, Mapping[str, str]] = {}
         self._tasks: dict[str, dict[int, Mapping[str, str]]] = {}
@@ -67,7 +67,7 @@ class ConfigTopic:
         self.end = offset
         self._changes.tell()
 
-    def fail(self, error: LogError) -> None:
+    def fail(self, error: TopicError) -> None:
         self.problem = error
         self._changes.tell()
 
@@ -107,7 +107,7 @@ class ConfigTopic:
         self.snapshot = JobsSnapshot(offset=offset, jobs=MappingProxyType(jobs), plans=MappingProxyType(plans))
 
 
-class ConnectLogs(GroupLogs):
+class ConnectLogs(GroupTopics):
     """The topics of a group whose jobs are the connectors of Connect's config topic.
 
     :param config_topic: ``config.storage.topic`` of the group's Java workers; it must exist
@@ -120,7 +120,7 @@ class ConnectLogs(GroupLogs):
         self._config_topic = config_topic
         self._config = ConfigTopic(self._config_changes)
         self._config_admin = TopicAdmin(settings.librdkafka(), outage)
-        self._config_reader = LogReader(settings.librdkafka(), outage)
+        self._config_reader = TopicReader(settings.librdkafka(), outage)
 
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         await super().start(timeout_s=timeout_s)
@@ -149,7 +149,7 @@ class ConnectLogs(GroupLogs):
         try:
             await asyncio.wait_for(read.wait(), timeout_s)
         except asyncio.TimeoutError:
-            raise LogError(f"{self._config_topic} was not read to its end: {self._config.problem}") from None
+            raise TopicError(f"{self._config_topic} was not read to its end: {self._config.problem}") from None
         finally:
             stop()
 

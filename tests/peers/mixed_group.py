@@ -38,13 +38,13 @@ class OurWorker:
     """
 
     def __init__(
-        self, settings: WorkerSettings, transport: GroupTransport, logs: ConnectLogs, note: Callable[[Said], None]
+        self, settings: WorkerSettings, transport: GroupTransport, topics: ConnectLogs, note: Callable[[Said], None]
     ) -> None:
         self._name = settings.member.worker
         self._settings = settings
-        self._logs = logs
+        self._topics = topics
         self._note = note
-        self._worker = Worker(settings, transport=transport, logs=logs, make_hands=self._hands)
+        self._worker = Worker(settings, transport=transport, topics=topics, make_hands=self._hands)
         self._life = asyncio.ensure_future(self._worker.run())
 
     @property
@@ -58,7 +58,7 @@ class OurWorker:
         done, _ = await asyncio.wait({self._life}, timeout=DEADLINE_S)
         assert done, f"does not end: {self.story()}"
         outcome = self._life.result()
-        await self._logs.aclose()
+        await self._topics.aclose()
         return outcome
 
     async def leave(self) -> Outcome:
@@ -68,7 +68,7 @@ class OurWorker:
     async def aclose(self) -> None:
         self._life.cancel()
         await asyncio.gather(self._life, return_exceptions=True)
-        await self._logs.aclose()
+        await self._topics.aclose()
 
     def _hands(
         self, stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
@@ -87,7 +87,7 @@ class OurWorker:
             max_spark_deaths=3,
             worker=self._settings.member.worker,
             group_id=self._settings.member.group_id,
-            logs=self._logs,
+            topics=self._topics,
             make_runner=make_runner,
             slots=self._settings.slots,
             checkpoint_root="/nowhere",
@@ -136,8 +136,8 @@ class MixedGroup:
     async def start_ours(
         self, name: str, protocol: ConnectProtocol, *, max_delay_ms: int = 0, url: str = ""
     ) -> OurWorker:
-        logs = ConnectLogs(self.settings, self.group_id, f"{self.group_id}.connect-config")
-        await logs.start()
+        topics = ConnectLogs(self.settings, self.group_id, f"{self.group_id}.connect-config")
+        await topics.start()
         member = MemberSettings(
             group_id=self.group_id,
             worker=WorkerId(name),
@@ -149,7 +149,7 @@ class MixedGroup:
         settings = WorkerSettings(
             member=member, policy=Deferred(max_delay_ms=max_delay_ms), slots=100, until=Until.FOREVER
         )
-        self.ours[name] = OurWorker(settings, self._transport, logs, self._note)
+        self.ours[name] = OurWorker(settings, self._transport, topics, self._note)
         return self.ours[name]
 
     async def stop_ours(self, name: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-from airflow_provider.group.shared import shared_logs
+from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import GroupDescription
@@ -124,9 +124,9 @@ class Group:
         plan = PlanRecord.of(definition, configs, planned_by=WorkerId("test"), at_ms=_now_ms())
 
         async def publish() -> None:
-            async with shared_logs(self._settings, self.name, WORKER) as logs:
-                await logs.publish_plan(plan)
-                await logs.submit(definition)
+            async with shared_topics(self._settings, self.name, WORKER) as topics:
+                await topics.publish_plan(plan)
+                await topics.submit(definition)
 
         asyncio.run(publish())
 

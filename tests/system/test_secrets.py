@@ -25,7 +25,7 @@ from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.connections import Connections
-from airflow_provider.ledger.records import JobDefinition, Topics
+from airflow_provider.ledger.records import JobDefinition, TopicNames
 from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import RefusedError
 from demo.airflow import LocalAirflow
@@ -155,7 +155,7 @@ def records_of(secured: SecuredBroker) -> Iterator[bytes]:
     consumer = Consumer(
         {**secured.extra(ADMIN), "group.id": "none", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
     )
-    topics = Topics.of(GROUP).all
+    topics = TopicNames.of(GROUP).all
     consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
     left = set(topics)
     while left:
@@ -216,8 +216,8 @@ def test_airflow_keeps_no_password_anywhere(
     assert summary["finished"] == [["naps", 0], ["naps", 1]]
 
     assert database.stat().st_size > 100_000
-    logs = list(airflow.home.rglob("*.log"))
-    assert any(b"debug" in log.read_bytes().lower() for log in logs)
+    topics = list(airflow.home.rglob("*.log"))
+    assert any(b"debug" in log.read_bytes().lower() for log in topics)
     assert files_with(right, airflow.home) == {}
     assert files_with(wrong, airflow.home) == {}
     records = b"\n".join(records_of(secured))

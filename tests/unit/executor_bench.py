@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from stand_ins import HandRunner, MemoryLogs
+from stand_ins import HandRunner, MemoryTopics
 from waiting import eventually
 
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskState, TaskStatus
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(
         self,
-        logs: MemoryLogs,
+        topics: MemoryTopics,
         *,
         slots: int,
         linger_s: float,
@@ -36,7 +36,7 @@ class Bench:
         lease_ms: int = 60_000,
         checkpoint_root: str | None = "/checkpoints",
     ) -> None:
-        self.logs = logs
+        self.topics = topics
         self.stopped: list[Tasks] = []
         self.finished: list[Tasks] = []
         self.runner: Any = None
@@ -44,7 +44,7 @@ class Bench:
             max_spark_deaths=3,
             worker=worker,
             group_id="g",
-            logs=logs,
+            topics=topics,
             make_runner=self._make_runner,
             slots=slots,
             checkpoint_root=checkpoint_root,
@@ -55,7 +55,7 @@ class Bench:
             lease_ms=lease_ms,
             mask=mask,
         )
-        logs.subscribe(self.executor.refresh)
+        topics.subscribe(self.executor.refresh)
 
     def _make_runner(self, on_event: OnEvent) -> Runner:
         self.runner = HandRunner(on_event)
@@ -64,12 +64,12 @@ class Bench:
     async def submit(self, *, tasks: int = 2, config: Any = None, **definition: Any) -> JobDefinition:
         """A job with its plan made, each task configured alike."""
         job = JobDefinition(name="a", entry_point="m:f", config=config or {}, max_tasks=1_000, **definition)
-        await self.logs.submit(job)
+        await self.topics.submit(job)
         await self.plan(job, [{"i": index, **job.config} for index in range(tasks)])
         return job
 
     async def plan(self, job: JobDefinition, configs: list[dict[str, Any]]) -> None:
-        await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
+        await self.topics.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
 
     def take(self, *tasks: TaskId, epoch: int = 1) -> None:
         self.executor.take(frozenset(tasks), Epoch(epoch))
@@ -78,11 +78,11 @@ class Bench:
         self.executor.drop(frozenset(tasks), "revoked")
 
     def state(self, task: TaskId) -> TaskState | None:
-        status = self.logs.status.tasks.get(task)
+        status = self.topics.status.tasks.get(task)
         return status.state if status else None
 
     def told(self, task: TaskId) -> TaskStatus:
-        return self.logs.status.tasks[task]
+        return self.topics.status.tasks[task]
 
     async def runs(self, *tasks: TaskId) -> None:
         """Wait until exactly these run and the topic says so."""
@@ -108,7 +108,7 @@ async def bench(
     mask: Mask = nothing_secret,
     checkpoint_root: str | None = "/checkpoints",
 ) -> AsyncIterator[Bench]:
-    made = Bench(MemoryLogs(), slots=slots, linger_s=linger_s, mask=mask, checkpoint_root=checkpoint_root)
+    made = Bench(MemoryTopics(), slots=slots, linger_s=linger_s, mask=mask, checkpoint_root=checkpoint_root)
     try:
         yield made
     finally:

@@ -37,21 +37,21 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.group_topics import GroupLogs
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.producer import NewRecord
 from airflow_provider.topics.reader import Record
 
 
-class MemoryLogs(GroupLogs):
+class MemoryTopics(GroupTopics):
     """A group's topics in memory: the real views and the real records, only what is between them is not Kafka."""
 
     def __init__(self, group: str = "g") -> None:
         super().__init__(KafkaSettings.from_extra({"bootstrap.servers": "nowhere:9"}, conn_id="tests"), group)
         self._memory = GroupFeed(group)
-        self.failing: LogError | None = None
+        self.failing: TopicError | None = None
         self.takes_s = 0.0
         self.writing = 0
         self.events: list[Event] = []
@@ -84,15 +84,15 @@ class MemoryLogs(GroupLogs):
             self.writing -= 1
         if self.failing is not None:
             raise self.failing
-        if topic == self.topics.events:
+        if topic == self.names.events:
             assert value is not None
             self.events.append(event_from_json(decode(value)))
             return
-        feed = self._memory.jobs if topic == self.topics.jobs else self._memory.status
+        feed = self._memory.jobs if topic == self.names.jobs else self._memory.status
         feed.take([Record(key.encode(), value, feed.offset)])
 
     @contextmanager
-    def out_of_order(self, error: LogError) -> Iterator[None]:
+    def out_of_order(self, error: TopicError) -> Iterator[None]:
         """Nothing can be written meanwhile."""
         self.failing = error
         try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from group_records import record_of
 from simulation.world import SETTINGS, World
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign
@@ -121,8 +121,8 @@ async def test_a_leader_holds_the_assignment_back_and_says_so(
     async def wait(seconds: float) -> None:
         waited.append(seconds)
 
-    logs = MemoryLogs()
-    await logs.publish_group(record_of(before, generation=GenerationId(7), unchanged=last, at_ms=wall_ms()))
+    topics = MemoryTopics()
+    await topics.publish_group(record_of(before, generation=GenerationId(7), unchanged=last, at_ms=wall_ms()))
     monkeypatch.setattr(asyncio, "sleep", wait)
     own = Assignment(version=1, assigned=NO_TASKS)
     state = WorkerState(version=1, url="", config_offset=ConfigOffset(0), assignment=own)
@@ -135,7 +135,7 @@ async def test_a_leader_holds_the_assignment_back_and_says_so(
         members=(JoinedMember(member_id=MemberId("w1"), instance_id=W1, metadata=encode_metadata(state)),),
         reason="no reason at all",
     )
-    answer = await assign(command, logs, policy=Deferred(), session_timeout_ms=60_000)
+    answer = await assign(command, topics, policy=Deferred(), session_timeout_ms=60_000)
     assert answer.record is not None
     assert answer.record.unchanged == (last + 1 if len(before) == 1 else 0)
     assert waited == [held_back_s] * bool(held_back_s)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from group_records import record_of
 from rich.console import Console
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.cli.status import render
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
@@ -88,15 +88,15 @@ def test_status_and_the_report_say_it() -> None:
 async def test_the_leaders_log_warns_when_the_tasks_are_given_out(
     caplog: pytest.LogCaptureFixture, me: WorkerId, says: int
 ) -> None:
-    logs = MemoryLogs()
+    topics = MemoryTopics()
     for each in SHORT.workers.values():
-        await logs.publish_worker(each)
-    await logs.submit(STREAM)
-    await logs.publish_plan(plan_of(logs.jobs.jobs["s"], 3))
-    await logs.publish_group(GROUP)
-    narrator = Narrator(logs, me, Epoch(0))
+        await topics.publish_worker(each)
+    await topics.submit(STREAM)
+    await topics.publish_plan(plan_of(topics.jobs.jobs["s"], 3))
+    await topics.publish_group(GROUP)
+    narrator = Narrator(topics, me, Epoch(0))
     with caplog.at_level(logging.WARNING, "airflow_provider.worker.narrator"):
         narrator.tell()
-        await logs.publish_group(replace(GROUP, epoch=Epoch(GROUP.epoch + 1)))
+        await topics.publish_group(replace(GROUP, epoch=Epoch(GROUP.epoch + 1)))
         narrator.tell()
     assert [record.getMessage() for record in caplog.records] == [SAID] * says, "said once"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from group_records import record_of
 from rich.console import Console
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Memory, Move, MoveReason
 from airflow_provider.cli import groups as groups_module
@@ -256,7 +256,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Broker]:
             yield broker
 
         monkeypatch.setattr(groups_module, "shared_transport", transport)
-        monkeypatch.setattr(groups_module, "GroupLogs", lambda _settings, _group: MemoryLogs("g"))
+        monkeypatch.setattr(groups_module, "GroupTopics", lambda _settings, _group: MemoryTopics("g"))
         monkeypatch.setattr(groups_module, "list_groups", lambda _settings: [])
         monkeypatch.setattr(groups_module, "_AGAIN_S", 0.01)
         return broker

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from group_records import record_of
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.cli import job_wait, reading
 from airflow_provider.cli import jobs as jobs_module
@@ -27,7 +27,7 @@ class Cli:
     """Runs ``cospark jobs`` over a group in memory."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.logs = MemoryLogs("g")
+        self.topics = MemoryTopics("g")
         self.reached = 0
         self._capsys = capsys
 
@@ -42,10 +42,10 @@ class Cli:
         job = JobDefinition(name=name, entry_point="m:f", **{"max_tasks": 9, "retry_delay_ms": 10_000, **definition})
 
         async def write() -> None:
-            await self.logs.submit(job)
+            await self.topics.submit(job)
             if plan is not None:
                 configs: list[dict[str, Any]] = [{}] * plan if names is None else [{"name": name} for name in names]
-                await self.logs.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
+                await self.topics.publish_plan(PlanRecord.of(job, configs, planned_by=ME, at_ms=0))
 
         asyncio.run(write())
         return job
@@ -55,7 +55,7 @@ class Cli:
 
     async def tell(self, task: TaskId, state: TaskState, error: str | None = None, **more: Any) -> None:
         why = TaskFailure.of(error) if error else None
-        await self.logs.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, error=why, **more))
+        await self.topics.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(1), worker=ME, error=why, **more))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run(work)
@@ -69,13 +69,13 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         made.reached += 1
 
     @asynccontextmanager
-    async def shared_logs(_settings: object, _group: str, _needs: object) -> AsyncIterator[MemoryLogs]:
-        yield made.logs
+    async def shared_topics(_settings: object, _group: str, _needs: object) -> AsyncIterator[MemoryTopics]:
+        yield made.topics
 
     monkeypatch.setattr(jobs_module, "reach", reach)
-    monkeypatch.setattr(jobs_module, "shared_logs", shared_logs)
+    monkeypatch.setattr(jobs_module, "shared_topics", shared_topics)
     monkeypatch.setattr(reading, "reach", reach)
-    monkeypatch.setattr(reading, "GroupLogs", lambda _settings, _group: made.logs)
+    monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
     return made
 
 
@@ -87,7 +87,7 @@ def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
     assert cli(*submit, "1") == (0, "job etl: submitted\n", "")
     assert cli(*submit, "1") == (0, "job etl: already submitted, nothing changed\n", "")
     assert cli(*submit, "2") == (0, "job etl: submitted\n", "")
-    job = cli.logs.jobs.jobs["etl"]
+    job = cli.topics.jobs.jobs["etl"]
     assert (job.entry_point, job.config, job.max_tasks, job.run_key) == ("pkg.jobs:Etl", {"table": "x"}, 4, "2")
     assert job.submitted_by == "cospark"
 
@@ -97,11 +97,11 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
     file.write_text('{"from": "a file"}')
     options = ("--config", f"@{file}", "--kind", "streaming", "--retries", "3", "--retry-delay-ms", "5")
     assert cli("submit", "g", "s", "m:f", *options, "--replan-interval-ms", "60000")[0] == 0
-    job = cli.logs.jobs.jobs["s"]
+    job = cli.topics.jobs.jobs["s"]
     assert (job.config, job.kind, job.retries) == ({"from": "a file"}, TaskKind.STREAMING, 3)
     assert (job.retry_delay_ms, job.replan_interval_ms) == (5, 60_000)
     assert cli("submit", "g", "b", "m:f", "--task-timeout-ms", "7")[0] == 0
-    assert cli.logs.jobs.jobs["b"].timeout_ms == 7
+    assert cli.topics.jobs.jobs["b"].timeout_ms == 7
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
     assert complaint in err
     assert err.count("\n") == 1
     assert cli.reached == 0
-    assert not cli.logs.jobs.jobs
+    assert not cli.topics.jobs.jobs
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_waiting_ends_with_the_job_and_tells_how(
 ) -> None:
     cli.has(plan=2, run_key="r")
     cli.told(TaskId("a", 0), TaskState.FINISHED, run_key="r")
-    submit = cli.logs.submit
+    submit = cli.topics.submit
 
     async def submit_and_end(definition: JobDefinition) -> Any:
         submission = await submit(definition)
         await cli.tell(TaskId("a", 1), last, "boom" if status else None, run_key="r")
         return submission
 
-    monkeypatch.setattr(cli.logs, "submit", submit_and_end)
+    monkeypatch.setattr(cli.topics, "submit", submit_and_end)
     done = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--run-key", "r", "--wait")
     assert done == (status, f"job a: already submitted, nothing changed\n{line}", "")
 
@@ -170,9 +170,9 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
     """Every 30 s at most; here 10 ms stand for them."""
     monkeypatch.setattr(job_wait, "SAY_EVERY_S", 0.01)
     cli.has(plan=2)
-    cli.run(cli.logs.publish_group(record_of({ME: frozenset({TaskId("a", 0), TaskId("a", 1)})}, epoch=1)))
+    cli.run(cli.topics.publish_group(record_of({ME: frozenset({TaskId("a", 0), TaskId("a", 1)})}, epoch=1)))
     steps = [(0, TaskState.RUNNING), (0, TaskState.FINISHED), (1, TaskState.RUNNING), (1, TaskState.FINISHED)]
-    wait_for, looks = cli.logs.wait_for, iter(range(1_000))
+    wait_for, looks = cli.topics.wait_for, iter(range(1_000))
 
     async def wait_and_go_on(*holds: Any, **timeout: Any) -> None:
         """After each two looks one more step."""
@@ -181,7 +181,7 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
             await cli.tell(TaskId("a", index), state)
         await wait_for(*holds, **timeout)
 
-    monkeypatch.setattr(cli.logs, "wait_for", wait_and_go_on)
+    monkeypatch.setattr(cli.topics, "wait_for", wait_and_go_on)
     status, out, _ = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--wait", "--timeout", "60")
     assert status == 0
     assert out.splitlines()[1:] == [
@@ -194,14 +194,14 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
 
 
 def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit = cli.logs.submit
+    submit = cli.topics.submit
 
     async def submit_and_remove(definition: JobDefinition) -> Any:
         submission = await submit(definition)
-        await cli.logs.remove(definition.name)
+        await cli.topics.remove(definition.name)
         return submission
 
-    monkeypatch.setattr(cli.logs, "submit", submit_and_remove)
+    monkeypatch.setattr(cli.topics, "submit", submit_and_remove)
     status, _, err = cli("submit", "g", "a", "m:f", "--wait")
     assert status == 1
     assert err.startswith("cospark jobs submit: job a was removed by somebody at 20")
@@ -212,7 +212,7 @@ def test_submitting_what_has_failed_tries_it_again_and_says_so(cli: Cli) -> None
     cli.told(TaskId("a", 1), TaskState.FAILED, "boom")
     submit = ("submit", "g", "a", "m:f", "--max-tasks", "9")
     assert cli(*submit) == (0, "job a: already submitted\n1 failed task of job a is tried again: a:1\n", "")
-    assert cli.logs.status.tasks[TaskId("a", 1)].state is TaskState.UNASSIGNED
+    assert cli.topics.status.tasks[TaskId("a", 1)].state is TaskState.UNASSIGNED
     assert cli(*submit) == (0, "job a: already submitted, nothing changed\n", "")
 
 
@@ -286,8 +286,8 @@ def test_a_job_is_removed_with_all_that_was_told_of_it(cli: Cli) -> None:
     cli.has(plan=1)
     cli.told(TaskId("a", 0), TaskState.RUNNING)
     assert cli("remove", "g", "a") == (0, "job a: removed\n", "")
-    assert not cli.logs.jobs.jobs
-    assert not cli.logs.status.tasks
+    assert not cli.topics.jobs.jobs
+    assert not cli.topics.status.tasks
     assert cli("remove", "g", "a") == (1, "", "cospark jobs remove: group g has no job a\n")
 
 
@@ -299,7 +299,7 @@ def test_a_job_is_removed_with_all_that_was_told_of_it(cli: Cli) -> None:
     ],
 )
 def test_topics_that_cannot_be_read_are_named(cli: Cli, failure: Any, status: int, complaint: str) -> None:
-    cli.logs.failing = failure
+    cli.topics.failing = failure
     told = cli("list", "g")
     assert told[:2] == (status, "")
     assert complaint in told[2]

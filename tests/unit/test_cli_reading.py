@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 from waiting import eventually
 
 from airflow_provider.cli import reading
@@ -14,7 +14,7 @@ from airflow_provider.cli.reading import read_on, reading_in_words, without_coll
 from airflow_provider.topics.errors import NoTopicError
 
 
-class SlowLogs(MemoryLogs):
+class SlowLogs(MemoryTopics):
     """Is read to its end when the test says so."""
 
     def __init__(self) -> None:
@@ -31,14 +31,14 @@ class SlowLogs(MemoryLogs):
 
 async def test_what_is_still_being_read_is_told_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_PATIENCE_S", 0.01)
-    logs, told = SlowLogs(), []
+    topics, told = SlowLogs(), []
 
     def tell() -> None:
-        told.append(reading_in_words(logs))
+        told.append(reading_in_words(topics))
         if len(told) == 2:
-            logs.whole.set()  # the last word before the end
+            topics.whole.set()  # the last word before the end
 
-    await asyncio.wait_for(read_on(logs, tell), 10)
+    await asyncio.wait_for(read_on(topics, tell), 10)
     assert told == ["still reading g.status (3,000 of 22,503 records)"] * 2
 
 
@@ -46,24 +46,24 @@ async def test_by_default_standard_error_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reading, "_PATIENCE_S", 0.01)
-    logs = SlowLogs()
-    going_on = asyncio.ensure_future(read_on(logs))
+    topics = SlowLogs()
+    going_on = asyncio.ensure_future(read_on(topics))
     await eventually(lambda: capsys.readouterr().err.startswith("group g: still reading g.status (3,000 of 22,503"))
-    logs.whole.set()
+    topics.whole.set()
     await asyncio.wait_for(going_on, 10)
 
 
 async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() -> None:
-    logs = SlowLogs()
-    logs.whole.set()
-    await read_on(logs, lambda: pytest.fail("it was read at once"))
+    topics = SlowLogs()
+    topics.whole.set()
+    await read_on(topics, lambda: pytest.fail("it was read at once"))
 
     async def missing(*, timeout_s: float) -> None:
         raise NoTopicError("g.jobs")
 
-    logs.catch_up = missing  # type: ignore[method-assign]
+    topics.catch_up = missing  # type: ignore[method-assign]
     with pytest.raises(NoTopicError):
-        await read_on(logs, lambda: pytest.fail("there is nothing to read"))
+        await read_on(topics, lambda: pytest.fail("there is nothing to read"))
 
 
 def test_the_collector_rests_only_as_long() -> None:

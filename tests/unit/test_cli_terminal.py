@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from group_records import record_of
 from rich.console import Console
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 import airflow_provider.cli
 from airflow_provider.cli import groups, jobs, reading, status, workers
@@ -42,15 +42,15 @@ def test_what_is_printed_keeps_its_lines_and_no_others(capsys: pytest.CaptureFix
     assert tuple(capsys.readouterr()) == (f"one\n{SHOWN}\n", "two:\nlines\\x1b\n")
 
 
-async def _evil_group() -> MemoryLogs:
+async def _evil_group() -> MemoryTopics:
     """Whose worker is named so, and whose task has failed with such an error."""
-    logs = MemoryLogs()
+    topics = MemoryTopics()
     job = JobDefinition(name="a", entry_point="m:f", run_key=EVIL)
     plan = PlanRecord.of(job, [{}], planned_by=WORKER, at_ms=0)
-    await logs.submit(job)
-    await logs.publish_plan(plan)
+    await topics.submit(job)
+    await topics.publish_plan(plan)
     task = TaskId("a", 0)
-    await logs.publish_task(
+    await topics.publish_task(
         TaskStatus(
             task=task,
             state=TaskState.FAILED,
@@ -61,8 +61,8 @@ async def _evil_group() -> MemoryLogs:
             error=TaskFailure.of(EVIL),
         )
     )
-    await logs.publish_group(record_of({WORKER: frozenset({task})}, leader=WORKER, reason=EVIL))
-    return logs
+    await topics.publish_group(record_of({WORKER: frozenset({task})}, leader=WORKER, reason=EVIL))
+    return topics
 
 
 def _only_text(out: str) -> list[str]:
@@ -75,19 +75,19 @@ def _only_text(out: str) -> list[str]:
 
 
 @pytest.fixture
-def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryLogs:
-    logs = asyncio.run(_evil_group())
+def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
+    topics = asyncio.run(_evil_group())
 
     async def reached(*_: object) -> None: ...
 
     for module in (jobs, groups, status, workers, reading):
-        monkeypatch.setattr(module, "GroupLogs", lambda *_: logs, raising=False)
+        monkeypatch.setattr(module, "GroupTopics", lambda *_: topics, raising=False)
         monkeypatch.setattr(module, "reach", reached, raising=False)
         monkeypatch.setattr(module, "settings_of", lambda _args: SimpleNamespace(principal=None), raising=False)
-    return logs
+    return topics
 
 
-def test_of_cospark_jobs(evil: MemoryLogs, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_cospark_jobs(evil: MemoryTopics, capsys: pytest.CaptureFixture[str]) -> None:
     assert jobs.run(argparse.Namespace(action="list", group="g", json=False)) == 0
     lines = _only_text(capsys.readouterr().out)
     in_one_line = SHOWN.replace(r"\r", "; ").replace(r"\n", "; ")
@@ -95,7 +95,7 @@ def test_of_cospark_jobs(evil: MemoryLogs, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_of_cospark_groups(
-    evil: MemoryLogs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    evil: MemoryTopics, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Transport:
         async def describe(self, _groups: list[str]) -> list[GroupDescription]:
@@ -127,13 +127,13 @@ def test_of_cospark_groups(
     assert f"group g: {SHOWN}" in _only_text(capsys.readouterr().out)
 
 
-def test_of_cospark_workers(evil: MemoryLogs, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_cospark_workers(evil: MemoryTopics, capsys: pytest.CaptureFixture[str]) -> None:
     assert workers.run(argparse.Namespace(action="stop", group="g", all=True, workers=[], wait=None)) == 0
     assert _only_text(capsys.readouterr().out) == [f"asked to stop: {SHOWN}"]
 
 
 def test_of_cospark_status(
-    evil: MemoryLogs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    evil: MemoryTopics, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "Console", lambda: Console(width=400))
     assert status.run(argparse.Namespace(group="g", once=True)) == 0

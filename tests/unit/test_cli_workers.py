@@ -9,7 +9,7 @@ import time
 
 import pytest
 from airflow_values import group_record
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
@@ -26,15 +26,15 @@ class Cli:
     """Runs ``cospark workers`` over a group in memory: w1 and w2 are in it, w3 has left since the last round."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.logs = MemoryLogs("g")
+        self.topics = MemoryTopics("g")
         self._capsys = capsys
         members = {worker: MemberId(worker) for worker in (W1, W2, W3)}
-        asyncio.run(self.logs.publish_group(group_record(5, members=members)))
+        asyncio.run(self.topics.publish_group(group_record(5, members=members)))
         self.told(W3, WorkerPhase.LEFT)
 
     def told(self, worker: WorkerId, phase: WorkerPhase, condition: str = "") -> None:
         said = WorkerStatus(worker=worker, state=phase, epoch=Epoch(5), slots=1, condition=condition)
-        asyncio.run(self.logs.publish_worker(said))
+        asyncio.run(self.topics.publish_worker(said))
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         status = main(["workers", *arguments, "--bootstrap-servers", "nowhere:9"])
@@ -43,7 +43,7 @@ class Cli:
 
     @property
     def wishes(self) -> dict[WorkerId, ControlAction]:
-        return {worker: wish.action for worker, wish in self.logs.jobs.controls.items()}
+        return {worker: wish.action for worker, wish in self.topics.jobs.controls.items()}
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     async def reach(_settings: object) -> None: ...
 
     monkeypatch.setattr(reading, "reach", reach)
-    monkeypatch.setattr(reading, "GroupLogs", lambda _settings, _group: made.logs)
+    monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
     return made
 
 
 def test_one_worker_is_asked_to_leave(cli: Cli) -> None:
     assert cli("drain", "g", "w1") == (0, "asked to drain: w1\n", "")
     assert cli.wishes == {W1: ControlAction.DRAIN}
-    (wish,) = cli.logs.jobs.controls.values()
+    (wish,) = cli.topics.jobs.controls.values()
     assert abs(wish.at_ms - time.time() * 1000) < 60_000, "a wish older than the worker would be none"
 
 
@@ -80,13 +80,13 @@ def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli) -> None:
     late = "cospark workers stop: after 0.05 s still there: w1\n"
     assert cli("stop", "g", "w1", "--wait", "0.05") == (1, "asked to stop: w1\n", late)
 
-    published = cli.logs.publish_control
+    published = cli.topics.publish_control
 
     async def publish_control(wish: ControlRecord) -> None:
         await published(wish)
-        await cli.logs.publish_worker(WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(5), slots=1))
+        await cli.topics.publish_worker(WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(5), slots=1))
 
-    cli.logs.publish_control = publish_control  # type: ignore[method-assign]
+    cli.topics.publish_control = publish_control  # type: ignore[method-assign]
     assert cli("stop", "g", "w1", "--wait", "20") == (0, "asked to stop: w1\n", "")
 
 
@@ -106,7 +106,7 @@ def test_nobody_named_is_a_mistake(cli: Cli) -> None:
 
 
 def test_a_group_that_does_not_exist(cli: Cli) -> None:
-    cli.logs.failing = NoTopicError("g.jobs")
+    cli.topics.failing = NoTopicError("g.jobs")
     status, _, told = cli("stop", "g", "--all")
     assert (status, "g.jobs" in told) == (1, True)
 
@@ -118,22 +118,22 @@ def test_it_waits_until_the_process_has_ended_too_but_never_for_a_triggerer(
     """Whoever upgrades it, or starts it anew, does so then; on another host that can't be seen."""
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = f"{this_process().rpartition('/')[0].rpartition('/')[0]}/{sleeper.pid}/{start_of(sleeper.pid)}"
-    published = cli.logs.publish_control
+    published = cli.topics.publish_control
 
     def said(state: WorkerPhase) -> WorkerStatus:
         return WorkerStatus(worker=W1, state=state, epoch=Epoch(5), slots=1, process=process)
 
     async def leave(wish: ControlRecord) -> None:
         await published(wish)
-        await cli.logs.publish_worker(said(WorkerPhase.LEFT))
+        await cli.topics.publish_worker(said(WorkerPhase.LEFT))
 
-    monkeypatch.setattr(cli.logs, "publish_control", leave)
-    asyncio.run(cli.logs.publish_worker(said(phase)))
+    monkeypatch.setattr(cli.topics, "publish_control", leave)
+    asyncio.run(cli.topics.publish_worker(said(phase)))
     try:
         status, _, complaint = cli("stop", "g", "w1", "--wait", "0.2")
         assert status == int(waits)
         assert ("after 0.2 s out of the group, and not ended: w1" in complaint) is waits
     finally:
         sleeper.communicate(b"\n")
-    asyncio.run(cli.logs.publish_worker(said(phase)))
+    asyncio.run(cli.topics.publish_worker(said(phase)))
     assert cli("stop", "g", "w1", "--wait", "20")[0] == 0

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from stand_ins import IdleListener, MemoryLogs, SlowCoordinator
+from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
@@ -55,7 +55,7 @@ async def member(coordinator: CrowdedCoordinator) -> AsyncIterator[GroupMember]:
     state = MemberState(settings=SETTINGS)
     listener: Any = IdleListener()
     transport: Any = coordinator
-    member = GroupMember(state, transport, MemoryLogs(), listener, policy=Deferred(max_delay_ms=0))
+    member = GroupMember(state, transport, MemoryTopics(), listener, policy=Deferred(max_delay_ms=0))
     yield member
     await member.aclose()
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from stand_ins import IdleListener, MemoryLogs, SlowCoordinator
+from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
@@ -17,7 +17,7 @@ from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.model import ConfigOffset, WorkerId
-from airflow_provider.topics.errors import LogError, ReaderFaultError
+from airflow_provider.topics.errors import ReaderFaultError, TopicError
 
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"), heartbeat_interval_ms=5, fast_heartbeat_ms=5)
 
@@ -28,15 +28,15 @@ async def coordinator() -> SlowCoordinator:
 
 
 @pytest.fixture
-async def logs() -> MemoryLogs:
-    return MemoryLogs()
+async def topics() -> MemoryTopics:
+    return MemoryTopics()
 
 
 @pytest.fixture
-async def member(coordinator: SlowCoordinator, logs: MemoryLogs) -> GroupMember:
+async def member(coordinator: SlowCoordinator, topics: MemoryTopics) -> GroupMember:
     transport: Any = coordinator
     listener: Any = IdleListener()
-    return GroupMember(MemberState(settings=SETTINGS), transport, logs, listener, policy=Deferred())
+    return GroupMember(MemberState(settings=SETTINGS), transport, topics, listener, policy=Deferred())
 
 
 def begin(member: GroupMember) -> None:
@@ -44,13 +44,13 @@ def begin(member: GroupMember) -> None:
 
 
 async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again(
-    member: GroupMember, coordinator: SlowCoordinator, logs: MemoryLogs
+    member: GroupMember, coordinator: SlowCoordinator, topics: MemoryTopics
 ) -> None:
     """Two would speak as one member. A leader that hands over waits for its record to be written, and answers come."""
-    logs.takes_s = 0.3
+    topics.takes_s = 0.3
     begin(member)
     await eventually(
-        lambda: member.state.phase is Phase.STABLE and logs.status.group is None, "its record is on its way"
+        lambda: member.state.phase is Phase.STABLE and topics.status.group is None, "its record is on its way"
     )
     coordinator.hears.clear()
     sent = coordinator.heartbeats
@@ -60,7 +60,7 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
     coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
     coordinator.hears.set()
     saved = await handing_over
-    assert logs.status.group is not None, "whoever goes on needs it"
+    assert topics.status.group is not None, "whoever goes on needs it"
     assert saved["generation"] == coordinator.generation == 1, "it joined nothing any more"
     assert member.state.phase is Phase.STABLE
     assert member.lease_until_ms is None, "whatever still runs in this process must not write"
@@ -71,16 +71,16 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
 
 @pytest.mark.parametrize("topic", ["jobs", "status"])
 async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_what_it_knew(
-    member: GroupMember, logs: MemoryLogs, monkeypatch: pytest.MonkeyPatch, topic: str
+    member: GroupMember, topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
     ends: list[tuple[Phase, str | None]] = []
     monkeypatch.setattr(member._listener, "ended", lambda phase, error: ends.append((phase, error)))
     begin(member)
     await eventually(lambda: member.state.phase is Phase.STABLE, "it is in its group")
-    getattr(logs._followed(), topic).fail(LogError("not read just now; trying again"))
+    getattr(topics._followed(), topic).fail(TopicError("not read just now; trying again"))
     await asyncio.sleep(0.05)
     assert member.lease_until_ms is not None, "that may be mended"
-    getattr(logs._followed(), topic).fail(ReaderFaultError(f"g.{topic}", "RuntimeError()"))
+    getattr(topics._followed(), topic).fail(ReaderFaultError(f"g.{topic}", "RuntimeError()"))
     await eventually(lambda: ends, "it ends")
     ((phase, error),) = ends
     assert phase is Phase.FAILED

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from group_records import record_of
-from stand_ins import IdleListener, LonelyCoordinator, MemoryLogs
+from stand_ins import IdleListener, LonelyCoordinator, MemoryTopics
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
@@ -56,22 +56,22 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gone, "_LOOK_S", 0.01)
 
 
-async def said(process: str, *, state: WorkerPhase = WorkerPhase.STABLE, member_id: str = "m2") -> MemoryLogs:
-    logs = MemoryLogs()
-    await logs.publish_group(record_of({OTHER: NO_TASKS}))
+async def said(process: str, *, state: WorkerPhase = WorkerPhase.STABLE, member_id: str = "m2") -> MemoryTopics:
+    topics = MemoryTopics()
+    await topics.publish_group(record_of({OTHER: NO_TASKS}))
     word = WorkerStatus(
         worker=OTHER, state=state, epoch=Epoch(9), slots=1, process=process, member_id=MemberId(member_id)
     )
-    await logs.publish_worker(word)
-    return logs
+    await topics.publish_worker(word)
+    return topics
 
 
-def joining(coordinator: Waiting, logs: MemoryLogs) -> GroupMember:
+def joining(coordinator: Waiting, topics: MemoryTopics) -> GroupMember:
     state = MemberState(settings=MemberSettings(group_id="g", worker=ME))
     listener: Any = IdleListener()
     transport: Any = coordinator
-    member = GroupMember(state, transport, logs, listener, policy=Deferred(), is_gone=is_gone)
-    member.begin(Started(now_ms=now_ms(), config_offset=logs.jobs.offset, predecessor=Predecessor.GONE))
+    member = GroupMember(state, transport, topics, listener, policy=Deferred(), is_gone=is_gone)
+    member.begin(Started(now_ms=now_ms(), config_offset=topics.jobs.offset, predecessor=Predecessor.GONE))
     return member
 
 

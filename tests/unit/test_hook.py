@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.common.links import SparkGroupLink, group_link
@@ -21,8 +21,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.provider_info import get_provider_info
 from airflow_provider.reports.narration import epoch_in_words, tasks_in_words
-from airflow_provider.topics import group_topics as logs
-from airflow_provider.topics import one_shot
+from airflow_provider.topics import group_topics, one_shot
 from airflow_provider.topics.errors import BrokerAwayError, NoTopicError
 from airflow_provider.topics.one_shot import GroupSnapshot
 
@@ -91,33 +90,33 @@ def test_the_button_in_airflow_tells_what_is_wrong(connection: None, monkeypatch
 def test_workers_are_asked_to_go_by_their_names(
     workers: Any, asked: list[str], connection: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics = MemoryLogs()
+    topics = MemoryTopics()
     asyncio.run(topics.publish_group(group_record(1)))
-    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g", workers) == asked
     assert sorted(topics.jobs.controls) == asked
 
 
 def test_who_has_left_is_not_asked_to_go(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = MemoryLogs()
+    topics = MemoryTopics()
     asyncio.run(topics.publish_group(group_record(1)))
     left = WorkerStatus(worker=WorkerId("w1"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1)
     asyncio.run(topics.publish_worker(left))
-    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g") == ["w2"]
 
 
 def test_who_stands_back_is_asked_to_go_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = MemoryLogs()
+    topics = MemoryTopics()
     asyncio.run(topics.publish_group(group_record(1)))
     back = WorkerStatus(worker=WorkerId("w3"), state=WorkerPhase.LEFT, epoch=Epoch(1), slots=1, condition="no master")
     asyncio.run(topics.publish_worker(back))
-    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: topics)
+    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: topics)
     assert SparkGroupHook("broker").stop_workers("g") == ["w1", "w2", "w3"]
 
 
 async def test_an_asynchronous_task_may_use_the_hook_too(connection: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "GroupLogs", lambda _settings, _group, _needs: MemoryLogs())
+    monkeypatch.setattr(group_topics, "GroupTopics", lambda _settings, _group, _needs: MemoryTopics())
     assert SparkGroupHook("broker").stop_workers("g", "w1") == ["w1"]
 
 

@@ -27,7 +27,7 @@ W1 = WorkerId("w1")
 
 
 class Logs:
-    """What the watch reads of a :class:`GroupLogs`; the real one needs a broker."""
+    """What the watch reads of a :class:`GroupTopics`; the real one needs a broker."""
 
     def __init__(self, group: Group) -> None:
         self.jobs = group.jobs
@@ -51,11 +51,11 @@ class Watched:
     """A watch over a group, and what it asked for."""
 
     def __init__(self, group: Group) -> None:
-        self.logs = Logs(group)
+        self.topics = Logs(group)
         self.record: GroupRecord | None = group.record
         self.asked: list[str] = []
         self.watch = LeaderWatch(
-            self.logs,  # type: ignore[arg-type]
+            self.topics,  # type: ignore[arg-type]
             record=lambda: self.record,
             want=self.asked.append,
             mend=lambda: self.asked.append("mend"),
@@ -79,7 +79,7 @@ class Watched:
 
 async def test_only_a_leader_asks() -> None:
     watched = Watched(Group({"w1": "r"}))
-    watched.logs.submit("b")
+    watched.topics.submit("b")
     watched.watch.look()
     await watched.asks_nothing()
     watched.watch.lead(True)
@@ -96,7 +96,7 @@ async def test_a_new_leader_looks_without_being_told_that_anything_changed() -> 
 
 async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which_may_be_behind() -> None:
     watched = Watched(Group({"w1": "r"}))
-    watched.logs.submit("b")
+    watched.topics.submit("b")
     watched.record = record_of({W1: frozenset({A0, planner_of("b")})})
     watched.watch.lead(True)
     watched.watch.look()
@@ -112,7 +112,7 @@ async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again(mon
     watched.watch.look()
     await asyncio.sleep(0.2)
     assert len(watched.asked) == 1, "not again so soon"
-    watched.logs.submit("b")
+    watched.topics.submit("b")
     watched.watch.look()
     await asyncio.wait_for(watched.asks("new work: b:planner"), 1)
     watched.watch.close()
@@ -129,8 +129,8 @@ async def test_a_slot_that_is_free_again_is_noticed_within_half_a_second() -> No
 
 async def test_records_that_a_stale_one_was_written_over_are_mended() -> None:
     watched = Watched(Group({"w1": "r"}))
-    task = next(iter(watched.logs.status.tasks.values()))
-    watched.logs.status = replace(watched.logs.status, overwritten={"task:a:0": task})
+    task = next(iter(watched.topics.status.tasks.values()))
+    watched.topics.status = replace(watched.topics.status, overwritten={"task:a:0": task})
     watched.watch.lead(True)
     await watched.asks("mend")
     watched.watch.close()
@@ -194,7 +194,7 @@ def large() -> Watched:
 
 async def test_the_loop_goes_on_while_it_looks_through_very_many_tasks(slow: Slow) -> None:
     watched = large()
-    watched.logs.submit("b")
+    watched.topics.submit("b")
     await eventually(lambda: slow.begun)
     slow.go_on()
     await watched.asks("new work: b:planner")
@@ -204,7 +204,7 @@ async def test_the_loop_goes_on_while_it_looks_through_very_many_tasks(slow: Slo
 async def test_what_changes_while_it_looks_is_looked_at_next(slow: Slow) -> None:
     watched = large()
     await eventually(lambda: slow.begun)
-    watched.logs.submit("b")
+    watched.topics.submit("b")
     watched.watch.look()
     watched.watch.look()
     await asyncio.sleep(0.1)
@@ -216,7 +216,7 @@ async def test_what_changes_while_it_looks_is_looked_at_next(slow: Slow) -> None
 
 async def test_what_it_finds_when_it_leads_no_longer_is_of_no_concern(slow: Slow) -> None:
     watched = large()
-    watched.logs.submit("b")
+    watched.topics.submit("b")
     await eventually(lambda: slow.begun)
     watched.watch.lead(False)
     slow.go_on()
@@ -238,13 +238,13 @@ async def test_a_fault_of_the_look_is_told_to_whoever_runs_it(monkeypatch: pytes
 async def test_only_while_it_leads_it_listens() -> None:
     """In a group of a thousand, all but one are spared every word of every worker."""
     watched = Watched(Group({"w1": "r"}))
-    assert watched.logs.listening == 0
+    assert watched.topics.listening == 0
     watched.watch.lead(True)
     watched.watch.lead(True)
-    assert watched.logs.listening == 1
+    assert watched.topics.listening == 1
     watched.watch.lead(False)
-    assert watched.logs.listening == 0
+    assert watched.topics.listening == 0
     watched.watch.lead(True)
     watched.watch.close()
     watched.watch.close()
-    assert watched.logs.listening == 0
+    assert watched.topics.listening == 0

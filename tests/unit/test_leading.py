@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from group_records import record_of
 from led_group import EPOCH, Group
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
@@ -362,7 +362,7 @@ def record_after(
 async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assigns(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    logs = MemoryLogs()
+    topics = MemoryTopics()
     command = PerformAssignment(
         seq=1,
         generation=GenerationId(1),
@@ -372,7 +372,7 @@ async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assi
         members=(member(W1, NO_TASKS), member(W2, NO_TASKS, offset=2**63 - 1)),
         reason="a test",
     )
-    answer = await assign(command, logs, policy=Deferred(), session_timeout_ms=10_000)
+    answer = await assign(command, topics, policy=Deferred(), session_timeout_ms=10_000)
     assert answer.record is not None
     assert "worker w2 claims to have read the jobs topic up to 9223372036854775807, but it ends at 0" in caplog.text
 

@@ -53,24 +53,24 @@ def test_it_leads_to_the_leader_and_never_to_one_that_has_left() -> None:
 
 
 async def test_it_follows_the_leader_and_is_stored_only_when_it_leads_elsewhere() -> None:
-    logs: Any = FakeLogs()
-    logs.status = led(3, phase=WorkerPhase.LEFT)
+    topics: Any = FakeLogs()
+    topics.status = led(3, phase=WorkerPhase.LEFT)
     stored: list[str] = []
 
     async def push(link: str) -> None:
         stored.append(link)
 
-    async with following_leader(logs, FollowedLink(URL, push)):
+    async with following_leader(topics, FollowedLink(URL, push)):
         await eventually(lambda: stored == [""])
         for epoch, url in ((4, OTHER), (5, OTHER), (6, URL)):
-            logs.status = led(epoch, url)
+            topics.status = led(epoch, url)
             await eventually(lambda url=url: stored[-1] == url)
     assert stored == ["", OTHER, URL]
 
 
 async def test_what_airflow_does_not_take_is_tried_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    logs: Any = FakeLogs()
-    logs.status = led(3)
+    topics: Any = FakeLogs()
+    topics.status = led(3)
     tries: list[str] = []
 
     async def push(link: str) -> None:
@@ -79,15 +79,15 @@ async def test_what_airflow_does_not_take_is_tried_again_and_said_once(caplog: p
             raise RuntimeError("no answer")
 
     link = FollowedLink("", push)
-    async with following_leader(logs, link):
+    async with following_leader(topics, link):
         await eventually(lambda: link.shown == URL)
     assert tries == [URL] * 3
     assert caplog.text.count("The link to the group can't be stored: no answer") == 1
 
 
 async def test_the_links_of_many_are_stored_one_by_one() -> None:
-    logs: Any = FakeLogs()
-    logs.status = led(3)
+    topics: Any = FakeLogs()
+    topics.status = led(3)
     storing: list[str] = []
     stored: list[str] = []
 
@@ -99,7 +99,7 @@ async def test_the_links_of_many_are_stored_one_by_one() -> None:
 
     async with AsyncExitStack() as many:
         for _ in range(100):
-            await many.enter_async_context(following_leader(logs, FollowedLink("", push)))
+            await many.enter_async_context(following_leader(topics, FollowedLink("", push)))
         await eventually(lambda: len(stored) == 100)
 
 
@@ -114,13 +114,13 @@ async def test_a_deferred_task_has_the_link_to_the_present_leader(kind: str, mon
     epochs = EpochCondition(at_least=9).to_json()
     sensor = GroupTrigger(kafka_conn_id="c", group="g", condition=epochs, link=URL)
     trigger: Any = sensor if kind == "sensor" else worker_trigger(link=URL)
-    triggerer.logs.now(status=led(3))
+    triggerer.topics.now(status=led(3))
     running = triggerer.run(trigger)
-    await eventually(lambda: triggerer.logs.listeners)
-    triggerer.logs.now(status=led(4, OTHER))
+    await eventually(lambda: triggerer.topics.listeners)
+    triggerer.topics.now(status=led(4, OTHER))
     await eventually(lambda: triggerer.xcoms.get(KEY) == OTHER)
     if kind == "sensor":
-        triggerer.logs.now(status=led(9, phase=WorkerPhase.LEFT))
+        triggerer.topics.now(status=led(9, phase=WorkerPhase.LEFT))
         (event,) = await asyncio.wait_for(running, 10)
         assert event.payload["link"] == OTHER, "the last one, where all have left"
     running.cancel()
@@ -150,6 +150,6 @@ def test_an_operator_that_waits_has_it_and_gives_it_to_its_trigger(monkeypatch: 
 
 async def test_events_of_a_trigger_without_a_task_instance_need_no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     triggerer = Triggerer(monkeypatch)
-    triggerer.logs.now(status=led(3))
+    triggerer.topics.now(status=led(3))
     trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
     assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1

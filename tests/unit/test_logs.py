@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from group_records import record_of
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 from waiting import eventually
 
 from airflow_provider.group.leader_records import LeaderRecords
@@ -35,33 +35,33 @@ LATE = replace(RUNNING, epoch=Epoch(4))
 
 
 async def test_a_mended_record_that_lands_after_the_end_of_its_attempt_does_not_bring_it_back() -> None:
-    logs = MemoryLogs()
-    await logs.publish_task(RUNNING)
-    await logs.publish_task(LATE)
-    logs.takes_s = 0.05
-    mending = asyncio.ensure_future(logs.reassert())
-    await eventually(lambda: logs.writing)
-    logs.takes_s = 0.0
-    await logs.publish_task(FINISHED)
+    topics = MemoryTopics()
+    await topics.publish_task(RUNNING)
+    await topics.publish_task(LATE)
+    topics.takes_s = 0.05
+    mending = asyncio.ensure_future(topics.reassert())
+    await eventually(lambda: topics.writing)
+    topics.takes_s = 0.0
+    await topics.publish_task(FINISHED)
     assert await mending == 1
-    assert logs.status.tasks[TASK] == FINISHED
-    assert logs.status.overwritten == {task_key(TASK): FINISHED}, "compaction would keep what was mended"
-    assert await logs.reassert() == 1
-    assert (logs.status.tasks[TASK], dict(logs.status.overwritten)) == (FINISHED, {})
+    assert topics.status.tasks[TASK] == FINISHED
+    assert topics.status.overwritten == {task_key(TASK): FINISHED}, "compaction would keep what was mended"
+    assert await topics.reassert() == 1
+    assert (topics.status.tasks[TASK], dict(topics.status.overwritten)) == (FINISHED, {})
 
 
 async def test_what_has_landed_by_the_time_of_mending_is_read_before() -> None:
-    class Behind(MemoryLogs):
+    class Behind(MemoryTopics):
         """The end lies in the topic, and has not been read."""
 
         async def catch_up(self, *, timeout_s: float = 30.0) -> None:
             await self.publish_task(FINISHED)
 
-    logs = Behind()
-    await logs.publish_task(RUNNING)
-    await logs.publish_task(LATE)
-    assert await logs.reassert() == 0
-    assert logs.status.tasks[TASK] == FINISHED
+    topics = Behind()
+    await topics.publish_task(RUNNING)
+    await topics.publish_task(LATE)
+    assert await topics.reassert() == 0
+    assert topics.status.tasks[TASK] == FINISHED
 
 
 JOB = JobDefinition(name="a", entry_point="m:f", run_key="r1")
@@ -71,44 +71,44 @@ def plan_of(job: JobDefinition) -> PlanRecord:
     return PlanRecord.of(job, [{}], planned_by=WorkerId("w1"), at_ms=0)
 
 
-async def finish(logs: MemoryLogs, plan: PlanRecord) -> None:
+async def finish(topics: MemoryTopics, plan: PlanRecord) -> None:
     """As by a worker that knows that plan."""
-    await logs.publish_plan(plan)
+    await topics.publish_plan(plan)
     for task, fingerprint in ((planner_of("a"), plan.definition), (TASK, plan.fingerprints[0])):
-        await logs.publish_task(replace(FINISHED, task=task, fingerprint=fingerprint))
+        await topics.publish_task(replace(FINISHED, task=task, fingerprint=fingerprint))
 
 
 async def test_a_job_that_was_removed_and_comes_again_begins_anew_whatever_late_workers_say_of_it() -> None:
-    logs = MemoryLogs()
-    before = (await logs.submit(JOB)).definition
-    await logs.remove("a")
-    await finish(logs, plan_of(before))
-    again = await logs.submit(JOB)
+    topics = MemoryTopics()
+    before = (await topics.submit(JOB)).definition
+    await topics.remove("a")
+    await finish(topics, plan_of(before))
+    again = await topics.submit(JOB)
     assert again.changed
-    assert configured(logs.jobs, logs.status.tasks) == {planner_of("a")}
-    await logs.publish_plan(plan_of(again.definition))
-    await finish(logs, plan_of(before))
-    assert configured(logs.jobs, logs.status.tasks) == {planner_of("a")}, "and still later"
-    await finish(logs, plan_of(again.definition))
-    assert configured(logs.jobs, logs.status.tasks) == set()
+    assert configured(topics.jobs, topics.status.tasks) == {planner_of("a")}
+    await topics.publish_plan(plan_of(again.definition))
+    await finish(topics, plan_of(before))
+    assert configured(topics.jobs, topics.status.tasks) == {planner_of("a")}, "and still later"
+    await finish(topics, plan_of(again.definition))
+    assert configured(topics.jobs, topics.status.tasks) == set()
 
 
 async def test_what_is_submitted_over_it_is_of_the_same_job() -> None:
-    logs = MemoryLogs()
-    await logs.submit(JOB)
-    await logs.remove("a")
-    first = (await logs.submit(JOB)).definition
-    assert not (await logs.submit(JOB)).changed
-    await finish(logs, plan_of(first))
-    assert (await logs.submit(replace(JOB, retries=3))).changed
-    assert configured(logs.jobs, logs.status.tasks) == set(), "it has finished already"
+    topics = MemoryTopics()
+    await topics.submit(JOB)
+    await topics.remove("a")
+    first = (await topics.submit(JOB)).definition
+    assert not (await topics.submit(JOB)).changed
+    await finish(topics, plan_of(first))
+    assert (await topics.submit(replace(JOB, retries=3))).changed
+    assert configured(topics.jobs, topics.status.tasks) == set(), "it has finished already"
 
 
 async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog: pytest.LogCaptureFixture) -> None:
     class Ended(BaseException):
         """Nobody goes on after it."""
 
-    class Ending(MemoryLogs):
+    class Ending(MemoryTopics):
         """A process that ends when it has deleted the job."""
 
         async def _write(self, topic: str, key: str, value: bytes | None) -> None:
@@ -117,55 +117,55 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
                 raise Ended
 
     caplog.set_level(logging.INFO)
-    logs = Ending()
-    await finish(logs, plan_of((await logs.submit(JOB)).definition))
-    other = (await logs.submit(replace(JOB, name="b"))).definition
+    topics = Ending()
+    await finish(topics, plan_of((await topics.submit(JOB)).definition))
+    other = (await topics.submit(replace(JOB, name="b"))).definition
     others = replace(RUNNING, task=TaskId("b", 0))
-    await logs.publish_plan(plan_of(other))
-    await logs.publish_task(others)
+    await topics.publish_plan(plan_of(other))
+    await topics.publish_task(others)
     with pytest.raises(Ended):
-        await logs.remove("a")
-    assert (set(logs.jobs.plans), set(logs.status.tasks)) == ({"a", "b"}, {TASK, planner_of("a"), others.task})
-    leader = LeaderRecords(logs, asyncio.ensure_future)  # type: ignore[arg-type]
+        await topics.remove("a")
+    assert (set(topics.jobs.plans), set(topics.status.tasks)) == ({"a", "b"}, {TASK, planner_of("a"), others.task})
+    leader = LeaderRecords(topics, asyncio.ensure_future)  # type: ignore[arg-type]
     leader.mend()
     await eventually(lambda: "3 records" in caplog.text)
-    assert (set(logs.jobs.plans), dict(logs.status.tasks)) == ({"b"}, {others.task: others})
+    assert (set(topics.jobs.plans), dict(topics.status.tasks)) == ({"b"}, {others.task: others})
 
 
 async def test_what_a_leader_finds_of_a_job_that_it_has_not_read_yet_is_left_alone() -> None:
-    class Behind(MemoryLogs):
+    class Behind(MemoryTopics):
         """The job lies in the topic, and has not been read."""
 
         async def catch_up(self, *, timeout_s: float = 30.0) -> None:
             if not self.jobs.jobs:
-                await self._put(self.topics.jobs, "job:a", JOB.to_json())
+                await self._put(self.names.jobs, "job:a", JOB.to_json())
 
-    logs = Behind()
-    await logs.publish_task(FINISHED)
-    assert await logs.sweep() == 0
-    assert logs.status.tasks[TASK] == FINISHED
+    topics = Behind()
+    await topics.publish_task(FINISHED)
+    assert await topics.sweep() == 0
+    assert topics.status.tasks[TASK] == FINISHED
 
 
 async def test_what_is_said_of_a_task_while_the_leader_looks_is_left_alone() -> None:
-    class Busy(MemoryLogs):
+    class Busy(MemoryTopics):
         async def catch_up(self, *, timeout_s: float = 30.0) -> None:
             await self.publish_task(FINISHED)
 
-    logs = Busy()
-    await logs.publish_task(RUNNING)
-    assert await logs.sweep() == 0
-    assert logs.status.tasks[TASK] == FINISHED
+    topics = Busy()
+    await topics.publish_task(RUNNING)
+    assert await topics.sweep() == 0
+    assert topics.status.tasks[TASK] == FINISHED
 
 
 async def test_the_record_of_a_worker_that_is_gone_for_long_is_deleted() -> None:
-    logs = MemoryLogs()
+    topics = MemoryTopics()
     here, gone = (
         WorkerStatus(worker=WorkerId(name), state=WorkerPhase.STABLE, epoch=Epoch(4), slots=1) for name in ("w1", "w2")
     )
     left = replace(gone, worker=WorkerId("w3"), state=WorkerPhase.LEFT, at_ms=wall_ms())
     for status in (here, gone, left):
-        await logs.publish_worker(status)
-    await logs.publish_group(record_of({here.worker: frozenset()}, epoch=5))
-    assert await logs.sweep() == 1
-    assert set(logs.status.workers) == {here.worker, left.worker}
-    assert await logs.sweep() == 0
+        await topics.publish_worker(status)
+    await topics.publish_group(record_of({here.worker: frozenset()}, epoch=5))
+    assert await topics.sweep() == 1
+    assert set(topics.status.workers) == {here.worker, left.worker}
+    assert await topics.sweep() == 0

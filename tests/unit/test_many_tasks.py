@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
-from stand_ins import LonelyCoordinator, MemoryLogs
+from stand_ins import LonelyCoordinator, MemoryTopics
 from worker_life import LONG, MEMBER
 
 from airflow_provider.ledger.records import JobDefinition, decode
@@ -20,7 +20,7 @@ from airflow_provider.worker.worker import Worker
 TASKS = 2_000
 
 
-class CountedLogs(MemoryLogs):
+class CountedLogs(MemoryTopics):
     """Counts the records of the status topic, by what they say."""
 
     def __init__(self) -> None:
@@ -33,29 +33,29 @@ class CountedLogs(MemoryLogs):
         await super()._write_all(*records)
 
     async def _write(self, topic: str, key: str, value: bytes | None) -> None:
-        if topic == self.topics.status and value is not None:
+        if topic == self.names.status and value is not None:
             kind = key.partition(":")[0]
             self.written[decode(value)["state"] if kind == "task" else kind] += 1
         await super()._write(topic, key, value)
 
 
 async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None:
-    logs, coordinator = CountedLogs(), LonelyCoordinator()
+    topics, coordinator = CountedLogs(), LonelyCoordinator()
     settings = WorkerSettings(member=replace(MEMBER, **LONG), until=Until.DRAINED, slots=20)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/checkpoints", spark_master="")
     worker = Worker(
         settings,
         transport=coordinator,  # type: ignore[arg-type]
-        logs=logs,
-        make_hands=attached_hands(equipment, settings, logs),
+        topics=topics,
+        make_hands=attached_hands(equipment, settings, topics),
     )
-    await logs.submit(
+    await topics.submit(
         JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=TASKS, run_key="r")
     )
     outcome = await asyncio.wait_for(worker.run(), 60)
     assert outcome.ending is Ending.DRAINED
-    assert (logs.written["running"], logs.written["finished"]) == (TASKS + 1, TASKS + 1), "with the planner"
-    assert (coordinator.generation, logs.written["group"]) == (2, 2), "for the planner, and for its tasks"
-    assert logs.written["pending"] == logs.written["stopped"] == 0
-    assert logs.written["worker"] <= 6
-    assert logs.writes <= 2 * TASKS + 20, "an event goes with its record"
+    assert (topics.written["running"], topics.written["finished"]) == (TASKS + 1, TASKS + 1), "with the planner"
+    assert (coordinator.generation, topics.written["group"]) == (2, 2), "for the planner, and for its tasks"
+    assert topics.written["pending"] == topics.written["stopped"] == 0
+    assert topics.written["worker"] <= 6
+    assert topics.writes <= 2 * TASKS + 20, "an event goes with its record"

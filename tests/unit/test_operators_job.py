@@ -17,7 +17,7 @@ from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.topics.errors import LogTimeoutError
+from airflow_provider.topics.errors import TopicTimeoutError
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 
@@ -95,7 +95,7 @@ class TestJobOperator:
 
     def test_a_job_that_takes_too_long_is_named(self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
         def late(*_: Any, **__: Any) -> None:
-            raise LogTimeoutError("waiting for a change")
+            raise TopicTimeoutError("waiting for a change")
 
         monkeypatch.setattr(SparkGroupHook, "wait_for", late)
         group.jobs = jobs_snapshot(job(), tasks=2)

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider.topics import producer
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import LogWriter, NewRecord
+from airflow_provider.topics.producer import NewRecord, TopicWriter
 
 Delivered = Callable[[Any, Any], None]
 
@@ -60,14 +60,14 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldProducer:
 
 
 @pytest.fixture
-def writer(held: HeldProducer) -> Iterator[LogWriter]:
-    made = LogWriter({}, Outage("nowhere:9"))
+def writer(held: HeldProducer) -> Iterator[TopicWriter]:
+    made = TopicWriter({}, Outage("nowhere:9"))
     yield made
     made.close()
 
 
 async def test_a_loop_is_woken_once_for_all_that_is_stored_together(
-    held: HeldProducer, writer: LogWriter, monkeypatch: pytest.MonkeyPatch
+    held: HeldProducer, writer: TopicWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, woken = asyncio.get_running_loop(), []
     wake = loop.call_soon_threadsafe
@@ -85,7 +85,7 @@ async def test_a_loop_is_woken_once_for_all_that_is_stored_together(
     assert len(woken) == 1
 
 
-async def test_what_is_refused_is_told_when_the_rest_is_stored(held: HeldProducer, writer: LogWriter) -> None:
+async def test_what_is_refused_is_told_when_the_rest_is_stored(held: HeldProducer, writer: TopicWriter) -> None:
     held.refuse = {"task:a:0"}
     write = asyncio.ensure_future(
         writer.write(NewRecord("g.status", "task:a:0", b""), NewRecord("g.events", "task:a:1", b""))
@@ -93,13 +93,13 @@ async def test_what_is_refused_is_told_when_the_rest_is_stored(held: HeldProduce
     await asyncio.sleep(0)
     assert not write.done()
     held.go.set()
-    with pytest.raises(LogError, match=r"task:a:0.*size"):
+    with pytest.raises(TopicError, match=r"task:a:0.*size"):
         await write
-    with pytest.raises(LogError, match=r"task:a:0.*size"):
+    with pytest.raises(TopicError, match=r"task:a:0.*size"):
         await writer.write(NewRecord("g.status", "task:a:0", b""))
 
 
-async def test_whoever_waits_no_more_keeps_no_one_else_waiting(held: HeldProducer, writer: LogWriter) -> None:
+async def test_whoever_waits_no_more_keeps_no_one_else_waiting(held: HeldProducer, writer: TopicWriter) -> None:
     gone, other = (asyncio.ensure_future(writer.write(NewRecord("g.status", f"task:a:{i}", b""))) for i in range(2))
     await asyncio.sleep(0)
     gone.cancel()

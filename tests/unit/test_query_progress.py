@@ -54,11 +54,11 @@ async def test_a_streams_progress_is_in_its_record_and_not_in_the_timeline() -> 
         worker.take(A0)
         await eventually(lambda: worker.runner.running == {A0})
         worker.runner.streams(A0)
-        await eventually(lambda: worker.logs.status.tasks[A0].kind is TaskKind.STREAMING)
-        events = len(worker.logs.events)
+        await eventually(lambda: worker.topics.status.tasks[A0].kind is TaskKind.STREAMING)
+        events = len(worker.topics.events)
         worker.runner.progress(A0, 7, 12.5)
-        await eventually(lambda: worker.logs.status.tasks[A0].progress is not None)
-        last = worker.logs.status.tasks[A0]
+        await eventually(lambda: worker.topics.status.tasks[A0].progress is not None)
+        last = worker.topics.status.tasks[A0]
         assert isinstance(last.progress, StreamProgress)
         assert (last.state, last.progress.batch, last.progress.rows_per_second) == (TaskState.RUNNING, 7, 12.5)
-        assert len(worker.logs.events) == events
+        assert len(worker.topics.events) == events

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
 from airflow_provider.topics import reader as module
-from airflow_provider.topics.errors import LogError, ReaderFaultError
+from airflow_provider.topics.errors import ReaderFaultError, TopicError
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import LogReader, Record
+from airflow_provider.topics.reader import Record, TopicReader
 
 _END: Final = KafkaError._PARTITION_EOF
 
@@ -100,7 +100,7 @@ class Consumer:
 class Sink:
     def __init__(self, take: Callable[[Record], None] = lambda _record: None) -> None:
         self.offsets: list[int] = []
-        self.problems: list[LogError] = []
+        self.problems: list[TopicError] = []
         self.ends: list[int] = []
         self.has_closed = False
         self._take = take
@@ -116,7 +116,7 @@ class Sink:
     def again(self) -> None:
         raise AssertionError("nothing was missed")
 
-    def fail(self, error: LogError) -> None:
+    def fail(self, error: TopicError) -> None:
         self.problems.append(error)
 
     def closed(self) -> None:
@@ -133,8 +133,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 @pytest.fixture
-def reader(broker: Broker) -> Iterator[LogReader]:
-    reader = LogReader({}, Outage("nowhere:9"))
+def reader(broker: Broker) -> Iterator[TopicReader]:
+    reader = TopicReader({}, Outage("nowhere:9"))
     yield reader
     reader.close()
     assert all(consumer.closed for consumer in broker.consumers)
@@ -145,7 +145,7 @@ def fails(_record: Record) -> None:
 
 
 async def test_what_cannot_take_its_records_is_told_and_the_others_are_read_on(
-    broker: Broker, reader: LogReader, caplog: pytest.LogCaptureFixture
+    broker: Broker, reader: TopicReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.topics = {"a.jobs": [b"0", b"1"], "b.jobs": [b"0"]}
     bad, good = Sink(fails), Sink()
@@ -161,7 +161,7 @@ async def test_what_cannot_take_its_records_is_told_and_the_others_are_read_on(
     assert len(broker.consumers) == 1
 
 
-async def test_who_follows_hears_that_nothing_comes_any_more(broker: Broker, reader: LogReader) -> None:
+async def test_who_follows_hears_that_nothing_comes_any_more(broker: Broker, reader: TopicReader) -> None:
     broker.topics = {"a.jobs": [b"0"], "b.jobs": [b"0"]}
     left, right = Sink(), Sink()
     reader.follow({"a.jobs": left, "b.jobs": right})
@@ -174,7 +174,7 @@ async def test_who_follows_hears_that_nothing_comes_any_more(broker: Broker, rea
 
 
 async def test_a_topic_that_was_given_up_is_read_from_its_start_for_whoever_follows_it_next(
-    broker: Broker, reader: LogReader
+    broker: Broker, reader: TopicReader
 ) -> None:
     broker.topics = {"a.jobs": [b"0", b"1"]}
     bad, good = Sink(fails), Sink()
@@ -186,7 +186,7 @@ async def test_a_topic_that_was_given_up_is_read_from_its_start_for_whoever_foll
 
 
 async def test_another_consumer_reads_on_where_the_one_before_it_failed(
-    broker: Broker, reader: LogReader, caplog: pytest.LogCaptureFixture
+    broker: Broker, reader: TopicReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.topics = {"a.jobs": [b"0", b"1", b"2"]}
     sink = Sink()
@@ -204,7 +204,7 @@ async def test_another_consumer_reads_on_where_the_one_before_it_failed(
 
 
 async def test_what_no_consumer_can_read_is_given_up_and_whoever_comes_next_is_served(
-    broker: Broker, reader: LogReader
+    broker: Broker, reader: TopicReader
 ) -> None:
     broker.topics = {"a.jobs": [b"0"]}
     broker.faults.extend(RuntimeError("out of luck") for _ in range(module._MOST_FAULTS))
@@ -217,7 +217,7 @@ async def test_what_no_consumer_can_read_is_given_up_and_whoever_comes_next_is_s
     await eventually(lambda: later.offsets == [0], "it is read")
 
 
-async def test_faults_between_which_something_was_read_do_not_add_up(broker: Broker, reader: LogReader) -> None:
+async def test_faults_between_which_something_was_read_do_not_add_up(broker: Broker, reader: TopicReader) -> None:
     broker.topics = {"a.jobs": [b"0"]}
     sink = Sink()
     reader.follow({"a.jobs": sink})

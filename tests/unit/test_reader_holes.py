@@ -16,7 +16,7 @@ from airflow_provider.ledger.records import JobDefinition, encode, job_key
 from airflow_provider.topics import reader as reader_module
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.reader import LogReader
+from airflow_provider.topics.reader import TopicReader
 
 
 class Message:
@@ -118,7 +118,7 @@ class Followed:
 
     def __init__(self) -> None:
         self.feed = GroupFeed("g")
-        self.topic = Topic(self.feed.topics.jobs, self._look)
+        self.topic = Topic(self.feed.names.jobs, self._look)
         self.seen: list[frozenset[str]] = []
 
     @property
@@ -140,7 +140,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
     monkeypatch.setattr(reader_module, "_POLL_S", 0.0)
     made.topic.write("kept")
     made.topic.write("removed")
-    reader = LogReader({}, Outage("nowhere:9"))
+    reader = TopicReader({}, Outage("nowhere:9"))
     reader.follow({made.topic.name: made.feed.jobs})
     yield made
     reader.close()

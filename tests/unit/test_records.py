@@ -26,7 +26,7 @@ from airflow_provider.ledger.records import (
     TaskKind,
     TaskState,
     TaskStatus,
-    Topics,
+    TopicNames,
     UnreadableRecordError,
     WorkerPhase,
     WorkerStatus,
@@ -55,7 +55,7 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.topics.errors import TooLargeError
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import LogWriter
+from airflow_provider.topics.producer import TopicWriter
 
 W1 = WorkerId("w1")
 
@@ -215,7 +215,7 @@ def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch):
 
 
 def test_nothing_is_written_that_nobody_would_read():
-    writer = LogWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
+    writer = TopicWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
     try:
         with pytest.raises(TooLargeError, match="or 16777216 before compression"):
             writer.send("g.jobs", "plan:a", b" " * (LARGEST_VALUE + 1)).result(timeout=10)
@@ -233,7 +233,7 @@ def test_keys_are_readable_and_come_apart_again():
     ]
     assert parse_key(b"task:a:-1").task == planner_of("a")
     assert parse_key(b"worker:host:8083").name == "host:8083"
-    assert Topics.of("etl").all == ("etl.jobs", "etl.status", "etl.events")
+    assert TopicNames.of("etl").all == ("etl.jobs", "etl.status", "etl.events")
 
 
 @pytest.mark.parametrize(

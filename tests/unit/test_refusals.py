@@ -8,16 +8,16 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.ledger.records import Topics
+from airflow_provider.ledger.records import TopicNames
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.client_errors import tell
-from airflow_provider.topics.errors import LogError, RefusedError, RightsError, TopicRightsError
+from airflow_provider.topics.errors import RefusedError, RightsError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage
-from airflow_provider.topics.producer import LogWriter
-from airflow_provider.topics.reader import LogReader
+from airflow_provider.topics.producer import TopicWriter
+from airflow_provider.topics.reader import TopicReader
 from airflow_provider.topics.rights import WATCHER, WORKER, Operation, Right
 
-TOPICS = Topics.of("etl")
+TOPICS = TopicNames.of("etl")
 ALL = frozenset(Operation)
 
 
@@ -126,15 +126,15 @@ def test_an_answer_ends_a_refusal() -> None:
     ("client", "extra", "why"),
     [
         (TopicAdmin, {"bootstrap.server": "a:1"}, "bootstrap.server"),
-        (LogReader, {"max.poll.interval.ms": 1_000}, "max.poll.interval.ms"),
-        (LogWriter, {"retries": 0}, "`retries` must be set >= 1 when `enable.idempotence` is true"),
-        (LogWriter, {"oauth_cb": "somebody.elses.function"}, "oauth_cb"),
+        (TopicReader, {"max.poll.interval.ms": 1_000}, "max.poll.interval.ms"),
+        (TopicWriter, {"retries": 0}, "`retries` must be set >= 1 when `enable.idempotence` is true"),
+        (TopicWriter, {"oauth_cb": "somebody.elses.function"}, "oauth_cb"),
     ],
 )
 def test_settings_that_librdkafka_refuses_are_named_whichever_client_it_is(
-    client: type[TopicAdmin | LogReader | LogWriter], extra: dict[str, object], why: str
+    client: type[TopicAdmin | TopicReader | TopicWriter], extra: dict[str, object], why: str
 ) -> None:
     """A connection may be shared with others, whose consumers and producers are not ours."""
-    with pytest.raises(LogError, match="refuses the connection's settings") as refused:
+    with pytest.raises(TopicError, match="refuses the connection's settings") as refused:
         client({"bootstrap.servers": "127.0.0.1:1", **extra}, Outage("127.0.0.1:1"))
     assert why in str(refused.value)

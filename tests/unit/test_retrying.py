@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.ledger.progress import configured
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
@@ -19,16 +19,16 @@ STREAM = JobDefinition(name="copy", entry_point="m:f", max_tasks=9, kind=TaskKin
 FAILED, RUNNING, FINISHED = TaskState.FAILED, TaskState.RUNNING, TaskState.FINISHED
 
 
-def asked(job: JobDefinition, *states: TaskState) -> MemoryLogs:
+def asked(job: JobDefinition, *states: TaskState) -> MemoryTopics:
     """The topics of a group that knows the job, with its tasks in these states."""
-    logs = MemoryLogs()
+    topics = MemoryTopics()
 
     async def write() -> None:
-        await logs.submit(job)
+        await topics.submit(job)
         plan = PlanRecord.of(job, [{"i": index} for index in range(len(states))], planned_by=ME, at_ms=0)
-        await logs.publish_plan(plan)
+        await topics.publish_plan(plan)
         for index, state in enumerate(states):
-            await logs.publish_task(
+            await topics.publish_task(
                 TaskStatus(
                     task=TaskId(job.name, index),
                     state=state,
@@ -44,62 +44,62 @@ def asked(job: JobDefinition, *states: TaskState) -> MemoryLogs:
             )
 
     asyncio.run(write())
-    return logs
+    return topics
 
 
-def submit(logs: MemoryLogs, job: JobDefinition) -> Submission:
-    return asyncio.run(logs.submit(job))
+def submit(topics: MemoryTopics, job: JobDefinition) -> Submission:
+    return asyncio.run(topics.submit(job))
 
 
 @pytest.mark.parametrize(
     "changes", [{}, {"retries": 5}], ids=["the same again", "the same work, with another policy for retries"]
 )
 def test_submitting_what_has_failed_has_it_tried_again(changes: dict[str, Any]) -> None:
-    logs = asked(STREAM, FAILED, RUNNING, FAILED)
-    submission = submit(logs, dataclasses.replace(STREAM, **changes))
+    topics = asked(STREAM, FAILED, RUNNING, FAILED)
+    submission = submit(topics, dataclasses.replace(STREAM, **changes))
     assert submission.retried == (TaskId("copy", 0), TaskId("copy", 2))
-    assert {TaskId("copy", 0), TaskId("copy", 2)} <= configured(logs.jobs, logs.status.tasks)
-    again = logs.status.tasks[TaskId("copy", 0)]
+    assert {TaskId("copy", 0), TaskId("copy", 2)} <= configured(topics.jobs, topics.status.tasks)
+    again = topics.status.tasks[TaskId("copy", 0)]
     assert (again.attempt, again.failures, again.error) == (4, 0, TaskFailure.of("boom"))
-    assert logs.status.tasks[TaskId("copy", 1)].state is RUNNING
-    assert submit(logs, STREAM).retried == (), "it has not failed since"
+    assert topics.status.tasks[TaskId("copy", 1)].state is RUNNING
+    assert submit(topics, STREAM).retried == (), "it has not failed since"
 
 
 def test_a_planner_that_has_failed_plans_again() -> None:
-    logs = asked(STREAM)
+    topics = asked(STREAM)
     asyncio.run(
-        logs.publish_task(TaskStatus(task=planner_of("copy"), state=FAILED, epoch=Epoch(4), worker=ME, failures=1))
+        topics.publish_task(TaskStatus(task=planner_of("copy"), state=FAILED, epoch=Epoch(4), worker=ME, failures=1))
     )
-    assert submit(logs, STREAM).retried == (planner_of("copy"),)
+    assert submit(topics, STREAM).retried == (planner_of("copy"),)
 
 
 def test_what_failed_in_another_run_or_another_form_is_left_alone() -> None:
     job = dataclasses.replace(STREAM, kind=TaskKind.BATCH, run_key="monday")
-    logs = asked(job, FAILED, FINISHED)
-    assert submit(logs, dataclasses.replace(job, run_key="tuesday")).retried == ()
-    assert logs.status.tasks[TaskId("copy", 0)].state is FAILED
-    logs = asked(job, FAILED, FINISHED)
-    assert submit(logs, dataclasses.replace(job, config={"other": 1})).retried == ()
+    topics = asked(job, FAILED, FINISHED)
+    assert submit(topics, dataclasses.replace(job, run_key="tuesday")).retried == ()
+    assert topics.status.tasks[TaskId("copy", 0)].state is FAILED
+    topics = asked(job, FAILED, FINISHED)
+    assert submit(topics, dataclasses.replace(job, config={"other": 1})).retried == ()
 
 
 def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt() -> None:
-    logs = asked(STREAM, FAILED)
-    submit(logs, STREAM)
-    assert logs.status.tasks[TaskId("copy", 0)].state is TaskState.UNASSIGNED
-    assert not logs.status.overwritten, "nothing for a leader to mend"
+    topics = asked(STREAM, FAILED)
+    submit(topics, STREAM)
+    assert topics.status.tasks[TaskId("copy", 0)].state is TaskState.UNASSIGNED
+    assert not topics.status.overwritten, "nothing for a leader to mend"
 
 
 def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
-    logs = asked(STREAM, FAILED)
+    topics = asked(STREAM, FAILED)
     task = TaskId("copy", 0)
-    asyncio.run(logs.publish_task(dataclasses.replace(logs.status.tasks[task], spark_deaths=3)))
-    submit(logs, STREAM)
-    assert logs.status.tasks[task].spark_deaths == 0
+    asyncio.run(topics.publish_task(dataclasses.replace(topics.status.tasks[task], spark_deaths=3)))
+    submit(topics, STREAM)
+    assert topics.status.tasks[task].spark_deaths == 0
 
 
 def test_single_tasks_can_be_named() -> None:
-    logs = asked(STREAM, FAILED, FAILED, RUNNING)
-    retried = asyncio.run(logs.retry_failed("copy", {1, 2, 7}))
+    topics = asked(STREAM, FAILED, FAILED, RUNNING)
+    retried = asyncio.run(topics.retry_failed("copy", {1, 2, 7}))
     assert retried == (TaskId("copy", 1),)
-    assert logs.status.tasks[TaskId("copy", 0)].state is FAILED
-    assert asyncio.run(logs.retry_failed("no such job")) == ()
+    assert topics.status.tasks[TaskId("copy", 0)].state is FAILED
+    assert asyncio.run(topics.retry_failed("no such job")) == ()

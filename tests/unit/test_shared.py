@@ -126,7 +126,7 @@ async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_t
     async def logs_of(*_: object) -> AsyncIterator[NotMadeYet]:
         yield NotMadeYet(after=4)
 
-    monkeypatch.setattr(shared, "_logs_of", logs_of)
+    monkeypatch.setattr(shared, "_topics_of", logs_of)
     settings = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
     async with shared.watched_logs(settings, "typo"):
         assert caplog.text.count("Waiting for somebody to begin: the topic 'typo.jobs' does not exist") == said

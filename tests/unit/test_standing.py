@@ -122,11 +122,11 @@ async def test_the_log_of_one_who_waits_in_the_triggerer_tells_each_change(
     condition = JobCondition(job="job", run_key="r1", goal=JobGoal.FINISHED).to_json()
     sensor = GroupTrigger(kafka_conn_id="c", group="g", condition=condition)
     known = jobs_snapshot(job(), tasks=2)
-    triggerer.logs.now(jobs=known, status=status_snapshot(known, "job", RUNNING, RUNNING))
+    triggerer.topics.now(jobs=known, status=status_snapshot(known, "job", RUNNING, RUNNING))
     trigger: Any = sensor if kind == "sensor" else worker_trigger()
     running = asyncio.ensure_future(events_of(trigger))
     await eventually(lambda: "0 of 2 finished, 2 running" in caplog.text)
-    triggerer.logs.now(status=status_snapshot(known, "job", FINISHED, RUNNING))
+    triggerer.topics.now(status=status_snapshot(known, "job", FINISHED, RUNNING))
     await eventually(lambda: "1 of 2 finished, 1 running (longest: job:1), 0 failed" in caplog.text)
     lines = [line for line in caplog.messages if "finished," in line]
     assert len(lines) == 2, "what has not changed is not said again"
@@ -149,9 +149,9 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(
         return SoFar(text=f"look {len(looks)}")
 
     async with AsyncExitStack() as all_of_them:
-        logs: Any = FakeLogs()
+        topics: Any = FakeLogs()
         for _ in range(1_000):
-            await all_of_them.enter_async_context(telling_so_far(logs, None, look))
+            await all_of_them.enter_async_context(telling_so_far(topics, None, look))
         await eventually(lambda: len(caplog.messages) >= 1_000)
         await asyncio.sleep(0.1)
     assert set(caplog.messages) == {"look 1"}
@@ -161,9 +161,9 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(
 async def test_many_tasks_are_counted_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(telling, "SAY_EVERY_S", 0.01)
-    logs: Any = FakeLogs()
-    logs.status = StatusSnapshot(tasks=dict.fromkeys((TaskId("j", index) for index in range(2_000)), None))  # type: ignore[arg-type]
+    topics: Any = FakeLogs()
+    topics.status = StatusSnapshot(tasks=dict.fromkeys((TaskId("j", index) for index in range(2_000)), None))  # type: ignore[arg-type]
     where: list[threading.Thread] = []
-    async with telling_so_far(logs, None, lambda *_: where.append(threading.current_thread())):
+    async with telling_so_far(topics, None, lambda *_: where.append(threading.current_thread())):
         await eventually(lambda: where)
     assert where[0] is not threading.current_thread()

@@ -10,7 +10,7 @@ import pytest
 from executor_bench import A0, PLANNER, bench
 from group_records import record_of
 from rich.console import Console
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.cli.status import render
@@ -100,17 +100,17 @@ def test_the_log_of_whoever_waits_has_it() -> None:
 async def test_a_workers_log_tells_which_tasks_the_end_of_spark_has_interrupted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    logs = MemoryLogs()
+    topics = MemoryTopics()
     runs = replace(FAILED, state=TaskState.RUNNING, error=None, failures=0)
     why = TaskFailure(message="Spark has ended once while this task ran")
-    await logs.submit(JOB)
-    await logs.publish_plan(PLAN)
-    await logs.publish_task(runs)
-    narrator = Narrator(logs, W1, Epoch(0))
+    await topics.submit(JOB)
+    await topics.publish_plan(PLAN)
+    await topics.publish_task(runs)
+    narrator = Narrator(topics, W1, Epoch(0))
     with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
         for deaths in (1, 1):
             lost = replace(runs, state=TaskState.PENDING, attempt=2, spark_deaths=deaths, error=why)
-            await logs.publish_task(lost)
+            await topics.publish_task(lost)
             narrator.tell()
     assert caplog.messages == ["Task a:0 (orders) is to run again: Spark has ended once while this task ran"]
 
@@ -124,16 +124,16 @@ def test_an_error_of_several_lines_is_told_in_one() -> None:
 
 
 async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
-    logs = MemoryLogs()
-    await logs.submit(JOB)
-    await logs.publish_plan(PLAN)
-    await logs.publish_group(GROUP)
+    topics = MemoryTopics()
+    await topics.submit(JOB)
+    await topics.publish_plan(PLAN)
+    await topics.publish_group(GROUP)
     with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
-        narrator = Narrator(logs, W1, Epoch(0))
+        narrator = Narrator(topics, W1, Epoch(0))
         narrator.tell()
-        await logs.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0))
+        await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0))
         narrator.tell()
-        await logs.publish_task(FAILED)
+        await topics.publish_task(FAILED)
         narrator.tell()
     for words in (
         "a:1 (items) starts on w1: nobody had it",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 
 from airflow_provider.group import topics_watch
 from airflow_provider.group.topics_watch import TopicsWatch
@@ -21,10 +21,10 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         monkeypatch.setattr(topics_watch.time, "monotonic", lambda: self.now)
-        self.logs = MemoryLogs()
-        self.feed = self.logs._followed()
+        self.topics = MemoryTopics()
+        self.feed = self.topics._followed()
         self.gone: list[str] = []
-        self.watch = TopicsWatch(self.logs, patience_s=6, gone=self.gone.append)
+        self.watch = TopicsWatch(self.topics, patience_s=6, gone=self.gone.append)
         self.watch.begin()
 
     def look(self, *, later_s: float = 0) -> None:
@@ -76,7 +76,7 @@ def test_a_topic_made_anew_is_gone_at_once(watched: Watched, with_records: bool)
         watched.feed.jobs.reached(0)
     watched.look()
     assert watched.gone == ["g.jobs"]
-    assert set(watched.logs.jobs.jobs) == ({"a"} if with_records else set()), "what was in it is not in it any more"
+    assert set(watched.topics.jobs.jobs) == ({"a"} if with_records else set()), "what was in it is not in it any more"
 
 
 def test_what_happened_before_a_membership_began_does_not_matter(watched: Watched) -> None:

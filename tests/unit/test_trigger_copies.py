@@ -50,7 +50,7 @@ def trigger_of_page() -> WorkerTrigger:
     ids=["nothing", "by the task before it deferred", "by another task"],
 )
 async def test_the_first_copy_goes_on_as_the_same_member(status: StatusSnapshot, triggerer: Triggerer) -> None:
-    triggerer.logs.now(status=status)
+    triggerer.topics.now(status=status)
     trigger = trigger_of_page()
     await triggerer.start(trigger)
     assert triggerer.saved == [SAVED]
@@ -59,7 +59,7 @@ async def test_the_first_copy_goes_on_as_the_same_member(status: StatusSnapshot,
 
 async def test_a_second_copy_takes_the_name_and_is_a_new_member(triggerer: Triggerer) -> None:
     """The coordinator tells the two apart, and fences the first one."""
-    triggerer.logs.now(status=said(WorkerPhase.DEFERRED, at_ms=6_000))
+    triggerer.topics.now(status=said(WorkerPhase.DEFERRED, at_ms=6_000))
     trigger = trigger_of_page()
     await triggerer.start(trigger)
     (saved,) = triggerer.saved
@@ -68,7 +68,7 @@ async def test_a_second_copy_takes_the_name_and_is_a_new_member(triggerer: Trigg
 
 
 async def test_a_copy_that_starts_when_the_task_has_gone_on_stays_away(triggerer: Triggerer) -> None:
-    triggerer.logs.now(status=said(WorkerPhase.STABLE, at_ms=60_000))
+    triggerer.topics.now(status=said(WorkerPhase.STABLE, at_ms=60_000))
     triggerer.task_state = "running"
     trigger = trigger_of_page()
     running = triggerer.run(trigger)
@@ -83,7 +83,7 @@ async def test_a_copy_that_starts_when_the_task_has_gone_on_stays_away(triggerer
 async def test_a_fenced_copy_does_not_fire(triggerer: Triggerer) -> None:
     trigger = trigger_of_page()
     running = await triggerer.start(trigger)
-    triggerer.logs.now(status=said(WorkerPhase.STABLE, at_ms=60_000))
+    triggerer.topics.now(status=said(WorkerPhase.STABLE, at_ms=60_000))
     triggerer.task_state = "running"
     assert triggerer.worker
     triggerer.worker.end(Ending.FENCED, error="another process")
@@ -98,7 +98,7 @@ async def test_the_copy_that_airflow_means_takes_the_name_back(triggerer: Trigge
     """Fenced by one that started late, and is taken away by now."""
     trigger = trigger_of_page()
     running = await triggerer.start(trigger)
-    triggerer.logs.now(status=said(WorkerPhase.DEFERRED, at_ms=60_000))
+    triggerer.topics.now(status=said(WorkerPhase.DEFERRED, at_ms=60_000))
     first = triggerer.worker
     assert first
     first.end(Ending.FENCED, error="another process")
@@ -113,10 +113,10 @@ async def test_fenced_by_another_task_it_is_the_operators_matter(triggerer: Trig
     """Also when that one's first words come late."""
     trigger = trigger_of_page()
     running = await triggerer.start(trigger)
-    triggerer.logs.now(status=said(WorkerPhase.DEFERRED, at_ms=6_000))
+    triggerer.topics.now(status=said(WorkerPhase.DEFERRED, at_ms=6_000))
     assert triggerer.worker
     triggerer.worker.end(Ending.FENCED, error="another process")
     other = "http://airflow.example/dags/d/runs/other/tasks/w"
-    triggerer.logs.now(status=said(WorkerPhase.JOINING, at_ms=60_000, page=other))
+    triggerer.topics.now(status=said(WorkerPhase.JOINING, at_ms=60_000, page=other))
     (event,) = await asyncio.wait_for(running, 10)
     assert event.payload["ending"] == "fenced"

@@ -75,9 +75,9 @@ async def test_a_sensor_goes_on_with_new_credentials(triggerer: Triggerer) -> No
     await eventually(lambda: triggerer.used == [SETTINGS])
     triggerer.settings = ROTATED
     await eventually(lambda: triggerer.used == [SETTINGS, ROTATED])
-    triggerer.logs.now(status=group_snapshot(3))
+    triggerer.topics.now(status=group_snapshot(3))
     assert len(await asyncio.wait_for(running, 10)) == 1
-    assert not triggerer.logs.listeners
+    assert not triggerer.topics.listeners
 
 
 async def test_a_trigger_that_begins_after_a_change_goes_by_what_the_connection_says_now(

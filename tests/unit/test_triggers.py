@@ -116,7 +116,7 @@ class TestPause:
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resuming, "PAUSE_MS", 300)
-        triggerer.logs.now(status=group_snapshot(3))
+        triggerer.topics.now(status=group_snapshot(3))
         trigger = GroupTrigger(
             kafka_conn_id="c",
             group="g",
@@ -134,13 +134,13 @@ class TestGroupTrigger:
             kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json(), carried={"x": 1}
         )
         running = asyncio.ensure_future(events_of(trigger))
-        triggerer.logs.now(status=group_snapshot(1))
-        triggerer.logs.now(status=group_snapshot(3))
+        triggerer.topics.now(status=group_snapshot(1))
+        triggerer.topics.now(status=group_snapshot(3))
         (event,) = await asyncio.wait_for(running, 10)
         assert event.payload["report"]["epoch"] == 3
         assert event.payload["carried"] == {"x": 1}
         assert event.payload["link"].startswith("http://airflow.example/")
-        assert not triggerer.logs.listeners
+        assert not triggerer.topics.listeners
 
     async def test_a_broker_that_is_away_is_waited_for(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -156,7 +156,7 @@ class TestGroupTrigger:
 
         monkeypatch.setattr(shared, "watched_logs", watched_logs)
         monkeypatch.setattr(group_module, "_AGAIN_S", 0.001)
-        triggerer.logs.now(status=group_snapshot(3))
+        triggerer.topics.now(status=group_snapshot(3))
         trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
         assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
         assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
@@ -410,22 +410,22 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    logs: Any = FakeLogs()
+    topics: Any = FakeLogs()
     jobs = jobs_snapshot(job(), tasks=3)
     running = status_snapshot(jobs, "job", TaskState.RUNNING, TaskState.RUNNING, TaskState.RUNNING, worker="w2")
     failed = status_snapshot(jobs, "job", TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING, worker="w2")
-    async with narrated(logs, WorkerId("w2"), already_told=Epoch(2)) as narrator:
-        logs.now(status=StatusSnapshot(group=group_record(2)))
+    async with narrated(topics, WorkerId("w2"), already_told=Epoch(2)) as narrator:
+        topics.now(status=StatusSnapshot(group=group_record(2)))
         await asyncio.sleep(0)
         assert caplog.text == "", "told already"
-        logs.now(status=StatusSnapshot(group=group_record(3), tasks=running.tasks))
+        topics.now(status=StatusSnapshot(group=group_record(3), tasks=running.tasks))
         await asyncio.sleep(0)
         lost = Memory(assignment={WorkerId("w3"): frozenset({TaskId("job", 2)})}, deadline_ms=10_000)
-        logs.now(
+        topics.now(
             status=StatusSnapshot(group=group_record(4, delay_ms=5_000, moves=(), memory=lost), tasks=failed.tasks)
         )
         await asyncio.sleep(0)
-        logs.now(status=StatusSnapshot(group=group_record(5, delay_ms=9_000, moves=()), tasks=failed.tasks))
+        topics.now(status=StatusSnapshot(group=group_record(5, delay_ms=9_000, moves=()), tasks=failed.tasks))
     lines = caplog.messages
     assert lines[:3] == [
         "Epoch 3 (generation 3), led by w1, with 2 workers: w1, w2 (w2 joined)",
@@ -438,7 +438,7 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
     assert "Task job:1 is finished (epoch 1)" in lines
     assert any(line.startswith("Task job:0 failed: no luck with 0\n...") for line in lines), "with its traceback"
     assert (narrator.first_epoch, narrator.epoch) == (3, 5)
-    assert not logs.listeners
+    assert not topics.listeners
 
 
 async def test_a_worker_that_joins_anew_does_not_take_the_run_before_for_its_own(
@@ -446,20 +446,20 @@ async def test_a_worker_that_joins_anew_does_not_take_the_run_before_for_its_own
 ) -> None:
     """Its name is the same in each run of the DAG, and the last round of the run before still lies in the topic."""
     caplog.set_level("INFO")
-    logs: Any = FakeLogs()
-    logs.now(status=StatusSnapshot(group=group_record(4)))
+    topics: Any = FakeLogs()
+    topics.now(status=StatusSnapshot(group=group_record(4)))
     applied = [Epoch(0)]
-    async with narrated(logs, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
+    async with narrated(topics, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
         await asyncio.sleep(0)
         assert caplog.text == ""
-        logs.now(status=StatusSnapshot(group=group_record(5)))
+        topics.now(status=StatusSnapshot(group=group_record(5)))
         await asyncio.sleep(0)
         assert caplog.text == "", "the group has gone on without it"
         applied[0] = Epoch(6)
-        logs.now()
+        topics.now()
         await asyncio.sleep(0)
         assert caplog.text == "", "it was told of the round before the topic was"
-        logs.now(status=StatusSnapshot(group=group_record(6)))
+        topics.now(status=StatusSnapshot(group=group_record(6)))
         await asyncio.sleep(0)
     assert caplog.messages[0].startswith("Epoch 6 ")
     assert (narrator.first_epoch, narrator.epoch) == (6, 6)
@@ -470,13 +470,13 @@ async def test_a_worker_that_is_back_in_time_tells_the_epoch_that_it_goes_on_in(
 ) -> None:
     """There was no round: its coordinator gave it the last one again."""
     caplog.set_level("INFO")
-    logs: Any = FakeLogs()
-    logs.now(status=group_snapshot(4))
+    topics: Any = FakeLogs()
+    topics.now(status=group_snapshot(4))
     applied = [Epoch(0)]
-    async with narrated(logs, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
+    async with narrated(topics, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
         await asyncio.sleep(0)
         applied[0] = Epoch(4)
-        logs.now()  # its own record says that it has applied it
+        topics.now()  # its own record says that it has applied it
         await asyncio.sleep(0)
         assert "  This worker has job:1" in caplog.messages
     assert narrator.first_epoch == 4

@@ -65,6 +65,10 @@ def jobs(unreadable):
     return Log(JobsView(unreadable.append))
 
 
+def status_view() -> StatusView:
+    return StatusView(clock=wall_ms)
+
+
 @pytest.fixture
 def stale():
     return []
@@ -390,9 +394,9 @@ GARBAGE += [float("nan"), "\ud800", ["\udfff"], {"\ud800": 1}, {"a": float("inf"
         (JobsView, job_key("a"), JOB),
         (JobsView, plan_key("a"), PLAN),
         (JobsView, control_key(W1), ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1)),
-        (StatusView, GROUP_KEY, record_of({W1: frozenset({TaskId("a", 0)})})),
-        (StatusView, worker_key(W1), _worker(5)),
-        (StatusView, task_key(TaskId("a", 0)), _task(5)),
+        (status_view, GROUP_KEY, record_of({W1: frozenset({TaskId("a", 0)})})),
+        (status_view, worker_key(W1), _worker(5)),
+        (status_view, task_key(TaskId("a", 0)), _task(5)),
     ],
     ids=["job", "plan", "control", "group", "worker", "task"],
 )

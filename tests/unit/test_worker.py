@@ -26,7 +26,7 @@ from airflow_provider.ledger.records import (
 )
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import FencedError
-from airflow_provider.topics.errors import LogError, NoTopicError, TopicRenewedError
+from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.reader import Record
 from airflow_provider.worker import process as process_module
 from airflow_provider.worker.ending import Ending
@@ -44,7 +44,7 @@ async def test_a_jvm_that_its_last_process_has_left_running_is_killed_before_it_
     life = Life()
     mine = process_module.this_process()
     last = f"{mine.rpartition('/')[0]}/1/{os.getpid()}/{mine.rpartition('/')[2]}"
-    await life.logs.publish_worker(
+    await life.topics.publish_worker(
         WorkerStatus(worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, process=last)
     )
     life.begin()
@@ -56,18 +56,18 @@ async def test_a_jvm_that_its_last_process_has_left_running_is_killed_before_it_
 async def test_its_record_names_its_jvm_as_soon_as_a_task_has_started_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A successor has to know of it however soon this process is killed, with no round in between."""
     async with living() as life:
-        before = life.logs.status.workers[ME]
+        before = life.topics.status.workers[ME]
         monkeypatch.setattr(process_module, "present_jvm", lambda: "7/77")
         life.runner.streams(A0)
-        await eventually(lambda: life.logs.status.workers[ME].process == f"{before.process}/7/77")
-        assert life.logs.status.workers[ME].state is before.state
+        await eventually(lambda: life.topics.status.workers[ME].process == f"{before.process}/7/77")
+        assert life.topics.status.workers[ME].state is before.state
 
 
 async def test_a_worker_that_leaves_stops_everything_says_so_and_is_out_of_the_group() -> None:
     async with living() as life:
         life.worker.leave("enough")
         outcome = await life.outcome()
-        assert (outcome.ending, outcome.error, outcome.epoch) == (Ending.LEFT, None, life.logs.status.group.epoch)
+        assert (outcome.ending, outcome.error, outcome.epoch) == (Ending.LEFT, None, life.topics.status.group.epoch)
         assert life.coordinator.left == ["enough"]
         assert life.phase is WorkerPhase.LEFT
         assert {life.state(A0), life.state(A1)} == {TaskState.STOPPED}
@@ -77,7 +77,7 @@ async def test_its_last_words_are_stored_before_it_ends() -> None:
     life = Life()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.STABLE)
-    life.logs.takes_s = 0.05
+    life.topics.takes_s = 0.05
     life.worker.leave("enough")
     await life.outcome()
     assert life.phase is WorkerPhase.LEFT
@@ -100,7 +100,7 @@ async def test_when_the_last_job_is_removed_its_worker_goes() -> None:
     await life.submit(tasks=1)
     life.begin()
     await life.runs(A0)
-    await life.logs.remove(A0.job)
+    await life.topics.remove(A0.job)
     outcome = await life.outcome()
     assert outcome.ending is Ending.DRAINED
     assert life.runner.running == frozenset()
@@ -109,7 +109,7 @@ async def test_when_the_last_job_is_removed_its_worker_goes() -> None:
 async def test_a_removal_from_before_it_began_says_nothing_to_a_worker() -> None:
     life = Life(until=Until.DRAINED)
     await life.submit(tasks=1)
-    await life.logs.remove(A0.job)
+    await life.topics.remove(A0.job)
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.STABLE)
     await asyncio.sleep(0.05)
@@ -185,9 +185,9 @@ async def test_a_broker_that_is_too_old_ends_it() -> None:
 
 
 @pytest.mark.parametrize("gone", [NoTopicError("g.jobs"), TopicRenewedError("g.jobs")])
-async def test_a_group_whose_topics_are_gone_ends_it_with_a_clear_error(gone: LogError) -> None:
+async def test_a_group_whose_topics_are_gone_ends_it_with_a_clear_error(gone: TopicError) -> None:
     async with living() as life:
-        life.logs.failing = gone
+        life.topics.failing = gone
         life.coordinator.heartbeats_say = KafkaErrorCode.UNKNOWN_MEMBER_ID
         await eventually(lambda: life.coordinator.generation > 1)
         life.coordinator.heartbeats_say = KafkaErrorCode.NONE
@@ -220,7 +220,7 @@ async def test_a_task_that_does_not_stop_does_not_keep_a_fenced_worker() -> None
 async def test_a_task_that_does_not_stop_does_not_keep_a_worker_whose_topics_are_gone() -> None:
     async with living(member=SHORT) as life:
         life.runner.stubborn.add(A0)
-        life.logs._followed().status.take([Record(b"worker:w0", None, 0)])  # an offset that comes again
+        life.topics._followed().status.take([Record(b"worker:w0", None, 0)])  # an offset that comes again
         outcome = await life.outcome()
         assert outcome.ending is Ending.FAILED
         assert "still running: a:0" in (outcome.error or "")
@@ -318,9 +318,9 @@ async def test_the_age_of_a_record_counts_from_its_writing() -> None:
     """A delay that began before this process did ends when the others think that it does."""
     life = Life()
     async with living() as other:
-        record = other.logs.status.group
+        record = other.topics.status.group
     assert record is not None
-    await life.logs.publish_group(replace(record, at_ms=wall_ms() - 5_000))
+    await life.topics.publish_group(replace(record, at_ms=wall_ms() - 5_000))
     life.coordinator.away = GONE
     life.begin()
     await eventually(lambda: life.worker.member.state.record is not None)
@@ -333,9 +333,9 @@ async def test_the_age_of_a_record_counts_from_its_writing() -> None:
 
 async def test_whoever_is_asked_to_stop_stops_and_leaves_and_the_wish_is_fulfilled() -> None:
     async with living() as life:
-        await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms()))
+        await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms()))
         assert (await life.outcome()).ending is Ending.LEFT
-        assert ME not in life.logs.jobs.controls
+        assert ME not in life.topics.jobs.controls
 
 
 async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_more(
@@ -346,12 +346,12 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     await life.submit(tasks=3)
     life.begin()
     await life.runs(A0, A1)
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.DRAIN, at_ms=wall_ms()))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.DRAIN, at_ms=wall_ms()))
     life.runner.finish(A0)
     await eventually(lambda: life.state(A0) is TaskState.FINISHED)
     await asyncio.sleep(0.05)
     assert life.runner.running == {A1}
-    assert life.logs.status.workers[ME].slots == 0, "a leader has nothing given to it for the sake of a free slot"
+    assert life.topics.status.workers[ME].slots == 0, "a leader has nothing given to it for the sake of a free slot"
     life.runner.finish(A1)
     assert (await life.outcome()).ending is Ending.LEFT
     assert life.state(TaskId("a", 2)) is None, "it has never started"
@@ -362,7 +362,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
 async def test_a_wish_from_before_it_began_is_not_its_own(ahead_ms: int) -> None:
     life = Life()
     await life.submit(kind=TaskKind.STREAMING)
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
     life.begin()
     await life.runs(A0, A1)
     await life.cancel()
@@ -371,5 +371,7 @@ async def test_a_wish_from_before_it_began_is_not_its_own(ahead_ms: int) -> None
 @OTHER_CLOCKS
 async def test_a_wish_is_heard_whatever_clock_it_was_made_by(ahead_ms: int) -> None:
     async with living() as life:
-        await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
+        await life.topics.publish_control(
+            ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms)
+        )
         assert (await life.outcome()).ending is Ending.LEFT

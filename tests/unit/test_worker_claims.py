@@ -14,7 +14,7 @@ import pytest
 from executor_bench import A0, A1, A2, AWAY, PLANNER, Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 from waiting import eventually
 
 from airflow_provider.assignors.model import Memory
@@ -61,10 +61,10 @@ def tables(*names: str) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def two_workers(*names: str, **settings: Any) -> AsyncIterator[tuple[Bench, Bench]]:
     """The first runs task 0, the second task 1, of a job with these tables."""
-    logs = MemoryLogs()
-    one = Bench(logs, slots=9, linger_s=60, worker=W1, **settings)
-    other = Bench(logs, slots=9, linger_s=60, worker=W2, **settings)
-    await logs.submit(JOB)
+    topics = MemoryTopics()
+    one = Bench(topics, slots=9, linger_s=60, worker=W1, **settings)
+    other = Bench(topics, slots=9, linger_s=60, worker=W2, **settings)
+    await topics.submit(JOB)
     await one.plan(JOB, tables(*names))
     one.take(A0)
     other.take(A1)
@@ -97,8 +97,8 @@ async def test_a_table_that_comes_first_moves_none_of_the_others() -> None:
         one.take(PLANNER)
         await eventually(lambda: PLANNER in one.runner.running)
         one.runner.finish(PLANNER, tables("items", "orders", "users"))
-        await eventually(lambda: len(one.logs.jobs.plans["a"].configs) == 3)
-        assert [config["table"] for config in one.logs.jobs.plans["a"].configs] == ["orders", "users", "items"]
+        await eventually(lambda: len(one.topics.jobs.plans["a"].configs) == 3)
+        assert [config["table"] for config in one.topics.jobs.plans["a"].configs] == ["orders", "users", "items"]
         await a_few_looks()
         assert one.runner.told == other.runner.told == [], "nothing had to stop"
 
@@ -106,12 +106,12 @@ async def test_a_table_that_comes_first_moves_none_of_the_others() -> None:
 async def test_also_when_the_job_was_submitted_with_another_configuration() -> None:
     async with two_workers("orders", "users") as (one, _):
         changed = replace(JOB, config={"tables": 3})
-        await one.logs.submit(changed)
+        await one.topics.submit(changed)
         one.take(PLANNER)
         await eventually(lambda: PLANNER in one.runner.running)
         one.runner.finish(PLANNER, tables("items", "orders", "users"))
-        await eventually(lambda: one.logs.jobs.plan_of("a"))
-        assert [config["table"] for config in one.logs.jobs.plans["a"].configs] == ["orders", "users", "items"]
+        await eventually(lambda: one.topics.jobs.plan_of("a"))
+        assert [config["table"] for config in one.topics.jobs.plans["a"].configs] == ["orders", "users", "items"]
 
 
 async def test_a_plan_that_gives_two_tasks_one_key_fails() -> None:
@@ -164,7 +164,7 @@ async def test_that_a_task_has_stopped_is_said_until_it_is_stored() -> None:
         await one.plan(JOB, tables("users"))
         await eventually(lambda: one.runner.told)
         await eventually(lambda: other.state(A1) is TaskState.STOPPED)
-        with one.logs.out_of_order(AWAY):
+        with one.topics.out_of_order(AWAY):
             one.drop(A0)
             one.runner.let_go(A0)
             await a_few_looks()
@@ -175,7 +175,7 @@ async def test_nothing_starts_before_its_claim_is_stored() -> None:
     async with two_workers("orders", "users") as (one, other):
         one.drop(A0)
         await one.becomes(A0, TaskState.STOPPED)
-        with other.logs.out_of_order(AWAY):
+        with other.topics.out_of_order(AWAY):
             other.take(A0, epoch=2)
             await a_few_looks()
             assert running(other) == {A1: "users"}
@@ -197,10 +197,10 @@ async def test_a_claim_that_a_later_word_hides_is_made_again_in_the_next_epoch()
 async def test_a_job_that_is_submitted_again_waits_for_what_still_stops_of_the_last_one() -> None:
     async with two_workers("orders", "users") as (one, other):
         one.runner.stubborn.add(A0)
-        await one.logs.remove("a")
+        await one.topics.remove("a")
         await eventually(lambda: not other.runner.running)
-        await one.logs.submit(replace(JOB, config={"again": True}))
-        job = one.logs.jobs.jobs["a"]
+        await one.topics.submit(replace(JOB, config={"again": True}))
+        job = one.topics.jobs.jobs["a"]
         await one.plan(job, tables("users", "orders"))
         other.take(A1, epoch=2)
         await a_few_looks()
@@ -251,10 +251,10 @@ async def test_a_start_waits_no_longer_when_the_group_has_gone_on_without_the_ho
         one.runner.stubborn.add(A0)
         await one.plan(JOB, tables("orders", "users"))
         for still_held in (round_of(W2, epoch=1), round_of(W1, W2, epoch=2)):
-            await other.logs._write(other.logs.topics.status, GROUP_KEY, still_held)
+            await other.topics._write(other.topics.names.status, GROUP_KEY, still_held)
             await a_few_looks()
             assert running(other) == {}
-        await other.logs._write(other.logs.topics.status, GROUP_KEY, round_of(W2, epoch=3))
+        await other.topics._write(other.topics.names.status, GROUP_KEY, round_of(W2, epoch=3))
         await eventually(lambda: running(other) == {A1: "users"})
 
 
@@ -266,7 +266,7 @@ async def test_nor_when_another_process_has_its_name_since_a_lease(phase: Worker
 
         async def held_by(process: str, phase: WorkerPhase) -> None:
             record = WorkerStatus(worker=W1, state=phase, epoch=Epoch(1), slots=1, process=process)
-            await other.logs.publish_worker(record)
+            await other.topics.publish_worker(record)
 
         claim = one.told(A0).claim
         assert claim is not None
@@ -285,7 +285,7 @@ async def test_nor_when_another_process_has_its_name_since_a_lease(phase: Worker
 # ---- any order of things
 
 
-class OneOfMany(MemoryLogs):
+class OneOfMany(MemoryTopics):
     """Topics that several read, each at its own pace."""
 
     def __init__(self, all_of_them: list[OneOfMany], pace: random.Random) -> None:
@@ -297,7 +297,7 @@ class OneOfMany(MemoryLogs):
         all_of_them.append(self)
 
     async def _write(self, topic: str, key: str, value: bytes | None) -> None:
-        if topic == self.topics.events:
+        if topic == self.names.events:
             return
         for each in self._all:
             offset = each._length.get(topic, 0)
@@ -307,7 +307,7 @@ class OneOfMany(MemoryLogs):
 
     def _read_one(self) -> None:
         topic, record = self._unread.popleft()
-        (self._memory.jobs if topic == self.topics.jobs else self._memory.status).take([record])
+        (self._memory.jobs if topic == self.names.jobs else self._memory.status).take([record])
 
 
 class Trio:
@@ -350,9 +350,9 @@ class Trio:
             bench.runner.stubborn.clear()
 
     async def play(self, plans: list[tuple[str, ...]]) -> None:
-        await self.topics[0]._put(self.topics[0].topics.jobs, job_key("a"), JOB.to_json())
+        await self.topics[0]._put(self.topics[0].names.jobs, job_key("a"), JOB.to_json())
         await self.plan(*plans[0])
-        await eventually(lambda: all(logs.jobs.plan_of("a") for logs in self.topics))
+        await eventually(lambda: all(topics.jobs.plan_of("a") for topics in self.topics))
         for task, bench in self.workers.items():
             bench.take(task)
         for names in plans[1:]:

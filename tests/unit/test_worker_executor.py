@@ -7,7 +7,7 @@ import logging
 
 import pytest
 from executor_bench import A0, A1, A2, A3, AWAY, ME, PLANNER, Bench, bench
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
@@ -37,7 +37,7 @@ async def test_a_planner_needs_no_slot_and_is_not_kept_waiting() -> None:
         await worker.submit(tasks=1)
         worker.take(A0)
         await worker.runs(A0)
-        await worker.logs.submit(JobDefinition(name="b", entry_point="m:f"))
+        await worker.topics.submit(JobDefinition(name="b", entry_point="m:f"))
         worker.take(planner_of("b"))
         await worker.runs(A0, planner_of("b"))
 
@@ -46,7 +46,7 @@ async def test_the_job_that_was_submitted_first_goes_first() -> None:
     async with bench(slots=1) as worker:
         await worker.submit(tasks=2, submitted_at_ms=2)
         older = JobDefinition(name="z", entry_point="m:f", submitted_at_ms=1)
-        await worker.logs.submit(older)
+        await worker.topics.submit(older)
         await worker.plan(older, [{}])
         worker.take(A0, A1, TaskId("z", 0))
         await worker.runs(TaskId("z", 0))
@@ -60,7 +60,7 @@ async def test_a_finished_task_is_released_when_the_topic_says_that_it_has_finis
         await worker.submit()
         worker.take(A0, A1, epoch=3)
         await worker.runs(A0, A1)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0, {"rows": 7})
             await asyncio.sleep(0.05)
             assert worker.finished == [], "somebody else would run it again"
@@ -77,7 +77,7 @@ async def test_an_end_is_written_in_the_epoch_of_the_writing_or_it_would_be_take
         await worker.submit()
         worker.take(A0, epoch=3)
         await worker.runs(A0)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0)
             await asyncio.sleep(0.01)
             worker.executor.advance(Epoch(7))
@@ -105,7 +105,7 @@ async def test_a_new_run_of_a_task_that_has_just_finished_runs_it_again() -> Non
         worker.runner.finish(A0)
         await worker.releases(A0, into=worker.finished)
         await worker.submit(run_key="second")
-        assert A0 in configured(worker.logs.jobs, worker.logs.status.tasks)
+        assert A0 in configured(worker.topics.jobs, worker.topics.status.tasks)
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         assert (worker.told(A0).run_key, worker.told(A0).attempt) == ("second", 1)
@@ -186,7 +186,7 @@ async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebo
         await worker.submit()
         worker.take(A0)
         await worker.runs(A0)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0)
             await asyncio.sleep(0)
             worker.drop(A0)
@@ -204,7 +204,7 @@ async def test_so_is_one_that_came_to_its_end_only_after_somebody_had_asked_for_
         worker.take(A0)
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.drop(A0)
             worker.runner.finish(A0)
             await worker.releases(A0, into=worker.stopped)
@@ -217,7 +217,7 @@ async def test_a_planner_that_would_plan_again_is_released_while_its_plan_is_bei
         await worker.submit(replan_interval_ms=60_000)
         worker.take(PLANNER)
         await worker.runs(PLANNER)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.runner.finish(PLANNER, [{"i": 9}])
             await asyncio.sleep(0)
             worker.drop(PLANNER)
@@ -232,7 +232,7 @@ async def test_what_has_ended_and_what_waits_is_not_counted_among_the_stopped() 
         await worker.submit(tasks=3)
         worker.take(A0, A1, A2)
         await worker.runs(A0, A1)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0)
             worker.drop(A0, A1, A2)
         await worker.releases(A1, A2, into=worker.stopped)
@@ -263,7 +263,7 @@ async def test_each_step_says_what_it_is_about() -> None:
 async def test_what_cannot_be_written_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async with bench(slots=9) as worker:
         await worker.submit(tasks=4)
-        with worker.logs.out_of_order(TopicRightsError("g.status", "Write")), caplog.at_level(logging.WARNING):
+        with worker.topics.out_of_order(TopicRightsError("g.status", "Write")), caplog.at_level(logging.WARNING):
             worker.take(A0, A1, A2, A3)
             await eventually(lambda: len(worker.runner.running) == 4)
             await asyncio.sleep(0.02)
@@ -305,7 +305,7 @@ async def test_drained_it_still_plans_for_a_new_job_would_wait_until_it_has_left
         worker.take(A0, A1)
         await worker.runs(A0)
         worker.executor.drain()
-        await worker.logs.submit(JobDefinition(name="b", entry_point="m:f"))
+        await worker.topics.submit(JobDefinition(name="b", entry_point="m:f"))
         worker.take(planner_of("b"))
         await worker.runs(A0, planner_of("b"))
         worker.runner.finish(planner_of("b"), [{}])
@@ -332,7 +332,7 @@ async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_th
         worker.take(A0, A1)
         await worker.runs(A0, A1)
         worker.runner.stubborn.add(A0)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.drop(A0)
             worker.runner.finish(A1)
             await asyncio.wait_for(worker.executor.close(), 5)
@@ -340,7 +340,7 @@ async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_th
 
 
 async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Bench(MemoryLogs(), slots=1, linger_s=60)
+    worker = Bench(MemoryTopics(), slots=1, linger_s=60)
     await worker.submit()
 
     async def broken(_order: object) -> None:
@@ -357,12 +357,12 @@ async def test_a_fault_of_its_own_is_held_for_the_worker_to_see(monkeypatch: pyt
 
 
 async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
-    logs, finished = MemoryLogs(), list[Tasks]()
+    topics, finished = MemoryTopics(), list[Tasks]()
     executor = TaskExecutor(
         max_spark_deaths=3,
         worker=ME,
         group_id="g",
-        logs=logs,
+        topics=topics,
         make_runner=NoopRunner,
         slots=2,
         checkpoint_root="/checkpoints",
@@ -372,10 +372,10 @@ async def test_with_the_noop_runner_a_job_runs_from_plan_to_end() -> None:
         linger_s=60,
         lease_ms=60_000,
     )
-    await logs.submit(JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0.01}, max_tasks=4))
+    await topics.submit(JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0.01}, max_tasks=4))
     executor.take(frozenset({PLANNER}), Epoch(1))
-    await eventually(lambda: logs.jobs.plan_of("a"))
+    await eventually(lambda: topics.jobs.plan_of("a"))
     executor.take(frozenset({A0, A1, A2, A3}), Epoch(2))
     await eventually(lambda: len(frozenset().union(*finished)) == 5)
-    assert {status.state for status in logs.status.tasks.values()} == {TaskState.FINISHED}
+    assert {status.state for status in topics.status.tasks.values()} == {TaskState.FINISHED}
     await executor.close()

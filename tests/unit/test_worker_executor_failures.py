@@ -10,7 +10,7 @@ from waiting import eventually
 
 from airflow_provider.ledger.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, WorkerId, planner_of
-from airflow_provider.topics.errors import LogError, TooLargeError
+from airflow_provider.topics.errors import TooLargeError, TopicError
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.journal import Journal
 
@@ -84,7 +84,7 @@ async def test_a_batch_task_and_the_planner_of_a_stream_need_no_root() -> None:
     async with bench(checkpoint_root=None) as worker:
         await worker.submit()
         stream = JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING)
-        await worker.logs.submit(stream)
+        await worker.topics.submit(stream)
         worker.take(A0, planner_of("s"))
         await worker.runs(A0, planner_of("s"))
 
@@ -113,10 +113,10 @@ async def test_a_checkpoint_key_that_cannot_be_a_folder_fails_the_task_with_its_
 async def test_attempts_count_on_whoever_made_the_last_one(before: dict[str, Any], attempt: int, failures: int) -> None:
     async with bench() as worker:
         job = await worker.submit(run_key="r")
-        plan = worker.logs.jobs.plan_of(job.name)
+        plan = worker.topics.jobs.plan_of(job.name)
         assert plan is not None
         last = {"run_key": "r", "fingerprint": plan.fingerprints[0], **before}
-        await worker.logs.publish_task(TaskStatus(task=A0, epoch=Epoch(1), worker=WorkerId("w0"), **last))
+        await worker.topics.publish_task(TaskStatus(task=A0, epoch=Epoch(1), worker=WorkerId("w0"), **last))
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         assert (worker.told(A0).attempt, worker.told(A0).failures) == (attempt, failures)
@@ -125,14 +125,14 @@ async def test_attempts_count_on_whoever_made_the_last_one(before: dict[str, Any
 
 def _takes_no_more_than(worker: Bench, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """As a topic with a low ``max.message.bytes``."""
-    write = worker.logs._write
+    write = worker.topics._write
 
     async def refuse_long_ones(topic: str, key: str, value: bytes | None) -> None:
         if len(value or b"") > size:
             raise TooLargeError(f"writing {key!r} failed: its size is beyond the topic's max.message.bytes")
         await write(topic, key, value)
 
-    monkeypatch.setattr(worker.logs, "_write", refuse_long_ones)
+    monkeypatch.setattr(worker.topics, "_write", refuse_long_ones)
 
 
 async def test_a_result_that_the_topic_does_not_take_fails_the_task_and_says_so(
@@ -171,7 +171,7 @@ async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way(
     """A broker that was away has the last words of before only after the group has given the task back."""
     async with bench() as worker:
         await worker.submit()
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.take(A0)
             await eventually(lambda: A0 in worker.runner.running)
             worker.drop(A0)
@@ -186,7 +186,7 @@ async def test_what_others_wait_for_is_not_written_again_where_no_broker_ever_ta
 ) -> None:
     """Such as the claim of a checkpoint, in the record of a task."""
     monkeypatch.setattr(journal_module, "_RETRY_S", 0.001)
-    journal, tried = Journal(WorkerId("w1")), list[LogError]()
+    journal, tried = Journal(WorkerId("w1")), list[TopicError]()
 
     async def refused() -> None:
         tried.append(TooLargeError("its size is beyond the topic's max.message.bytes") if tried else AWAY)

@@ -21,10 +21,10 @@ async def test_a_job_that_is_removed_stops_and_leaves_nothing_behind() -> None:
         await worker.submit(tasks=2)
         worker.take(A0, A1)
         await worker.runs(A0)
-        await worker.logs.remove("a")
+        await worker.topics.remove("a")
         await worker.releases(A0, A1, into=[*worker.stopped, *worker.finished])
-        await eventually(lambda: worker.executor.running == frozenset() and not worker.logs.status.tasks)
-        ends = [event.status.state for event in worker.logs.events if isinstance(event, TaskEvent)]
+        await eventually(lambda: worker.executor.running == frozenset() and not worker.topics.status.tasks)
+        ends = [event.status.state for event in worker.topics.events if isinstance(event, TaskEvent)]
         assert ends == [TaskState.RUNNING, TaskState.STOPPED], "the timeline tells of what had started"
 
 
@@ -35,24 +35,24 @@ async def test_a_task_that_finishes_just_as_its_job_is_removed_leaves_nothing_be
         worker.take(A0)
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
-        await worker.logs.remove("a")
+        await worker.topics.remove("a")
         worker.runner.finish(A0)
         await worker.releases(A0, into=worker.finished)
-        assert not worker.logs.status.tasks
+        assert not worker.topics.status.tasks
 
 
 async def test_nor_does_a_planner() -> None:
     """Else the next job of that name would take the plan for its own."""
     async with bench() as worker:
-        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        await worker.topics.submit(JobDefinition(name="a", entry_point="m:f"))
         worker.take(PLANNER)
         await worker.runs(PLANNER)
         worker.runner.stubborn.add(PLANNER)
-        await worker.logs.remove("a")
+        await worker.topics.remove("a")
         worker.runner.finish(PLANNER, [{"i": 9}])
         await worker.releases(PLANNER, into=worker.finished)
-        assert not worker.logs.jobs.plans
-        assert not worker.logs.status.tasks
+        assert not worker.topics.jobs.plans
+        assert not worker.topics.status.tasks
 
 
 async def test_nor_does_what_has_ended_before_but_could_not_be_written_until_then(
@@ -68,11 +68,11 @@ async def test_nor_does_what_has_ended_before_but_could_not_be_written_until_the
             raise AWAY
 
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(worker.logs, "publish_task", away)
+            meanwhile.setattr(worker.topics, "publish_task", away)
             worker.runner.finish(A0)
-            await worker.logs.remove("a")
+            await worker.topics.remove("a")
         await worker.releases(A0, into=worker.finished)
-        assert not worker.logs.status.tasks
+        assert not worker.topics.status.tasks
 
 
 async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() -> None:
@@ -84,7 +84,7 @@ async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() ->
         worker.drop(A0)
         await worker.releases(A0, into=worker.stopped)
         assert set(worker.executor._records._stops) == {A0}
-        await worker.logs.remove("a")
+        await worker.topics.remove("a")
         await eventually(lambda: not worker.executor._records._stops)
 
 
@@ -93,7 +93,7 @@ async def test_a_job_that_was_removed_and_is_back_before_this_worker_looked_is_a
         job = await worker.submit(tasks=1)
         worker.take(A0)
         await worker.runs(A0)
-        jobs = worker.logs._memory.jobs
+        jobs = worker.topics._memory.jobs
         again = replace(job, removal=jobs.offset)
         both = None, encode(again.to_json())
         jobs.take([Record(b"job:a", value, offset) for offset, value in enumerate(both, jobs.offset)])
@@ -154,11 +154,11 @@ async def test_another_retry_policy_counts_for_what_runs_already_and_stops_nothi
         job = await worker.submit(retries=0)
         worker.take(A0)
         await worker.runs(A0)
-        await worker.logs.submit(replace(job, retries=1, retry_delay_ms=3_600_000))
+        await worker.topics.submit(replace(job, retries=1, retry_delay_ms=3_600_000))
         await eventually(lambda: worker.executor._runs[A0].work.definition.retries == 1)
         worker.runner.fail(A0)
         await worker.becomes(A0, TaskState.PENDING)
-        await worker.logs.submit(replace(job, retries=1, retry_delay_ms=10))
+        await worker.topics.submit(replace(job, retries=1, retry_delay_ms=10))
         await worker.runs(A0)
         assert worker.runner.told == []
 
@@ -169,20 +169,20 @@ async def test_another_retry_policy_counts_for_what_runs_already_and_stops_nothi
 async def test_a_planner_that_waits_plans_by_the_interval_that_its_job_has_by_now() -> None:
     async with bench() as worker:
         job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
-        await worker.logs.submit(job)
+        await worker.topics.submit(job)
         worker.take(PLANNER)
         for interval_ms in (10, 5):
             await eventually(lambda: PLANNER in worker.runner.running)
             worker.runner.finish(PLANNER, [{}])
             await worker.becomes(PLANNER, TaskState.PENDING)
-            await worker.logs.submit(replace(job, replan_interval_ms=interval_ms))
+            await worker.topics.submit(replace(job, replan_interval_ms=interval_ms))
         await eventually(lambda: PLANNER in worker.runner.running)
 
 
 async def _planned_every_hour(worker: Bench) -> JobDefinition:
     """A job whose planner waits for its next time."""
     job = JobDefinition(name="a", entry_point="m:f", replan_interval_ms=3_600_000)
-    await worker.logs.submit(job)
+    await worker.topics.submit(job)
     worker.take(PLANNER)
     await worker.runs(PLANNER)
     worker.runner.finish(PLANNER, [{}])
@@ -193,7 +193,7 @@ async def _planned_every_hour(worker: Bench) -> JobDefinition:
 async def test_a_planner_that_waits_plans_at_once_when_its_job_was_removed_and_submitted_again() -> None:
     async with bench() as worker:
         job = await _planned_every_hour(worker)
-        feed = worker.logs._followed().jobs
+        feed = worker.topics._followed().jobs
         keys = [(job_key("a"), None), (plan_key("a"), None), (job_key("a"), encode(job.to_json()))]
         feed.take([Record(key.encode(), value, feed.offset + i) for i, (key, value) in enumerate(keys)])
         await eventually(lambda: PLANNER in worker.runner.running)
@@ -202,7 +202,7 @@ async def test_a_planner_that_waits_plans_at_once_when_its_job_was_removed_and_s
 async def test_a_planner_that_need_not_plan_again_any_more_is_released() -> None:
     async with bench() as worker:
         job = await _planned_every_hour(worker)
-        await worker.logs.submit(replace(job, replan_interval_ms=None))
+        await worker.topics.submit(replace(job, replan_interval_ms=None))
         await eventually(lambda: PLANNER in worker.runner.running)
         worker.runner.finish(PLANNER, [{}])
         await worker.releases(PLANNER, into=worker.finished)
@@ -210,12 +210,12 @@ async def test_a_planner_that_need_not_plan_again_any_more_is_released() -> None
 
 async def test_a_plan_is_written_before_its_planner_is_released() -> None:
     async with bench() as worker:
-        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r"))
+        await worker.topics.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r"))
         worker.take(PLANNER)
         await worker.runs(PLANNER)
         worker.runner.finish(PLANNER, [{"i": 0}, {"i": 1}])
         await worker.releases(PLANNER, into=worker.finished)
-        plan = worker.logs.jobs.plan_of("a")
+        plan = worker.topics.jobs.plan_of("a")
         assert plan is not None
         assert (len(plan.configs), plan.planned_by, plan.run_key) == (2, ME, "r")
         assert worker.told(PLANNER).result == {"tasks": 2}
@@ -223,7 +223,7 @@ async def test_a_plan_is_written_before_its_planner_is_released() -> None:
 
 async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
     async with bench() as worker:
-        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=1, retries=3))
+        await worker.topics.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=1, retries=3))
         worker.take(PLANNER)
         await worker.runs(PLANNER)
         worker.runner.finish(PLANNER, [{}, {}])
@@ -231,7 +231,7 @@ async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
         error = worker.told(PLANNER).error
         assert error is not None
         assert "returned 2 tasks, but max_tasks is 1" in error.message
-        assert worker.logs.jobs.plan_of("a") is None
+        assert worker.topics.jobs.plan_of("a") is None
 
 
 async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +241,8 @@ async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(mon
         async def refuse(_plan: object) -> None:
             raise TooLargeError("its size is beyond the topic's max.message.bytes")
 
-        monkeypatch.setattr(worker.logs, "publish_plan", refuse)
-        await worker.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        monkeypatch.setattr(worker.topics, "publish_plan", refuse)
+        await worker.topics.submit(JobDefinition(name="a", entry_point="m:f"))
         worker.take(PLANNER)
         await worker.runs(PLANNER)
         worker.runner.finish(PLANNER, [{}])
@@ -255,23 +255,23 @@ async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(mon
 async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_changed() -> None:
     async with bench() as worker:
         job = JobDefinition(name="a", entry_point="m:f", max_tasks=3, retries=1, replan_interval_ms=20)
-        await worker.logs.submit(job)
+        await worker.topics.submit(job)
         worker.take(PLANNER)
         for attempt, plan in ((1, [{"i": 0}]), (2, [{"i": 0}]), (3, [{"i": 0}, {"i": 1}])):
             await eventually(lambda: PLANNER in worker.runner.running)
-            offset = worker.logs.jobs.offset
+            offset = worker.topics.jobs.offset
             assert worker.runner.order_of(PLANNER).attempt == attempt
             worker.runner.finish(PLANNER, plan)
             await eventually(lambda: PLANNER not in worker.runner.running)
-            await eventually(lambda plan=plan: (p := worker.logs.jobs.plan_of("a")) and list(p.configs) == plan)
-            assert (worker.logs.jobs.offset > offset) == (attempt != 2)
+            await eventually(lambda plan=plan: (p := worker.topics.jobs.plan_of("a")) and list(p.configs) == plan)
+            assert (worker.topics.jobs.offset > offset) == (attempt != 2)
         assert worker.finished == []
 
 
 async def test_failures_of_a_watching_planner_count_from_the_last_plan_that_it_made() -> None:
     async with bench() as worker:
         job = JobDefinition(name="a", entry_point="m:f", retries=1, replan_interval_ms=5)
-        await worker.logs.submit(job)
+        await worker.topics.submit(job)
         worker.take(PLANNER)
         for _ in range(3):
             await eventually(lambda: PLANNER in worker.runner.running)

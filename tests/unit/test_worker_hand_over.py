@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from stand_ins import MemoryLogs
+from stand_ins import MemoryTopics
 from suspending import Host
 from waiting import eventually
 from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
@@ -27,7 +27,7 @@ from airflow_provider.ledger.records import (
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker import journal
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released, Standby
@@ -45,7 +45,7 @@ async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_
     assert outcome.ending is Ending.HANDED_OVER
     member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
     assert life.coordinator.left == []
-    said = life.logs.status.workers[life.worker.settings.member.worker]
+    said = life.topics.status.workers[life.worker.settings.member.worker]
     assert (said.process, said.member_id) == (this_process(), ""), "its process ends, and the member stays"
 
     await life.submit(kind=TaskKind.STREAMING)
@@ -63,7 +63,7 @@ async def test_a_wish_that_comes_while_the_membership_changes_hands_is_heard(ahe
     life.linger_s = 0.05
     life.begin()
     outcome = await life.outcome()
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
     life.linger_s = 60
     life.begin(outcome.saved)
     assert (await life.outcome()).ending is Ending.LEFT
@@ -74,20 +74,20 @@ async def test_a_wish_that_comes_after_the_topics_were_made_anew_is_heard() -> N
     life = Life()
     life.linger_s = 0.05
     await life.submit()
-    await life.logs.remove("a")
+    await life.topics.remove("a")
     life.begin()
     outcome = await life.outcome()
-    life.logs = MemoryLogs()
+    life.topics = MemoryTopics()
     life.linger_s = 60
     life.begin(outcome.saved)
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
     assert (await life.outcome()).ending is Ending.LEFT
 
 
 async def test_a_membership_that_a_release_without_offsets_has_saved_hears_what_is_asked_from_now_on() -> None:
     life = Life()
     life.linger_s = 0.05
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
     life.begin()
     saved = dict((await life.outcome()).saved or {})
     del saved["began_at"]
@@ -95,7 +95,7 @@ async def test_a_membership_that_a_release_without_offsets_has_saved_hears_what_
     life.begin({**saved, "began_ms": 0})
     await eventually(lambda: life.phase is WorkerPhase.STABLE)
     assert not life.ended
-    await life.logs.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=0))
     assert (await life.outcome()).ending is Ending.LEFT
 
 
@@ -147,10 +147,10 @@ async def test_what_it_lets_go_of_by_itself_is_missing_in_what_it_says_it_has() 
     life.begin()
     try:
         await life.runs(A0, A1)
-        await eventually(lambda: life.logs.status.workers[ME].owned >= {A0, A1})
+        await eventually(lambda: life.topics.status.workers[ME].owned >= {A0, A1})
         await life.plan(1)
         await eventually(lambda: A1 not in life.runner.running)
-        await eventually(lambda: A1 not in life.logs.status.workers[ME].owned, "it says that it has a:1 no more")
+        await eventually(lambda: A1 not in life.topics.status.workers[ME].owned, "it says that it has a:1 no more")
         await life.plan(2)
         await life.runs(A0, A1)
     finally:
@@ -166,9 +166,9 @@ async def test_many_tasks_that_it_lets_go_of_one_by_one_are_missing_in_one_recor
     life.begin()
     try:
         await life.runs(A0, A1)
-        await eventually(lambda: life.worker.member.state.owned == life.logs.status.workers[ME].owned)
-        said, publish = [], life.logs.publish_worker
-        monkeypatch.setattr(life.logs, "publish_worker", lambda status: said.append(status.owned) or publish(status))
+        await eventually(lambda: life.worker.member.state.owned == life.topics.status.workers[ME].owned)
+        said, publish = [], life.topics.publish_worker
+        monkeypatch.setattr(life.topics, "publish_worker", lambda status: said.append(status.owned) or publish(status))
         waiting = [TaskId("a", index) for index in range(2, 9)]
         for task in waiting:
             life.worker._stopped(frozenset({task}))
@@ -181,14 +181,14 @@ async def test_many_tasks_that_it_lets_go_of_one_by_one_are_missing_in_one_recor
 
 async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_submitted_again() -> None:
     life, planner = Life(), planner_of("a")
-    await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+    await life.topics.submit(JobDefinition(name="a", entry_point="m:f"))
     life.begin()
     try:
         await eventually(lambda: planner in life.runner.running)
         life.runner.fail(planner)
         await eventually(lambda: life.state(planner) is TaskState.FAILED)
-        await life.logs.remove("a")
-        await life.logs.submit(JobDefinition(name="a", entry_point="m:f"))
+        await life.topics.remove("a")
+        await life.topics.submit(JobDefinition(name="a", entry_point="m:f"))
         await eventually(lambda: planner in life.runner.running, "its planner runs")
     finally:
         await life.cancel()
@@ -221,13 +221,13 @@ async def held_by_a_standby() -> tuple[Life, Any]:
 async def test_no_task_starts_before_it_is_stored_which_process_has_the_membership(*, resumed: bool) -> None:
     """Else whoever takes the name up sees that nothing of it can run: it was held in a triggerer."""
     life, saved = await held_by_a_standby()
-    life.logs.takes_s = 0.1
+    life.topics.takes_s = 0.1
     life.begin(saved if resumed else None)
     processes: list[str] = []
     start = life.runner.start
 
     async def noted(order: TaskOrder) -> None:
-        processes.append(life.logs.status.workers[ME].process)
+        processes.append(life.topics.status.workers[ME].process)
         await start(order)
 
     life.runner.start = noted
@@ -239,7 +239,7 @@ async def test_no_task_starts_before_it_is_stored_which_process_has_the_membersh
 async def test_what_it_was_not_to_start_yet_it_gives_up_at_once() -> None:
     life, saved = await held_by_a_standby()
     life.linger_s = 0.01
-    with life.logs.out_of_order(LogError("the disk is full")):
+    with life.topics.out_of_order(TopicError("the disk is full")):
         life.begin(saved)
         await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
         await asyncio.sleep(0.05)
@@ -252,12 +252,12 @@ async def test_what_it_was_not_to_start_yet_it_gives_up_at_once() -> None:
 async def test_when_it_can_say_so_at_last_it_starts_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_RETRY_S", 0.01)
     life, saved = await held_by_a_standby()
-    publish_worker = life.logs.publish_worker
+    publish_worker = life.topics.publish_worker
 
     async def fails(_status: WorkerStatus) -> None:
-        raise LogError("the disk is full")
+        raise TopicError("the disk is full")
 
-    monkeypatch.setattr(life.logs, "publish_worker", fails)
+    monkeypatch.setattr(life.topics, "publish_worker", fails)
     life.begin(saved)
     await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
     epoch = life.worker.member.state.epoch
@@ -265,7 +265,7 @@ async def test_when_it_can_say_so_at_last_it_starts_what_is_still_its_own(monkey
     await eventually(lambda: life.worker.member.state.epoch > epoch, "a round has passed")
     life.coordinator.heartbeats_say = KafkaErrorCode.NONE
     assert not life.runner.orders
-    monkeypatch.setattr(life.logs, "publish_worker", publish_worker)
+    monkeypatch.setattr(life.topics, "publish_worker", publish_worker)
     await life.runs(A0, A1)
     assert life.runner.order_of(A0).epoch > epoch
     await life.cancel()

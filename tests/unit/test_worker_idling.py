@@ -49,7 +49,7 @@ async def test_a_worker_in_a_group_without_jobs_says_so_and_gives_up_in_time(
     assert outcome.error == "group g has no jobs yet: waited 0.15 s for something to run (idle timeout)"
     assert life.coordinator.left == [outcome.error]
     assert life.phase is WorkerPhase.LEFT
-    assert life.logs.status.workers[ME].left is LeaveReason.STOPPED, "nobody waits for it"
+    assert life.topics.status.workers[ME].left is LeaveReason.STOPPED, "nobody waits for it"
     assert caplog.messages.count("Group g has no jobs yet: this worker waits for something to run, 0.15 s at most") == 1
 
 
@@ -97,7 +97,7 @@ async def test_the_time_goes_on_when_the_membership_does(since_s: int, gives_up:
     assert abs(handed_over.saved["idle_since_ms"] - wall_ms()) < 10_000
 
     second = Life(idle_timeout_ms=600_000, phase=WorkerPhase.DEFERRED)
-    second.logs, second.coordinator = first.logs, first.coordinator
+    second.topics, second.coordinator = first.topics, first.coordinator
     second.begin({**handed_over.saved, "idle_since_ms": wall_ms() - since_s * 1_000})
     if gives_up:
         assert (await second.outcome()).ending is Ending.IDLE

@@ -11,14 +11,14 @@ from worker_life import GONE, ME, Life, living
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
-from airflow_provider.topics.errors import LogError
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker import worker as worker_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until
 
 
 def said(life: Life) -> WorkerStatus:
-    return life.logs.status.workers[ME]
+    return life.topics.status.workers[ME]
 
 
 class Witness:
@@ -39,7 +39,7 @@ async def test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it() -> N
     async with living() as life:
         witness = Witness(life)
         member_id = life.worker.member.state.member_id
-        life.logs.takes_s = 0.1
+        life.topics.takes_s = 0.1
         life.worker.leave("enough", Absence(left=LeaveReason.RESTARTING, returns_ms=7_000))
         await life.outcome()
         assert witness.record is not None
@@ -54,7 +54,7 @@ async def test_what_cannot_be_written_keeps_it_for_a_limited_time(monkeypatch: p
     monkeypatch.setattr(worker_module, "_FAREWELL_S", 0.2)
     async with living() as life:
         stuck = asyncio.Event()
-        monkeypatch.setattr(life.logs, "publish_worker", lambda _status: stuck.wait())
+        monkeypatch.setattr(life.topics, "publish_worker", lambda _status: stuck.wait())
         began = now_ms()
         life.worker.leave("enough")
         await eventually(lambda: life.coordinator.left == ["enough"], "it leaves all the same")
@@ -65,10 +65,10 @@ async def test_what_cannot_be_written_keeps_it_for_a_limited_time(monkeypatch: p
 
 async def test_what_fails_to_be_written_does_not_keep_it() -> None:
     async with living() as life:
-        life.logs.failing = LogError("no luck")
+        life.topics.failing = TopicError("no luck")
         life.worker.leave("enough")
         await eventually(lambda: life.coordinator.left == ["enough"])
-        life.logs.failing = None
+        life.topics.failing = None
         await life.outcome()
 
 
@@ -79,7 +79,7 @@ async def test_whoever_is_asked_to_go_says_so(action: ControlAction, left: Leave
     life = Life()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.STABLE)
-    await life.logs.publish_control(ControlRecord(worker=ME, action=action, at_ms=wall_ms()))
+    await life.topics.publish_control(ControlRecord(worker=ME, action=action, at_ms=wall_ms()))
     assert (await life.outcome()).ending is Ending.LEFT
     assert said(life).left is left
 

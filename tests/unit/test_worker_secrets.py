@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import mask_secret
 from executor_bench import A0, bench
 from operator_bench import NO_LINK, SETTINGS
-from stand_ins import LonelyCoordinator, MemoryLogs
+from stand_ins import LonelyCoordinator, MemoryTopics
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
@@ -97,14 +97,14 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     """Through everything that stands between an operator and the topics."""
     secret = "s3cret_package"
     mask_secret(secret)
-    logs = MemoryLogs()
+    topics = MemoryTopics()
 
     @asynccontextmanager
-    async def in_memory(*_: object) -> AsyncIterator[tuple[LonelyCoordinator, MemoryLogs]]:
+    async def in_memory(*_: object) -> AsyncIterator[tuple[LonelyCoordinator, MemoryTopics]]:
         job = JobDefinition(name="a", entry_point=f"{secret}:Job")
-        await logs.submit(job)
-        await logs.publish_plan(PlanRecord.of(job, [{}], planned_by=WorkerId("w0"), at_ms=0))
-        yield LonelyCoordinator(), logs
+        await topics.submit(job)
+        await topics.publish_plan(PlanRecord.of(job, [{}], planned_by=WorkerId("w0"), at_ms=0))
+        yield LonelyCoordinator(), topics
 
     def does_not_start(*_: object) -> None:
         raise SparkStartError(f"Spark did not start: its metastore takes no {secret}")
@@ -125,8 +125,8 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     )
     tries = Tries(again=False, wait_ms=None)
     WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries, NO_LINK).run()
-    error = logs.status.tasks[A0].error
+    error = topics.status.tasks[A0].error
     assert error is not None
     assert "***" in error.message
-    assert secret not in repr((logs.status, [event for event in logs.events if isinstance(event, TaskEvent)]))
+    assert secret not in repr((topics.status, [event for event in topics.events if isinstance(event, TaskEvent)]))
     assert asyncio.run(means[0].start()) == "Spark did not start: its metastore takes no ***", "why it stands back"

@@ -80,7 +80,7 @@ async def test_under_which_task_spark_has_ended_three_times_that_fails_and_its_n
 async def test_the_deaths_of_spark_count_on_whoever_has_the_task() -> None:
     async with bench() as worker:
         job = await worker.submit(retries=9)
-        plan = worker.logs.jobs.plan_of(job.name)
+        plan = worker.topics.jobs.plan_of(job.name)
         assert plan is not None
         last = TaskStatus(
             task=A0,
@@ -92,7 +92,7 @@ async def test_the_deaths_of_spark_count_on_whoever_has_the_task() -> None:
             spark_deaths=2,
             started_at_ms=1,
         )
-        await worker.logs.publish_task(last)
+        await worker.topics.publish_task(last)
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         assert worker.told(A0).spark_deaths == 2

@@ -57,14 +57,14 @@ class SteadyLife(Life):
         self.means = SlowMeans()
 
     def begin(self, saved: Any = None) -> None:
-        self.steady = SteadyWorker(self.settings, self.logs, self._make, self.means, saved)
+        self.steady = SteadyWorker(self.settings, self.topics, self._make, self.means, saved)
         self._run: asyncio.Task[Outcome] = asyncio.ensure_future(self.steady.run())
 
     def _make(self, saved: Mapping[str, Any] | None) -> Worker:
         self.worker = Worker(
             self.settings,
             transport=self.coordinator,  # type: ignore[arg-type]
-            logs=self.logs,
+            topics=self.topics,
             make_hands=self._make_hands,
             saved=saved,
         )
@@ -103,14 +103,14 @@ async def test_it_leaves_its_tasks_to_others_says_so_and_uses_up_no_attempt(
     async with standing(wait_s=60) as life:
         await eventually(lambda: life.coordinator.left, "it has left the group")
         await eventually(lambda: "stands back, and tries again in 60 s: no master" in caplog.text)
-        told = life.logs.status.workers[ME]
+        told = life.topics.status.workers[ME]
         assert (told.state, told.left, told.condition) == (WorkerPhase.LEFT, LeaveReason.STOPPED, "no master")
         page = Console(width=200)
         with page.capture() as shown:
-            page.print(render("g", life.logs.jobs, life.logs.status, wall_ms=0))
+            page.print(render("g", life.topics.jobs, life.topics.status, wall_ms=0))
         assert "stands back: no master" in shown.get()
         for task in (A0, A1):
-            status = life.logs.status.tasks.get(task)
+            status = life.topics.status.tasks.get(task)
             assert status is None or (status.state, status.failures) == (TaskState.STOPPED, 0)
 
 
@@ -118,10 +118,10 @@ async def test_what_keeps_its_tasks_from_running_stands_in_its_record_as_long_as
     async with living() as life:
         for condition in ("waiting for executors", ""):
             life.runner.change_condition(condition)
-            await eventually(lambda said=condition: life.logs.status.workers[ME].condition == said)
+            await eventually(lambda said=condition: life.topics.status.workers[ME].condition == said)
             page = Console(width=200)
             with page.capture() as shown:
-                page.print(render("g", life.logs.jobs, life.logs.status, wall_ms=0))
+                page.print(render("g", life.topics.jobs, life.topics.status, wall_ms=0))
             assert ("stable, waiting for executors" in shown.get()) == bool(condition)
 
 
@@ -131,17 +131,17 @@ async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any)
         life.means.there = True
         await life.runs(A0, A1)
         for task in (A0, A1):
-            assert (life.logs.status.tasks[task].attempt, life.logs.status.tasks[task].failures) == (1, 0)
+            assert (life.topics.status.tasks[task].attempt, life.topics.status.tasks[task].failures) == (1, 0)
         await eventually(lambda: life.phase is WorkerPhase.STABLE)
-        assert life.logs.status.workers[ME].condition == ""
+        assert life.topics.status.workers[ME].condition == ""
 
 
 async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
     async with standing(wait_s=60) as life:
-        await eventually(lambda: stands_back(life.logs.status) == {ME: "no master"})
+        await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
         life.steady.leave("signal SIGTERM")
         assert (await life.outcome()).ending is Ending.LEFT
-        assert stands_back(life.logs.status) == {}, "it has ended, and will not come back"
+        assert stands_back(life.topics.status) == {}, "it has ended, and will not come back"
 
 
 async def test_it_is_told_to_leave_just_as_spark_starts(standing: Any) -> None:
@@ -173,14 +173,14 @@ async def test_an_operator_of_the_group_drains_it_meanwhile(standing: Any) -> No
     async with standing(wait_s=60) as life:
         await eventually(lambda: life.coordinator.left)
         wish = ControlRecord(worker=ME, action=ControlAction.DRAIN, at_ms=0)
-        await life.logs.publish_control(wish)
+        await life.topics.publish_control(wish)
         assert (await life.outcome()).ending is Ending.LEFT
-        assert life.logs.jobs.controls == {}
+        assert life.topics.jobs.controls == {}
 
 
 async def test_others_have_done_the_work_meanwhile(standing: Any) -> None:
     async with standing(wait_s=60, until=Until.DRAINED) as life:
-        plan = life.logs.jobs.plan_of("a")
+        plan = life.topics.jobs.plan_of("a")
         assert plan is not None
         for task, fingerprint in zip((A0, A1), plan.fingerprints, strict=True):
             finished = TaskStatus(
@@ -190,5 +190,5 @@ async def test_others_have_done_the_work_meanwhile(standing: Any) -> None:
                 worker=WorkerId("w2"),
                 fingerprint=fingerprint,
             )
-            await life.logs.publish_task(finished)
+            await life.topics.publish_task(finished)
         assert (await life.outcome()).ending is Ending.DRAINED

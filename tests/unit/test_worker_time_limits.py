@@ -97,7 +97,7 @@ async def test_other_work_takes_its_place_as_soon_as_it_has_stopped() -> None:
         job = await worker.submit(tasks=1, timeout_ms=SOON_MS)
         worker.take(A0)
         await eventually(lambda: is_told_to_stop(worker))
-        await worker.logs.submit(replace(job, timeout_ms=None))
+        await worker.topics.submit(replace(job, timeout_ms=None))
         await worker.plan(job, [{"other": 1}])
         await eventually(lambda: (A0, "its configuration has changed") in worker.runner.told)
         worker.runner.let_go(A0)
@@ -111,7 +111,7 @@ async def test_another_limit_holds_for_what_runs() -> None:
         job = await worker.submit(tasks=1)
         worker.take(A0)
         await worker.runs(A0)
-        await worker.logs.submit(replace(job, timeout_ms=SOON_MS))
+        await worker.topics.submit(replace(job, timeout_ms=SOON_MS))
         await worker.becomes(A0, TaskState.FAILED)
 
 

@@ -30,7 +30,7 @@ def tasks(number: int) -> list[TaskId]:
 
 def words(worker: Bench) -> Counter[TaskState]:
     """What has been said of tasks, by state: as many records in the status topic, and as many events."""
-    return Counter(event.status.state for event in worker.logs.events if isinstance(event, TaskEvent))
+    return Counter(event.status.state for event in worker.topics.events if isinstance(event, TaskEvent))
 
 
 async def run_to_the_end(worker: Bench, number: int) -> None:
@@ -44,10 +44,10 @@ async def run_to_the_end(worker: Bench, number: int) -> None:
 
 async def told(worker: Bench, task: TaskId, state: TaskState, by: WorkerId = ME, **more: Any) -> None:
     """What was said before this worker began."""
-    plan = worker.logs.jobs.plan_of("a")
+    plan = worker.topics.jobs.plan_of("a")
     assert plan is not None
     word = {"run_key": "r", "fingerprint": plan.fingerprints[task.index], "epoch": Epoch(1), **more}
-    await worker.logs.publish_task(TaskStatus(task=task, state=state, worker=by, **word))
+    await worker.topics.publish_task(TaskStatus(task=task, state=state, worker=by, **word))
 
 
 async def test_a_task_that_runs_once_undisturbed_takes_two_words() -> None:
@@ -78,8 +78,8 @@ async def test_nor_when_its_job_is_removed() -> None:
         await worker.submit(tasks=MANY)
         worker.take(*tasks(MANY))
         await worker.runs(A0)
-        await worker.logs.remove("a")
-        await eventually(lambda: not worker.logs.status.tasks and not worker.executor.running)
+        await worker.topics.remove("a")
+        await eventually(lambda: not worker.topics.status.tasks and not worker.executor.running)
         assert words(worker) == {TaskState.RUNNING: 1, TaskState.STOPPED: 1}
         assert worker.stopped == [frozenset(tasks(MANY)[1:]), frozenset({A0})], "all that waited are released at once"
 
@@ -143,9 +143,9 @@ async def test_the_last_word_is_of_the_epoch_in_which_the_task_is_released() -> 
         await worker.submit(tasks=1)
         worker.take(A0, epoch=3)
         await worker.runs(A0)
-        worker.logs.takes_s = 0.2
+        worker.topics.takes_s = 0.2
         worker.runner.finish(A0)
-        await eventually(lambda: worker.logs.writing, "it is on its way")
+        await eventually(lambda: worker.topics.writing, "it is on its way")
         worker.executor.advance(Epoch(4))
         await worker.releases(A0, into=worker.finished)
         assert (worker.told(A0).state, worker.told(A0).epoch) == (TaskState.FINISHED, 4)
@@ -155,7 +155,7 @@ async def test_the_last_word_is_of_the_epoch_in_which_the_task_is_released() -> 
 async def test_what_waits_counts_on_though_nothing_was_said_of_it() -> None:
     async with bench(slots=1) as worker:
         await worker.submit(tasks=2)
-        with worker.logs.out_of_order(AWAY):
+        with worker.topics.out_of_order(AWAY):
             worker.take(A1)
             await eventually(lambda: A1 in worker.runner.running)
             worker.drop(A1)
@@ -223,15 +223,15 @@ async def test_a_planner_that_has_planned_is_compared_with_what_came_meanwhile(m
         job = await worker.submit(tasks=1, replan_interval_ms=60_000)
         worker.take(PLANNER)
         await worker.runs(PLANNER)
-        publish, acknowledged = worker.logs.publish_plan, asyncio.Event()
+        publish, acknowledged = worker.topics.publish_plan, asyncio.Event()
 
         async def publish_slowly(plan: PlanRecord) -> None:
             await publish(plan)
             await acknowledged.wait()
 
-        monkeypatch.setattr(worker.logs, "publish_plan", publish_slowly)
+        monkeypatch.setattr(worker.topics, "publish_plan", publish_slowly)
         worker.runner.finish(PLANNER, [{"i": 9}])
-        await worker.logs.submit(replace(job, config={"another": 1}))
-        await eventually(lambda: worker.logs.jobs is worker.executor._compared_with)
+        await worker.topics.submit(replace(job, config={"another": 1}))
+        await eventually(lambda: worker.topics.jobs is worker.executor._compared_with)
         acknowledged.set()
         await eventually(lambda: len(worker.runner.orders) == 2, "it plans by the new definition")

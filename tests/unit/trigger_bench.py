@@ -101,7 +101,7 @@ class Triggerer:
     """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.logs = FakeLogs()
+        self.topics = FakeLogs()
         self.settings = SETTINGS
         self.used: list[KafkaSettings] = []
         self.refused: list[KafkaSettings] = []
@@ -119,19 +119,19 @@ class Triggerer:
         @asynccontextmanager
         async def watched_logs(settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
             self.used.append(settings)
-            yield self.logs
+            yield self.topics
 
         @asynccontextmanager
         async def shared_group(settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
             self.used.append(settings)
-            yield None, self.logs
+            yield None, self.topics
 
         async def reach(settings: KafkaSettings) -> None:
             self.reached.append(settings)
             if settings in self.refused:
                 raise TransportError("Authentication failed", fault=Fault.SECURITY)
 
-        def standby_worker(_plan: Any, _transport: Any, _logs: Any, saved: Any, **_: Any) -> FakeWorker:
+        def standby_worker(_plan: Any, _transport: Any, _topics: Any, saved: Any, **_: Any) -> FakeWorker:
             self.saved.append(saved)
             self.worker = FakeWorker()
             self.held.set()

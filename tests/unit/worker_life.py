@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from stand_ins import HandRunner, LonelyCoordinator, MemoryLogs
+from stand_ins import HandRunner, LonelyCoordinator, MemoryTopics
 from waiting import eventually
 
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -54,7 +54,7 @@ class Life:
     """One worker's life: what it lives with, and how it ended."""
 
     def __init__(self, **settings: Any) -> None:
-        self.logs = MemoryLogs()
+        self.topics = MemoryTopics()
         self.coordinator = LonelyCoordinator()
         self.runner: Any = None
         self.linger_s = 60.0
@@ -67,7 +67,7 @@ class Life:
         self.worker = Worker(
             self.settings,
             transport=self.coordinator,  # type: ignore[arg-type]
-            logs=self.logs,
+            topics=self.topics,
             make_hands=self._make_hands,
             saved=saved,
         )
@@ -84,7 +84,7 @@ class Life:
             max_spark_deaths=3,
             worker=ME,
             group_id="g",
-            logs=self.logs,
+            topics=self.topics,
             make_runner=make_runner,
             slots=2,
             checkpoint_root="/checkpoints",
@@ -97,12 +97,12 @@ class Life:
 
     async def submit(self, *, tasks: int = 2, **definition: Any) -> None:
         job = JobDefinition(name="a", entry_point="m:f", max_tasks=9, **definition)
-        await self.logs.submit(job)
+        await self.topics.submit(job)
         await self.plan(tasks)
 
     async def plan(self, tasks: int) -> None:
-        job = self.logs.jobs.jobs["a"]
-        await self.logs.publish_plan(PlanRecord.of(job, [{"i": i} for i in range(tasks)], planned_by=ME, at_ms=0))
+        job = self.topics.jobs.jobs["a"]
+        await self.topics.publish_plan(PlanRecord.of(job, [{"i": i} for i in range(tasks)], planned_by=ME, at_ms=0))
 
     async def runs(self, *tasks: TaskId) -> None:
         await eventually(
@@ -119,12 +119,12 @@ class Life:
             await self._run
 
     def state(self, task: TaskId) -> TaskState | None:
-        told = self.logs.status.tasks.get(task)
+        told = self.topics.status.tasks.get(task)
         return told.state if told else None
 
     @property
     def phase(self) -> WorkerPhase | None:
-        told = self.logs.status.workers.get(ME)
+        told = self.topics.status.workers.get(ME)
         return told.state if told else None
 
     @property

@@ -14,7 +14,7 @@ GROUP_KEY: Final = "group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
+class TopicNames:
     """The three topics of a group, of one partition each.
 
     :param jobs: compacted: what is to run
@@ -27,7 +27,7 @@ class Topics:
     events: str
 
     @classmethod
-    def of(cls, group: str) -> Topics:
+    def of(cls, group: str) -> TopicNames:
         return cls(jobs=f"{group}.jobs", status=f"{group}.status", events=f"{group}.events")
 
     @property
