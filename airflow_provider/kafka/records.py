@@ -1,3 +1,3 @@
-"""The former place of :mod:`airflow_provider.ledger.records`: DAG files import :class:`JobDefinition` from here."""
+"""The former place of :class:`~airflow_provider.ledger.records.JobDefinition`, from where DAG files import it."""
 
-from airflow_provider.ledger.records import *
+from airflow_provider.ledger.records import JobDefinition as JobDefinition
