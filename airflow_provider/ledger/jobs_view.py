@@ -20,11 +20,10 @@ from airflow_provider.ledger.records import (
     TaskWork,
     UnreadableRecordError,
     decode,
-    labelled,
     task_name,
 )
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
-from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 
 _START: Final = ConfigOffset(0)
 

@@ -17,11 +17,10 @@ from airflow_provider.ledger.records import (
     TaskState,
     TaskStatus,
     WorkerStatus,
-    labelled,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, labelled, planner_of
 
 Statuses = Mapping[TaskId, TaskStatus]
 

@@ -56,6 +56,11 @@ class TaskId(NamedTuple):
         return f"{self.job}:planner" if self.is_planner else f"{self.job}:{self.index}"
 
 
+def labelled(task: TaskId, name: str) -> str:
+    """A task for people: ``ingest:3 (orders)``, or ``ingest:3`` where its plan has no name for it."""
+    return f"{task} ({name})" if name else str(task)
+
+
 Tasks = frozenset[TaskId]
 NO_TASKS: Final[Tasks] = frozenset()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.cluster import warn_of_unlimited_cores
+from airflow_provider.spark.cluster import is_local, warn_of_unlimited_cores
 from airflow_provider.spark.jvm import jvm_started, mark_next_jvm
 from airflow_provider.spark.pyspark_internals import (
     forget_application,
@@ -193,7 +193,8 @@ class SparkApplication:
             raise SparkStartError(
                 f"Spark did not start with master {settings.master!r}: {error}; what Java said is above in the log"
             ) from error
-        if not is_alive(root, jvm_process()):
+        jvm = jvm_process()
+        if not is_alive(root, jvm):
             forget_application()
             self._clean_up()
             raise SparkStartError(f"Spark ended as it started with master {settings.master!r}; see the log above")
@@ -201,8 +202,8 @@ class SparkApplication:
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
-        running = RunningSpark(number=self._number, root=root, jvm=jvm_process(), shipment=Shipment(self._folder.path))
-        jvm_started(running.jvm)
+        running = RunningSpark(number=self._number, root=root, jvm=jvm, shipment=Shipment(self._folder.path))
+        jvm_started(jvm)
         return running
 
     def _discard(self) -> None:
@@ -268,7 +269,7 @@ def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
         "spark.sql.shuffleExchange.maxThreadThreshold": "32",
         "spark.sql.resultQueryStage.maxThreadThreshold": "32",
     }
-    if settings.master.startswith("local"):
+    if is_local(settings.master):
         conf |= _local_defaults(folder)
     return conf
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from airflow_provider.ledger.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import (
@@ -19,7 +20,6 @@ from airflow_provider.spark.failures import (
 )
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
-from airflow_provider.spark.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (

@@ -9,14 +9,14 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable
-from subprocess import TimeoutExpired
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.cluster import is_local
 from airflow_provider.spark.pyspark_internals import (
     bind_session,
     ends_by_itself,
+    ends_soon,
     refuse_stop,
     take_off_listener_bus,
     unbind_session,
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-JVM_END_S: Final = 2.0
-"""How long after a broken connection to the JVM to wait for the JVM's own end."""
 
 
 class Pools:
@@ -104,7 +101,7 @@ class LocalSession:
             return None
         from pyspark.sql.streaming.query import StreamingQuery
 
-        mine = str(value.id) if isinstance(value, StreamingQuery) else None
+        mine = self.query_id(value)
         if isinstance(value, StreamingQuery) and value.isActive and not ends_by_itself(value):
             self._awaited = value
             return "run() has returned a streaming query that does not end by itself"
@@ -121,8 +118,7 @@ class LocalSession:
         if self.spark is None:
             return error
         if self.spark.jvm is not None and _is_lost_connection(error):
-            with contextlib.suppress(TimeoutExpired):
-                self.spark.jvm.wait(JVM_END_S)
+            ends_soon(self.spark.jvm)
         if self.spark.alive:
             return error if is_local(self._settings.master) else explain_missing(error, self._settings.master)
         gone = self.spark.gone()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from airflow_provider.ledger.records.json_value import NotJsonError, to_json_value
 from airflow_provider.spark.checkpoints import CHECKPOINT_KEY, CheckpointError, check_segment
 from airflow_provider.spark.job import JobContext, SparkJob
-from airflow_provider.spark.json_value import NotJsonError, to_json_value
 
 MAX_PLAN_BYTES: Final = 900_000
 """A plan is one record, and a broker takes records of up to 1 MiB (``message.max.bytes``) by default."""

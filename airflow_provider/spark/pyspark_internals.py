@@ -31,6 +31,7 @@ _LAST_WORDS_S: Final = 2.0
 """How long to wait for what a JVM that did not start has said of it."""
 
 _END_S: Final = 2.0
+"""How long after a broken connection to the JVM to wait for the JVM's own end."""
 
 _bound = threading.local()
 _originals: dict[str, Any] = {}

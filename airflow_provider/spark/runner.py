@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
 from airflow_provider.spark.job import Config
 from airflow_provider.spark.query_progress import QueryProgress
 
@@ -48,7 +48,7 @@ class TaskOrder:
     @property
     def label(self) -> str:
         """The task for people."""
-        return f"{self.task} ({self.name})" if self.name else str(self.task)
+        return labelled(self.task, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.spark.application import RunningSpark
+from airflow_provider.spark.cluster import is_local
 from airflow_provider.spark.pyspark_internals import ends_soon
 from airflow_provider.spark.standalone import is_forgotten
 
@@ -48,7 +49,7 @@ def _look_at(spark: RunningSpark) -> Sight:
     if not spark.alive:
         return Sight.ENDED
     context = spark.root.sparkContext
-    if (context.master or "local").startswith("local") or _executors(context):
+    if is_local(context.master or "local") or _executors(context):
         return Sight.FINE
     if is_forgotten(context):
         log.warning("%s does not know this worker's Spark application any more; it is stopped", context.master)

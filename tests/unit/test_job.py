@@ -9,10 +9,10 @@ import tempfile
 
 import pytest
 
+from airflow_provider.ledger.records.json_value import NotJsonError, to_json_value
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.job import FencedError, FunctionJob, JobContext, SparkJob, TaskContext, spark_job
-from airflow_provider.spark.json_value import NotJsonError, to_json_value
 from airflow_provider.spark.planning import PlanError, make_plan
 
 

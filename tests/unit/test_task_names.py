@@ -21,11 +21,10 @@ from airflow_provider.ledger.records import (
     TaskFailure,
     TaskState,
     TaskStatus,
-    labelled,
     task_name,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
 from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.standing import Standing
 from airflow_provider.worker.narrator import Narrator

@@ -26,7 +26,7 @@ from airflow_provider.ledger.records.keys import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.records.names import labelled, task_name
+from airflow_provider.ledger.records.names import task_name
 from airflow_provider.ledger.records.removal import REMOVED, Removal
 from airflow_provider.ledger.records.status import (
     CheckpointClaim,
@@ -68,7 +68,6 @@ __all__ = [
     "encode",
     "event_from_json",
     "job_key",
-    "labelled",
     "parse_key",
     "plan_key",
     "task_key",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow_provider.protocol.model import TaskId
-
 _NAMED_BY: Final = ("name", "checkpoint_key")
 """The first of these in a task's configuration that is a text."""
 _LONGEST: Final = 60
@@ -21,8 +19,3 @@ def task_name(config: Mapping[str, Any]) -> str:
     head = " ".join(given[: 4 * _LONGEST].split())
     name = "".join(char if char.isprintable() else "?" for char in head)
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-
-
-def labelled(task: TaskId, name: str) -> str:
-    """``ingest:3 (orders)``, or ``ingest:3``."""
-    return f"{task} ({name})" if name else str(task)
