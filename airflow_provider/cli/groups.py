@@ -15,6 +15,7 @@ from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.group.shared import shared_transport
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.wire.messages import GroupDescription
@@ -25,6 +26,7 @@ from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.reports.group_words import as_lines
+from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
 from airflow_provider.topics.one_shot import list_groups
@@ -44,8 +46,9 @@ about any group has the topic made in which groups are kept.
 """
 _AGAIN_S: Final = 0.2
 _READ_S: Final = 5.0
-_AT_ONCE: Final = 8
 """How long a list of groups waits for the topics of those that nobody is in."""
+_AT_ONCE: Final = 8
+"""So many groups' topics are read together."""
 _EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
 
 
@@ -180,7 +183,7 @@ async def _read_topics(
 
 def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
     """A group as one JSON object: the coordinator's view of who is in it, the records' view of who does what."""
-    record = status.group
+    record, now_ms = status.group, wall_ms()
     members = sorted({member.group_instance_id or str(member.member_id) for member in description.members})
     assigned = {
         name: [task for task in record.owned_by(WorkerId(name)) if jobs.work_of(task) is not None] if record else []
@@ -196,12 +199,13 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "leader": record.leader if record else None,
         "reason": record.reason if record else None,
         "step": record.step if record else "",
+        "because": record.because if record else None,
         "unchanged": record.unchanged if record else 0,
         "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
         "jobs": sorted(jobs.jobs),
-        "tasks": {str(last.task): _task(last) for last in _tasks(jobs, status)},
+        "tasks": {str(last.task): _task(last, now_ms) for last in _tasks(jobs, status)},
     }
 
 
@@ -226,12 +230,5 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
             yield last
 
 
-def _task(told: TaskStatus) -> dict[str, Any]:
-    return {
-        "state": told.state.value,
-        "worker": told.worker,
-        "attempt": told.attempt,
-        "started_at_ms": told.started_at_ms,
-        "took_ms": told.took_ms,
-        "error": told.error.message if told.error else None,
-    }
+def _task(told: TaskStatus, now_ms: int) -> dict[str, Any]:
+    return {**run_to_json(told, now_ms), "error": told.error.message if told.error else None}

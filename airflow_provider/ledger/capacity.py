@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured
 from airflow_provider.ledger.records import TaskKind, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class SlotShortage:
 
 def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | None:
     """What is missing; None: nothing, or it isn't known, because there is a member that has not said what it has."""
-    unbounded = sum(_unbounded_tasks(job, jobs, status) for job in jobs.jobs)
+    unbounded = _unbounded_tasks(jobs, status)
     members = status.group.members if status.group is not None else ()
     said = [status.workers.get(worker) for worker in members]
     slots = sum(worker.slots for worker in said if worker is not None and worker.state is not WorkerPhase.LEFT)
@@ -43,13 +43,9 @@ def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | 
     return SlotShortage(unbounded=unbounded, slots=slots)
 
 
-def _unbounded_tasks(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int:
+def _unbounded_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> int:
     """Without those that have failed for good, or have ended all the same."""
-    definition, plan = jobs.jobs[job], jobs.plan_of(job)
-    if plan is None or definition.kind is not TaskKind.STREAMING:
+    streaming = {job for job, definition in jobs.jobs.items() if definition.kind is TaskKind.STREAMING}
+    if not streaming:
         return 0
-    last = (status.tasks.get(TaskId(job, index)) for index in range(len(plan.configs)))
-    return sum(
-        told is None or not (told.state.final and told.is_of(definition.run_key, fingerprint))
-        for told, fingerprint in zip(last, plan.fingerprints, strict=True)
-    )
+    return sum(task.job in streaming and not task.is_planner for task in configured(jobs, status.tasks))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.ledger.records import TaskFailure, TaskState
-from airflow_provider.ledger.times import time_in_words
 from airflow_provider.membership.brake import is_braked
 from airflow_provider.reports.spans import span
 
@@ -21,10 +21,6 @@ def _whose(state: str) -> str:
     return "" if state == TaskState.FAILED.value else ", an earlier one failed"
 
 
-def _because(about: dict[str, Any]) -> str:
-    return f"{about['reason']}: {about['step']}" if about["step"] not in ("", about["reason"]) else str(about["reason"])
-
-
 def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     """:param tasks: each of them, however many"""
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
@@ -34,7 +30,7 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     else:
         converged = "converged" if about["converged"] else "not converged"
         epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
-        lines += [about["gone"] or epoch, f"  because: {_because(about)}"]
+        lines += [about["gone"] or epoch, f"  because: {about['because']}"]
         if is_braked(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
@@ -70,13 +66,12 @@ def _listed(tasks: Mapping[str, Any]) -> list[str]:
 
 
 def _when(told: Mapping[str, Any]) -> str:
-    if told["took_ms"] is not None:
-        return f", took {span(told['took_ms'])}"
-    return f", since {time_in_words(told['started_at_ms'])}" if _is_running(told) else ""
-
-
-def _is_running(told: Mapping[str, Any]) -> bool:
-    return told["state"] == TaskState.RUNNING.value and told["started_at_ms"] is not None
+    """See :func:`~airflow_provider.reports.task_runs.run_to_json`."""
+    if told["seconds"] is None:
+        return ""
+    if told["state"] != TaskState.RUNNING.value:
+        return f", took {span(round(told['seconds'] * 1000))}"
+    return f", since {datetime.fromisoformat(told['started_at']):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:

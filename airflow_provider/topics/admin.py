@@ -233,9 +233,8 @@ class TopicAdmin:
         asked = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=timeout_s, include_authorized_operations=True
         )
-        description = await self._answer(topic, asyncio.wrap_future(asked[topic]))
+        described: TopicDescription = await self._answer(topic, asyncio.wrap_future(asked[topic]))
         self._met = True
-        described: TopicDescription = description
         return described
 
     async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Final
 
 from airflow_provider.ledger.topic_view import Unreadable
@@ -12,7 +11,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Complaints:
-    """Heard by the thread that reads the topic; told there, or wherever all has been read.
+    """Heard and said by the thread that reads the topic.
 
     :param topic: its name
     """
@@ -20,16 +19,13 @@ class Complaints:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._heard: list[Unreadable] = []
-        self._lock = threading.Lock()
 
     def add(self, record: Unreadable) -> None:
-        with self._lock:
-            self._heard.append(record)
+        self._heard.append(record)
 
     def tell(self) -> None:
         """Log what has come together."""
-        with self._lock:
-            heard, self._heard = self._heard, []
+        heard, self._heard = self._heard, []
         if len(heard) == 1:
             log.warning("%s: %s", self._topic, heard[0])
         elif heard:

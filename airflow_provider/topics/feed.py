@@ -93,10 +93,6 @@ class TopicFeed(Generic[S]):
             news = self._news()
         self._changes.tell(news)
 
-    def complain(self) -> None:
-        """The topic has been read to its end: whoever asked for that may go before anything else is read."""
-        self._complaints.tell()
-
     def again(self) -> None:
         self._next = self._make_view(self._complaints.add)
         self._whole = False

@@ -207,8 +207,6 @@ class GroupTopics:
             timeout_s=max(0.0, deadline - time.monotonic()),
             waiting_for="the end of the topics",
         )
-        feed.jobs.complain()
-        feed.status.complain()
 
     async def wait_for(
         self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None

@@ -53,6 +53,8 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
 
     :param records: as they follow each other
     """
+    if len(records) < 2:
+        return {}
     skipped: dict[int, int] = {}
     ends: dict[bytes, _Word] = {}
     last_round = last_place = -1

@@ -133,8 +133,8 @@ class JobCondition:
             return SoFar(text=f"{wanted}: the group has that job of run {definition.run_key!r}")
         return SoFar(text=wanted, standing=Standing.of_job(self.job, jobs, status))
 
-    def _is_of_another_run(self, definition: JobDefinition) -> bool:
-        return self.run_key is not None and definition.bounded and definition.run_key != self.run_key
+    def _is_of_another_run(self, job: JobDefinition | Removal) -> bool:
+        return self.run_key is not None and job.bounded and job.run_key != self.run_key
 
     def _judge(self, report: JobReport, *, bounded: bool) -> Answer | None:
         progress = report.progress
@@ -157,9 +157,8 @@ class JobCondition:
         if removal is None:
             gone = self.fingerprint is not None
             return self._gone(f"job {self.job!r} was removed while it was waited for") if gone else None
-        other_run = self.run_key is not None and removal.bounded and removal.run_key != self.run_key
         before = self.since_ms is None or removal.at_ms < self.since_ms
-        if self.fingerprint is None and (other_run or before):
+        if self.fingerprint is None and (before or self._is_of_another_run(removal)):
             return None
         return self._gone(f"job {self.job!r} {removal}")
 

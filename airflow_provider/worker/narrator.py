@@ -104,10 +104,10 @@ class Narrator:
         return record.epoch > self._epoch and self._worker in record.members
 
     def _warn_of_slots(self, status: StatusSnapshot) -> None:
-        """In one log of the group, when it changes."""
-        before, self._shortage = self._shortage, slot_shortage(self._topics.jobs, status)
+        """In the leader's log, when it changes."""
         led = status.group is not None and status.group.leader == self._worker
-        if led and self._shortage is not None and self._shortage != before:
+        before, self._shortage = self._shortage, slot_shortage(self._topics.jobs, status) if led else None
+        if self._shortage is not None and self._shortage != before:
             log.warning("%s", self._shortage.in_words())
 
     def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:

@@ -108,8 +108,8 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
         "state": "failed",
         "worker": "w2",
         "attempt": 1,
-        "started_at_ms": None,
-        "took_ms": None,
+        "started_at": None,
+        "seconds": None,
         "error": "boom",
     }
     assert list(about["tasks"]) == ["a:planner", "a:0", "a:1", "a:2"], "no task of an older plan, none of a removed job"

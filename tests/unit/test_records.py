@@ -20,6 +20,7 @@ from airflow_provider.ledger.records import (
     JobError,
     PlanRecord,
     RebalanceEvent,
+    Removal,
     StreamProgress,
     TaskEvent,
     TaskFailure,
@@ -493,3 +494,9 @@ def test_no_value_makes_reading_fail_in_an_undocumented_way(value):
 def test_a_config_with_half_a_character_is_refused_at_submission():
     with pytest.raises(JobError, match="can't be written as JSON"):
         JobDefinition(name="a", entry_point="m:f", config={"x": "\ud800"})
+
+
+@pytest.mark.parametrize("removed", [1, "yesterday", [], True])
+def test_what_is_no_removal_is_refused_in_words(removed: object) -> None:
+    with pytest.raises(ValueError, match="a removal must be an object, not "):
+        Removal.from_json(removed)

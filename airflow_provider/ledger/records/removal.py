@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import Any, Final
 
 from airflow_provider.ledger.records.envelope import want, want_number
@@ -44,11 +45,13 @@ class Removal:
         return {"by": self.by, "at_ms": self.at_ms, "run_key": self.run_key, "bounded": self.bounded}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Removal:
+    def from_json(cls, data: object) -> Removal:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: for anything else
         """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"a removal must be an object, not {short(data)}")
         return cls(
             by=want(data, "by", str),
             at_ms=want_number(data, "at_ms", most=_LAST_MS),
