@@ -65,7 +65,7 @@ system: install  ## A real Airflow
 lint: install  ## Style, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	scripts/check-types
 	$(BIN)/lint-imports
 
 format: install  ## Let ruff mend what it can

@@ -86,7 +86,7 @@ class Stage:
     def start(self, worker: str) -> None:
         self.world.start(worker, protocol=self.design.protocol)
 
-    def at(self, ms: int, action: Callable[[], object]) -> None:
+    def at(self, ms: int, action: Callable[[], None]) -> None:
         """Let something happen, so long after the group has settled."""
         self.world.clock.after(ms, action)
         self.last_action_ms = max(self.last_action_ms, self.world.clock.now + ms)

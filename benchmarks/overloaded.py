@@ -44,7 +44,7 @@ def main() -> int:
         finally:
             watching.cancel()
 
-    Worker.run = watched  # type: ignore[method-assign]
+    setattr(Worker, "run", watched)  # noqa: B010
     return cospark(sys.argv[2:])
 
 

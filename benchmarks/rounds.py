@@ -49,7 +49,9 @@ def measure(workers: int, jobs: int, tasks: int, kind: str, calls: int, leads: i
         joins = {WorkerId("worker-new"): NO_TASKS} if kind == "join" else {}
         # What it remembers has come back from the topic.
         call = _call({**last.assignment, **joins}, configured, GroupRecord.from_json(decode(encode(last.to_json()))))
-    assign_ms, lead_ms, record_ms = [], [], []
+    assign_ms: list[float] = []
+    lead_ms: list[float] = []
+    record_ms: list[float] = []
     for _ in range(calls):
         round_, memory = _round(call), call.last_record.memory if call.last_record else Memory()
         with _timed(assign_ms):
@@ -129,4 +131,5 @@ def _tasks_in(shares: Mapping[WorkerId, Tasks]) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*map(int, sys.argv[1:4]), sys.argv[4], *map(int, sys.argv[5:7]))))
+    workers, jobs, tasks, kind, calls, leads = sys.argv[1:]
+    print(json.dumps(measure(int(workers), int(jobs), int(tasks), kind, int(calls), int(leads))))

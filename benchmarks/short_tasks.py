@@ -103,7 +103,8 @@ def _state() -> dict[str, float]:
 
     gc.collect()
     context = SparkContext.getOrCreate()
-    java: Any = context._jvm.java  # noqa: SLF001
+    jvm: Any = context._jvm  # noqa: SLF001
+    java = jvm.java
     memory = java.lang.management.ManagementFactory.getMemoryMXBean()
     for _ in range(2):
         memory.gc()

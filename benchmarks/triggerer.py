@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.group.shared import shared_topics, shared_transport

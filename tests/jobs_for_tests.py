@@ -43,7 +43,12 @@ def no_job() -> None:
     """Is not decorated."""
 
 
-@spark_job(plan=lambda job: time.sleep(600) or [])
+def never_planned(job: JobContext) -> list[dict[str, Any]]:
+    time.sleep(600)
+    return []
+
+
+@spark_job(plan=never_planned)
 def stubborn(spark: SparkSession, task: TaskContext) -> None:
     """Plans for ever, and looks neither left nor right."""
 

@@ -28,7 +28,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 ADMIN = "admin"
 _ROW = re.compile(r"\| ([A-Z]+) \| (group|topic) `etl([a-z.]*)` \| ([a-z, ]+) \|")
 _ANY_ACL = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    ResourceType.ANY,
+    None,  # type: ignore[arg-type]  # its stubs know no wildcards
+    ResourcePatternType.ANY,
+    None,  # type: ignore[arg-type]
+    None,  # type: ignore[arg-type]
+    AclOperation.ANY,
+    AclPermissionType.ANY,
 )
 _ARRIVES_S = 15.0
 

@@ -203,6 +203,8 @@ PlanFunction: TypeAlias = "Callable[[JobContext], list[dict[str, Any]]]"
 class FunctionJob(SparkJob):
     """A job made of a function by :func:`spark_job`; calling it calls the function, so that tests can."""
 
+    __name__: str
+
     def __init__(self, function: RunFunction, plan: PlanFunction | Sequence[Config] | None) -> None:
         functools.update_wrapper(self, function)
         self._function = function

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stubs forget to export them
+from confluent_kafka.admin import (
     AdminClient,
     ListOffsetsResultInfo,
     NewTopic,

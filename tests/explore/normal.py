@@ -74,7 +74,13 @@ class Node:
         for each in _MEMBER_ID.findall(repr(value)):
             self.ids |= 1 << _bit(each)
         counts: list[int] = []
-        rebuilt(value, lambda name, leaf: (name in COUNTS and leaf > 0 and counts.append(leaf)) or leaf)
+
+        def count(name: str, leaf: Any) -> Any:
+            if name in COUNTS and leaf > 0:
+                counts.append(leaf)
+            return leaf
+
+        rebuilt(value, count)
         self.lowest = min(counts, default=_NONE)
 
 
@@ -282,10 +288,10 @@ def rebuilt(
         return tuple([rebuilt(each, change, name, of_record) for each in value])
     if isinstance(value, frozenset):
         return frozenset([rebuilt(each, change, name, of_record) for each in value])
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         changes = {
             field.name: rebuilt(getattr(value, field.name), change, field.name, of_record) for field in fields(value)
         }
-        rebuilt_value = value.changed(changes) if isinstance(value, MemberState) else replace(value, **changes)
-        return of_record(rebuilt_value) if of_record is not None and isinstance(value, GroupRecord) else rebuilt_value
+        other = value.changed(changes) if isinstance(value, MemberState) else replace(value, **changes)
+        return of_record(other) if of_record is not None and isinstance(other, GroupRecord) else other
     return change(name, value)

@@ -11,6 +11,7 @@ from explore.group import Group
 from explore.moves import FAULTS, Kind, Move, failed, late, left_after, moves
 from explore.normal import Node, Nodes, World, fresh_id
 from explore.process import Reaction, computed, react, read_record, stopped
+from explore.rebalance import Taken
 from explore.silence import without_process, without_waiting
 from explore.values import (
     AWAITED,
@@ -125,7 +126,7 @@ class Space:
                 world = self._put(world, node, node.value._replace(unspoken_for=True))
         return world
 
-    def _taken(self, world: World, taken: coordinator.Taken) -> World:
+    def _taken(self, world: World, taken: Taken) -> World:
         return self._with_flights(world, taken.answers)._replace(group=self.nodes.of(taken.group))
 
     def _with_flights(self, world: World, flights: tuple[Flight, ...]) -> World:

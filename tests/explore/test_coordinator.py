@@ -10,6 +10,7 @@ import pytest
 from explore import coordinator
 from explore.group import Group
 from explore.normal import Nodes
+from explore.rebalance import Taken
 from explore.values import AWAITED, NOW, SETTINGS, TICK, Flight, Frozen, Join, Sync, Way
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
@@ -86,7 +87,7 @@ class Both:
         taken = coordinator.take(self.ours, Flight(Way.REQUEST, mark, AWAITED, what, sent_at=NOW), MemberId(fresh))
         self._taken(taken)
 
-    def _taken(self, taken: coordinator.Taken) -> None:
+    def _taken(self, taken: Taken) -> None:
         self.ours = taken.group
         self.our_answers += [(flight.mark, _answer(flight.what)) for flight in taken.answers]
 

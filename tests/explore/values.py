@@ -56,6 +56,8 @@ class Frozen(dict):  # type: ignore[type-arg]
 
     __slots__ = ("_hash",)
 
+    _hash: int
+
     def __hash__(self) -> int:  # type: ignore[override]
         try:
             return self._hash

@@ -7,14 +7,17 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from waiting import eventually
 
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.application import LocalSparkSettings
-from airflow_provider.spark.job import spark_job
-from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskOrder
+from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DEADLINE_S = 120.0
 SETTINGS = LocalSparkSettings(master="local[2]")
@@ -24,8 +27,10 @@ BENCH = __name__
 SIGNALS: dict[str, threading.Event] = {}
 """For a test and the jobs that it runs, which are threads of its process; what waits is woken when the test is over."""
 
-SEEN: dict[str, object] = {}
+SEEN: dict[str, Any] = {}
 """What jobs tell the test."""
+
+_Event = TypeVar("_Event", bound=RunnerEvent)
 
 until = partial(eventually, within_s=DEADLINE_S)
 
@@ -44,7 +49,7 @@ class Events:
     def of(self, task: TaskId) -> list[RunnerEvent]:
         return [event for event in self.heard if event.order.task == task]
 
-    async def wait_for(self, task: TaskId, *kinds: type) -> RunnerEvent:
+    async def wait_for(self, task: TaskId, *kinds: type[_Event]) -> _Event:
         deadline = time.monotonic() + DEADLINE_S
         while True:
             self._changed.clear()
@@ -56,6 +61,12 @@ class Events:
 
     async def last(self, task: TaskId) -> RunnerEvent:
         return await self.wait_for(task, *LAST_EVENTS)
+
+    async def result(self, task: TaskId) -> object:
+        """What a task has returned, which has to finish."""
+        last = await self.last(task)
+        assert isinstance(last, TaskFinished), last
+        return last.result
 
 
 def order_of(module: str, function: str, index: int = 0, *, checkpoint: Path | None = None, **config: Any) -> TaskOrder:
@@ -71,7 +82,7 @@ def order_of(module: str, function: str, index: int = 0, *, checkpoint: Path | N
 
 
 @spark_job
-def count_rows(spark, task):
+def count_rows(spark: SparkSession, task: TaskContext) -> object:
     return {"rows": spark.range(task.config["rows"]).count(), "index": task.index, "epoch": task.epoch}
 
 
@@ -80,20 +91,20 @@ def counting(rows: int, index: int = 0) -> TaskOrder:
 
 
 @spark_job
-def hold_a_core(spark, task):
+def hold_a_core(spark: SparkSession, task: TaskContext) -> object:
     """A Spark job that lasts until its file is removed."""
     from pyspark.sql.functions import udf
 
     started, held = task.config["started"], task.config["held"]
 
     @udf("long")
-    def hold(value):
+    def hold(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         Path(started).touch()
         while Path(held).exists():
             time.sleep(0.01)
         return value
 
-    return spark.range(1).select(hold("id")).first()[0]
+    return spark.range(1).select(hold("id")).collect()[0][0]
 
 
 def holding(folder: Path, index: int) -> TaskOrder:

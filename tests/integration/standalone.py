@@ -177,7 +177,7 @@ class StandaloneCluster:
                 preexec_fn=_die_with_parent,
             )
 
-    def _topics(self) -> str:
+    def _logs(self) -> str:
         return "\n".join(
             f"{file.name}:\n{file.read_text(errors='replace')[-3_000:]}" for file in sorted(self.folder.glob("*.log"))
         )

@@ -41,8 +41,8 @@ async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, grou
         write_lines(tmp_path, 0)
         config = {"input": str(tmp_path / "input"), "output": str(tmp_path / "copied")}
         await group.submit("copy", tasks=1, kind=TaskKind.STREAMING, entry_point=f"{JOBS}:CopyLines", config=config)
-        config = {"rows": ROWS, "seconds": 3, "output": str(tmp_path / "numbers")}
-        await group.submit("numbers", tasks=TASKS, entry_point="jobs_for_tests:Numbers", config=config)
+        numbers = {"rows": ROWS, "seconds": 3, "output": str(tmp_path / "numbers")}
+        await group.submit("numbers", tasks=TASKS, entry_point="jobs_for_tests:Numbers", config=numbers)
         for worker in WORKERS:
             group.start(worker)
         await group.wait_for(

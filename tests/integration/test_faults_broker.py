@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,10 @@ SESSION_S = 6.0  # as in fleet.TIMING
 LONG_SESSION = ("--session-timeout-ms", "20000")
 WORKERS = ("w1", "w2", "w3")
 NOOP = ("--runner", "noop", "--slots", "20")
+
+
+def _is_back(group: Fleet, worker: str) -> bool:
+    return "back in the group" in group.log_of(worker)
 
 
 class MortalBroker:
@@ -78,7 +83,7 @@ async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end
             "the ends of the short tasks are known",
         )
         for worker in ("w1", "w2"):
-            await eventually(lambda worker=worker: "back in the group" in group.log_of(worker), f"{worker} is back")
+            await eventually(partial(_is_back, group, worker), f"{worker} is back")
         assert group.record == before, group.story()
         assert await group.stops() == stops
         for task, starts in (await group.starts()).items():

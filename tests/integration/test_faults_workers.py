@@ -75,8 +75,9 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
     async with fleet(*SPARK, "--max-delay-ms", "0") as group:
         seen: list[TaskStatus] = []
         group.topics.subscribe(lambda: seen.extend(group.topics.status.tasks.values()))
-        job = {"entry_point": "jobs_for_tests:Scribe", "config": {"folder": str(tmp_path)}}
-        await group.submit("scribe", tasks=2, kind=TaskKind.STREAMING, **job)
+        config = {"folder": str(tmp_path)}
+        scribe = "jobs_for_tests:Scribe"
+        await group.submit("scribe", tasks=2, kind=TaskKind.STREAMING, entry_point=scribe, config=config)
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.balanced("w1", "w2")

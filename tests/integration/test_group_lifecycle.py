@@ -20,8 +20,9 @@ from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.progress import JobState, job_progress
 from airflow_provider.ledger.records import TaskKind, TaskState
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import TaskId, WorkerId
 
+W1, W2 = WorkerId("w1"), WorkerId("w2")
 SESSION_MS = 6_000  # as in fleet.TIMING
 
 
@@ -46,7 +47,7 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
         assert group.epoch == before.epoch + group.record.generation, "the coordinator counts anew, the epoch goes on"
         epochs = [record.epoch for record in group.records]
         assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
-        assert group.owned("w1") | group.owned("w3") == before.owned_by("w1") | before.owned_by("w2")
+        assert group.owned("w1") | group.owned("w3") == before.assignment[W1] | before.assignment[W2]
         # A last word about a task that has moved may come late; a word of the new group never loses to one of the old.
         assert all(winner.epoch > before.epoch for winner in group.topics.status.overwritten.values())
         await eventually(lambda: not group.topics.status.overwritten)  # the leader writes the winning word again

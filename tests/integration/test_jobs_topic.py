@@ -170,8 +170,8 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
 ) -> None:
     """And it goes on with its other tasks, and says what it refused."""
     root = tmp_path / "checkpoints"
-    options = ("--runner", "local", "--spark-master", "local[1]", "--allow", "allowedjobs", "--slots", "4")
-    options = (*options, "--checkpoint-root", str(root))
+    run = ("--runner", "local", "--spark-master", "local[1]", "--allow", "allowedjobs", "--slots", "4")
+    options = (*run, "--checkpoint-root", str(root))
     async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options, modules=tmp_path / "modules") as group:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 10_000_000})
         unreadable = garbage()

@@ -6,12 +6,13 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from runner_bench import BENCH, DEADLINE_S, SEEN, SETTINGS, SIGNALS, counting, holding, let_go, order_of, until
+from runner_bench import BENCH, DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of, until
 
 from airflow_provider.protocol.model import PLANNER_INDEX
-from airflow_provider.spark.job import FencedError, spark_job
+from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import (
     RunnerClosedError,
@@ -22,6 +23,9 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
 
 order = partial(order_of, __name__)
@@ -30,7 +34,7 @@ order = partial(order_of, __name__)
 # --- bounded tasks
 
 
-async def test_a_bounded_task_starts_and_finishes_with_its_result(runner, events):
+async def test_a_bounded_task_starts_and_finishes_with_its_result(runner: LocalRunner, events: Events) -> None:
     task = counting(1000, 2)
     await runner.start(task)
     last = await events.last(task.task)
@@ -40,14 +44,14 @@ async def test_a_bounded_task_starts_and_finishes_with_its_result(runner, events
 
 
 @spark_job
-def meet(spark, task):
+def meet(spark: SparkSession, task: TaskContext) -> object:
     """Return only if another task runs its Spark job at the same time."""
     from pyspark.sql.functions import udf
 
     own, other = task.config["own"], task.config["other"]
 
     @udf("boolean")
-    def wait_for_other(_id):
+    def wait_for_other(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         Path(own).touch()
         deadline = time.monotonic() + 30
         while not Path(other).exists():
@@ -56,20 +60,22 @@ def meet(spark, task):
             time.sleep(0.01)
         return True
 
-    return spark.range(1).select(wait_for_other("id")).first()[0]
+    return spark.range(1).select(wait_for_other("id")).collect()[0][0]
 
 
-async def test_two_tasks_run_at_the_same_time(runner, events, tmp_path):
+async def test_two_tasks_run_at_the_same_time(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     names = [str(tmp_path / "a"), str(tmp_path / "b")]
     first = order("meet", 0, own=names[0], other=names[1])
     second = order("meet", 1, own=names[1], other=names[0])
     await runner.start(first)
     await runner.start(second)
-    assert (await events.last(first.task)).result is True
-    assert (await events.last(second.task)).result is True
+    assert await events.result(first.task) is True
+    assert await events.result(second.task) is True
 
 
-async def test_one_task_is_stopped_alone_while_the_other_goes_on(runner, events, tmp_path):
+async def test_one_task_is_stopped_alone_while_the_other_goes_on(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     first, second = holding(tmp_path, 0), holding(tmp_path, 1)
     for task in (first, second):
         await runner.start(task)
@@ -84,7 +90,7 @@ async def test_one_task_is_stopped_alone_while_the_other_goes_on(runner, events,
 
 
 @spark_job
-def work_in_threads(spark, task):
+def work_in_threads(spark: SparkSession, task: TaskContext) -> object:
     """Spark jobs by threads of the task's own: if it waits for them, one that lasts; else one that shall not."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -98,7 +104,7 @@ def work_in_threads(spark, task):
     return [count.result()[0][0] for count in counts] if task.config["waits"] else None
 
 
-async def test_spark_jobs_by_threads_of_the_task_are_cancelled_too(runner, events):
+async def test_spark_jobs_by_threads_of_the_task_are_cancelled_too(runner: LocalRunner, events: Events) -> None:
     SIGNALS["started"] = threading.Event()
     task = order("work_in_threads", waits=True)
     await runner.start(task)
@@ -107,7 +113,9 @@ async def test_spark_jobs_by_threads_of_the_task_are_cancelled_too(runner, event
     assert await events.last(task.task) == TaskStopped(order=task, reason="revoked")
 
 
-async def test_spark_jobs_by_threads_end_with_the_task_that_does_not_wait_for_them(runner, events):
+async def test_spark_jobs_by_threads_end_with_the_task_that_does_not_wait_for_them(
+    runner: LocalRunner, events: Events
+) -> None:
     SIGNALS["started"] = threading.Event()
     task = order("work_in_threads", waits=False)
     await runner.start(task)
@@ -115,7 +123,7 @@ async def test_spark_jobs_by_threads_end_with_the_task_that_does_not_wait_for_th
     await until(lambda: all(count.done() for count in SEEN["counts"]))
 
 
-async def test_a_stopped_task_can_be_started_again(runner, events, tmp_path):
+async def test_a_stopped_task_can_be_started_again(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     task = holding(tmp_path, 0)
     await runner.start(task)
     await until(Path(task.config["started"]).exists)
@@ -128,14 +136,14 @@ async def test_a_stopped_task_can_be_started_again(runner, events, tmp_path):
 
 
 @spark_job
-def fail_with_cause(spark, task):
+def fail_with_cause(spark: SparkSession, task: TaskContext) -> None:
     try:
         spark.sql("SELECT * FROM no_such_table").count()
     except Exception as error:
         raise RuntimeError("the ingest of orders failed") from error
 
 
-async def test_a_failing_task_tells_its_error_and_the_cause(runner, events):
+async def test_a_failing_task_tells_its_error_and_the_cause(runner: LocalRunner, events: Events) -> None:
     task = order("fail_with_cause")
     await runner.start(task)
     last = await events.last(task.task)
@@ -149,17 +157,17 @@ async def test_a_failing_task_tells_its_error_and_the_cause(runner, events):
 
 
 @spark_job
-def fail_in_a_udf(spark, task):
+def fail_in_a_udf(spark: SparkSession, task: TaskContext) -> object:
     from pyspark.sql.functions import udf
 
     @udf("long")
-    def divide(value):
+    def divide(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         return 1 // value
 
-    return spark.range(1).select(divide("id")).first()[0]
+    return spark.range(1).select(divide("id")).collect()[0][0]
 
 
-async def test_an_error_inside_a_python_worker_is_named(runner, events):
+async def test_an_error_inside_a_python_worker_is_named(runner: LocalRunner, events: Events) -> None:
     task = order("fail_in_a_udf")
     await runner.start(task)
     last = await events.last(task.task)
@@ -168,11 +176,11 @@ async def test_an_error_inside_a_python_worker_is_named(runner, events):
 
 
 @spark_job
-def return_a_data_frame(spark, task):
+def return_a_data_frame(spark: SparkSession, task: TaskContext) -> object:
     return {"rows": spark.range(3)}
 
 
-async def test_a_result_that_json_cannot_carry_fails_the_task(runner, events):
+async def test_a_result_that_json_cannot_carry_fails_the_task(runner: LocalRunner, events: Events) -> None:
     task = order("return_a_data_frame")
     await runner.start(task)
     last = await events.last(task.task)
@@ -186,21 +194,21 @@ async def test_a_result_that_json_cannot_carry_fails_the_task(runner, events):
 
 
 @spark_job(plan=lambda job: [{"partition": row.id} for row in job.spark.range(job.max_tasks).collect()])
-def planned_with_spark(spark, task):
+def planned_with_spark(spark: SparkSession, task: TaskContext) -> object:
     return None
 
 
-async def test_a_plan_may_look_at_data(runner, events):
+async def test_a_plan_may_look_at_data(runner: LocalRunner, events: Events) -> None:
     task = order("planned_with_spark", PLANNER_INDEX)
     await runner.start(task)
-    assert (await events.last(task.task)).result == [{"partition": 0}, {"partition": 1}, {"partition": 2}]
+    assert await events.result(task.task) == [{"partition": 0}, {"partition": 1}, {"partition": 2}]
 
 
 # --- stopping and fencing
 
 
 @spark_job
-def work_in_python(spark, task):
+def work_in_python(spark: SparkSession, task: TaskContext) -> object:
     SIGNALS["started"].set()
     while not task.wait(0.01):
         pass
@@ -212,7 +220,7 @@ def work_in_python(spark, task):
     return "half of the work"
 
 
-async def test_python_work_sees_that_it_is_stopped_and_its_fence_raises(runner, events):
+async def test_python_work_sees_that_it_is_stopped_and_its_fence_raises(runner: LocalRunner, events: Events) -> None:
     SIGNALS["started"] = threading.Event()
     task = order("work_in_python")
     await runner.start(task)
@@ -223,14 +231,16 @@ async def test_python_work_sees_that_it_is_stopped_and_its_fence_raises(runner, 
 
 
 @spark_job
-def do_not_listen(spark, task):
+def do_not_listen(spark: SparkSession, task: TaskContext) -> object:
     SIGNALS["started"].set()
     assert SIGNALS["end"].wait(DEADLINE_S)
     spark.range(10).count()
     return "never used"
 
 
-async def test_a_task_that_does_not_listen_is_reported_as_still_running(runner, events, caplog):
+async def test_a_task_that_does_not_listen_is_reported_as_still_running(
+    runner: LocalRunner, events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
     SIGNALS.update(started=threading.Event(), end=threading.Event())
     task = order("do_not_listen")
     await runner.start(task)
@@ -242,7 +252,7 @@ async def test_a_task_that_does_not_listen_is_reported_as_still_running(runner, 
     assert await events.last(task.task) == TaskStopped(order=task, reason="revoked")
 
 
-async def test_closing_stops_everything(events, tmp_path):
+async def test_closing_stops_everything(events: Events, tmp_path: Path) -> None:
     runner = LocalRunner(events, allowed=[BENCH], settings=SETTINGS)
     tasks = [holding(tmp_path, 0), counting(10**12)]
     for task in tasks:

@@ -13,17 +13,22 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, counting, holding, order_of, until
+from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, Events, counting, holding, order_of, until
 
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark.job import spark_job
+from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
 
@@ -34,7 +39,7 @@ order = partial(order_of, __name__)
 
 
 @spark_job
-def use_a_view(spark, task):
+def use_a_view(spark: SparkSession, task: TaskContext) -> object:
     from pyspark.sql import SparkSession
 
     rows = task.config["rows"]
@@ -48,12 +53,12 @@ def use_a_view(spark, task):
         "active": SparkSession.active() is spark,
         "get_active": SparkSession.getActiveSession() is spark,
         "built": SparkSession.builder.getOrCreate() is spark,
-        "by_name": SparkSession.active().sql("SELECT count(*) FROM numbers").first()[0],
+        "by_name": SparkSession.active().sql("SELECT count(*) FROM numbers").collect()[0][0],
         "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
     }
 
 
-async def test_views_settings_and_the_active_session_are_the_tasks_own(runner, events):
+async def test_views_settings_and_the_active_session_are_the_tasks_own(runner: LocalRunner, events: Events) -> None:
     SIGNALS.update({name: threading.Event() for name in ("made-3", "made-5", "go-3", "go-5")})
     tasks = {rows: order("use_a_view", rows, rows=rows) for rows in (3, 5)}
     for rows, task in tasks.items():
@@ -61,7 +66,7 @@ async def test_views_settings_and_the_active_session_are_the_tasks_own(runner, e
         await until(SIGNALS[f"made-{rows}"].is_set)
     for rows, task in tasks.items():
         SIGNALS[f"go-{rows}"].set()
-        assert (await events.last(task.task)).result == {
+        assert await events.result(task.task) == {
             "own": rows,
             "active": True,
             "get_active": True,
@@ -71,7 +76,9 @@ async def test_views_settings_and_the_active_session_are_the_tasks_own(runner, e
         }
 
 
-async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(runner, events, tmp_path, monkeypatch):
+async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(
+    runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cospark_helpers.py").write_text("def double(value):\n    return 2 * value\n")
     (tmp_path / "cospark_helped.py").write_text(
         textwrap.dedent("""
@@ -93,7 +100,7 @@ async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(runne
 
 
 @spark_job
-def stop_spark(spark, task):
+def stop_spark(spark: SparkSession, task: TaskContext) -> object:
     from pyspark.sql import SparkSession
 
     with spark:
@@ -102,7 +109,9 @@ def stop_spark(spark, task):
     return spark.range(3).count()
 
 
-async def test_a_task_cannot_stop_spark_for_the_others(runner, events, caplog):
+async def test_a_task_cannot_stop_spark_for_the_others(
+    runner: LocalRunner, events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
     task = order("stop_spark")
     await runner.start(task)
     assert await events.last(task.task) == TaskFinished(order=task, result=3)
@@ -110,12 +119,14 @@ async def test_a_task_cannot_stop_spark_for_the_others(runner, events, caplog):
 
 
 @spark_job
-def stop_the_context(spark, task):
+def stop_the_context(spark: SparkSession, task: TaskContext) -> object:
     spark.sparkContext.stop()
     return spark.range(3).count()
 
 
-async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(runner, events):
+async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(
+    runner: LocalRunner, events: Events
+) -> None:
     stopping = order("stop_the_context")
     await runner.start(stopping)
     last = await events.last(stopping.task)
@@ -135,7 +146,7 @@ def listeners() -> list[str]:
 
 
 @spark_job
-def read_what_is_new(spark, task):
+def read_what_is_new(spark: SparkSession, task: TaskContext) -> object:
     session = spark.newSession() if task.config["own_session"] else spark
     return (
         session.readStream.format("rate")
@@ -147,10 +158,10 @@ def read_what_is_new(spark, task):
     )
 
 
-async def test_no_attempt_leaves_a_listener_behind(runner, events, tmp_path):
+async def test_no_attempt_leaves_a_listener_behind(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     """Each would be told of every step of every Spark job, for as long as the worker lives."""
 
-    def attempts(number):
+    def attempts(number: int) -> Iterator[TaskOrder]:
         yield counting(5, number)
         for index in (2 * number, 2 * number + 1):
             folder = tmp_path / str(index)
@@ -172,11 +183,12 @@ def java_objects() -> int:
     from pyspark import SparkContext
 
     gc.collect()
+    assert SparkContext._gateway is not None
     gateway = JavaObject("GATEWAY_SERVER", SparkContext._gateway._gateway_client).getGateway()
-    return gateway.getBindings().size()
+    return int(gateway.getBindings().size())
 
 
-async def test_no_attempt_keeps_objects_of_the_jvm(runner, events):
+async def test_no_attempt_keeps_objects_of_the_jvm(runner: LocalRunner, events: Events) -> None:
     """Each session would be kept, with all that it has cached."""
     kept: list[int] = []
     for number in range(4):
@@ -194,12 +206,15 @@ async def test_no_attempt_keeps_objects_of_the_jvm(runner, events):
 
 
 @spark_job
-def print_on_stderr(spark, task):
+def print_on_stderr(spark: SparkSession, task: TaskContext) -> None:
+    jvm: Any = spark._jvm
     for line in ("26/11/22 13:15:57 WARN Somebody: careful", "harmless"):
-        spark._jvm.java.lang.System.err.println(line)
+        jvm.java.lang.System.err.println(line)
 
 
-async def test_what_the_jvm_prints_is_logged_with_its_own_level(runner, events, caplog):
+async def test_what_the_jvm_prints_is_logged_with_its_own_level(
+    runner: LocalRunner, events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
     """A host takes what stands on stderr for errors."""
     caplog.set_level(logging.INFO)
     task = order("print_on_stderr")
@@ -211,7 +226,9 @@ async def test_what_the_jvm_prints_is_logged_with_its_own_level(runner, events, 
     assert said["harmless"] == "INFO"
 
 
-async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another(runner, events, tmp_path):
+async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     tasks = [holding(tmp_path, 0), holding(tmp_path, 1)]
     for lost in tasks:
         await runner.start(lost)
@@ -223,13 +240,13 @@ async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another
     for last in told:
         assert isinstance(last, SparkLost)
         assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM's exit code is -9")
-    assert told[0].spark == told[1].spark
+    assert len({last.spark for last in told if isinstance(last, SparkLost)}) == 1
     again = counting(5)
     await runner.start(again)
     assert isinstance(await events.last(again.task), TaskFinished)
 
 
-def test_the_jvm_does_not_outlive_a_killed_process(tmp_path):
+def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time
         from airflow_provider.spark.application import APPLICATION, LocalSparkSettings

@@ -6,13 +6,17 @@ import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from runner_bench import DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, order_of, until
 
-from airflow_provider.spark.job import FencedError, spark_job
+from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
 
@@ -20,11 +24,11 @@ order = partial(order_of, __name__)
 
 
 @spark_job
-def stream_files(spark, task):
+def stream_files(spark: SparkSession, task: TaskContext) -> object:
     rows = spark.readStream.schema("value long").option("maxFilesPerTrigger", 1).json(task.config["source"])
     sink = Path(task.config["sink"])
 
-    def write(batch, batch_id):
+    def write(batch: DataFrame, batch_id: int) -> None:
         batch.write.mode("overwrite").json(str(sink / f"batch={batch_id}"))
 
     return (
@@ -47,7 +51,9 @@ def rows_in(sink: Path) -> list[int]:
     return sorted(int(line.split(":")[1].strip(" }")) for line in lines)
 
 
-async def test_a_query_that_moves_goes_on_from_its_checkpoint(runner, events, tmp_path):
+async def test_a_query_that_moves_goes_on_from_its_checkpoint(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     source, sink = tmp_path / "source", tmp_path / "sink"
     add_rows(source, *range(5))
     task = order("stream_files", checkpoint=tmp_path / "checkpoint", source=str(source), sink=str(sink))
@@ -71,14 +77,16 @@ async def test_a_query_that_moves_goes_on_from_its_checkpoint(runner, events, tm
 
 
 @spark_job
-def stream_in_another_session(spark, task):
+def stream_in_another_session(spark: SparkSession, task: TaskContext) -> object:
     rows = spark.newSession().readStream.schema("value long").json(task.config["source"])
     writing = rows.writeStream.format("noop").trigger(processingTime="1 hour")
     SEEN["query"] = writing.option("checkpointLocation", task.checkpoint_location).start()
     return SEEN["query"]
 
 
-async def test_a_query_of_a_session_that_the_task_made_is_stopped_too(runner, events, tmp_path):
+async def test_a_query_of_a_session_that_the_task_made_is_stopped_too(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     add_rows(tmp_path / "source", 1)
     task = order("stream_in_another_session", checkpoint=tmp_path / "checkpoint", source=str(tmp_path / "source"))
     await runner.start(task)
@@ -89,7 +97,7 @@ async def test_a_query_of_a_session_that_the_task_made_is_stopped_too(runner, ev
 
 
 @spark_job
-def stream_what_is_there(spark, task):
+def stream_what_is_there(spark: SparkSession, task: TaskContext) -> object:
     rows = spark.readStream.schema("value long").json(task.config["source"])
     return (
         rows.writeStream.format("json")
@@ -100,7 +108,9 @@ def stream_what_is_there(spark, task):
     )
 
 
-async def test_a_query_that_ends_by_itself_finishes_its_task(runner, events, tmp_path):
+async def test_a_query_that_ends_by_itself_finishes_its_task(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     add_rows(tmp_path / "source", 1, 2)
     task = order(
         "stream_what_is_there",
@@ -115,15 +125,15 @@ async def test_a_query_that_ends_by_itself_finishes_its_task(runner, events, tmp
 
 
 @spark_job
-def stream_and_fail(spark, task):
-    def write(batch, batch_id):
+def stream_and_fail(spark: SparkSession, task: TaskContext) -> object:
+    def write(batch: DataFrame, batch_id: int) -> None:
         raise KeyError("no such customer")
 
     rows = spark.readStream.format("rate").load()
     return rows.writeStream.foreachBatch(write).option("checkpointLocation", task.checkpoint_location).start()
 
 
-async def test_a_query_that_fails_fails_its_task(runner, events, tmp_path):
+async def test_a_query_that_fails_fails_its_task(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     task = order("stream_and_fail", checkpoint=tmp_path)
     await runner.start(task)
     await events.wait_for(task.task, QueryStarted)
@@ -134,13 +144,13 @@ async def test_a_query_that_fails_fails_its_task(runner, events, tmp_path):
 
 
 @spark_job
-def leave_a_query_behind(spark, task):
+def leave_a_query_behind(spark: SparkSession, task: TaskContext) -> None:
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     SEEN["query"] = query
     return
 
 
-async def test_a_query_that_a_task_leaves_behind_is_stopped(runner, events):
+async def test_a_query_that_a_task_leaves_behind_is_stopped(runner: LocalRunner, events: Events) -> None:
     task = order("leave_a_query_behind")
     await runner.start(task)
     assert await events.last(task.task) == TaskFinished(order=task, result=None)
@@ -148,7 +158,7 @@ async def test_a_query_that_a_task_leaves_behind_is_stopped(runner, events):
 
 
 @spark_job
-def leave_a_named_query_behind(spark, task):
+def leave_a_named_query_behind(spark: SparkSession, task: TaskContext) -> object:
     SEEN["query"] = spark.readStream.format("rate").load().writeStream.format("noop").queryName("rates").start()
     return {"rows": 1}
 
@@ -161,7 +171,9 @@ def leave_a_named_query_behind(spark, task):
         ("leave_a_named_query_behind", "run() has left streaming queries running: rates"),
     ],
 )
-async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(runner, events, tmp_path, job, why):
+async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(
+    runner: LocalRunner, events: Events, tmp_path: Path, job: str, why: str
+) -> None:
     """Whoever waits for the end of its job would wait for ever."""
     SEEN.clear()
     (tmp_path / "source").mkdir()
@@ -173,28 +185,30 @@ async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(runn
     assert "query" not in SEEN or not SEEN["query"].isActive
 
 
-async def test_a_query_that_ends_by_itself_is_as_good_as_any_end(runner, events, tmp_path):
+async def test_a_query_that_ends_by_itself_is_as_good_as_any_end(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     add_rows(tmp_path / "source", 1, 2)
-    folders = {name: str(tmp_path / name) for name in ("source", "sink")}
-    task = order("stream_what_is_there", checkpoint=tmp_path / "checkpoint", **folders)
+    source, sink = str(tmp_path / "source"), str(tmp_path / "sink")
+    task = order("stream_what_is_there", checkpoint=tmp_path / "checkpoint", source=source, sink=sink)
     await runner.start(replace(task, bounded=True))
     assert isinstance(await events.last(task.task), TaskFinished)
 
 
 @spark_job
-def use_a_view_in_batches(spark, task):
+def use_a_view_in_batches(spark: SparkSession, task: TaskContext) -> object:
     from pyspark.sql import SparkSession
 
     spark.range(4).createOrReplaceTempView("numbers")
 
-    def look(batch, batch_id):
+    def look(batch: DataFrame, batch_id: int) -> None:
         SEEN["rows"] = SparkSession.active().table("numbers").count()
 
     rows = spark.readStream.format("rate").load()
     return rows.writeStream.foreachBatch(look).trigger(once=True).start()
 
 
-async def test_batches_see_the_views_of_their_task(runner, events, tmp_path):
+async def test_batches_see_the_views_of_their_task(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     task = order("use_a_view_in_batches")
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
@@ -202,8 +216,8 @@ async def test_batches_see_the_views_of_their_task(runner, events, tmp_path):
 
 
 @spark_job
-def write_slowly(spark, task):
-    def write(batch, batch_id):
+def write_slowly(spark: SparkSession, task: TaskContext) -> object:
+    def write(batch: DataFrame, batch_id: int) -> None:
         SIGNALS["writing"].set()
         assert SIGNALS["end"].wait(DEADLINE_S)
 
@@ -211,7 +225,9 @@ def write_slowly(spark, task):
     return rows.writeStream.foreachBatch(write).option("checkpointLocation", task.checkpoint_location).start()
 
 
-async def test_a_batch_that_does_not_end_is_reported_as_still_running(runner, events, tmp_path):
+async def test_a_batch_that_does_not_end_is_reported_as_still_running(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
     SIGNALS.update(writing=threading.Event(), end=threading.Event())
     task = order("write_slowly", checkpoint=tmp_path)
     await runner.start(task)
@@ -233,7 +249,7 @@ class EndingLease:
             raise FencedError("the lease is over")
 
 
-async def test_no_batch_is_written_after_the_lease_is_over(events, tmp_path):
+async def test_no_batch_is_written_after_the_lease_is_over(events: Events, tmp_path: Path) -> None:
     lease = EndingLease()
     runner = LocalRunner(events, allowed=[__name__], lease=lease, settings=SETTINGS)
     source, sink = tmp_path / "source", tmp_path / "sink"

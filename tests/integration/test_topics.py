@@ -58,13 +58,18 @@ def _raw_write(settings: KafkaSettings, topic: str, *records: tuple[bytes | None
     """As any Kafka tool would."""
     failures: list[KafkaError] = []
     producer = Producer(settings.librdkafka())
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
     for key, value in records:
-        producer.produce(topic, key=key, value=value, on_delivery=lambda error, _: error and failures.append(error))
+        producer.produce(topic, key=key, value=value, on_delivery=delivered)
     assert producer.flush(SOON_S) == 0
     assert not failures
 
 
-async def test_what_one_writes_another_reads(settings, group_id):
+async def test_what_one_writes_another_reads(settings: KafkaSettings, group_id: str) -> None:
     wish = ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=1)
     worker = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2)
     async with GroupTopics(settings, group_id, WORKER) as topics:
@@ -87,11 +92,14 @@ async def test_what_one_writes_another_reads(settings, group_id):
     assert dict(seen.status.tasks) == {TASK: task_status(3)}
     timeline = read_timeline(settings, group_id)
     assert [type(event) for event in timeline.events] == [TaskEvent, RebalanceEvent]
+    assert isinstance(timeline.events[0], TaskEvent)
     assert timeline.events[0].status == task_status(3)
     assert timeline.events[1] == RebalanceEvent.of(_group(3))
 
 
-async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(settings, group_id):
+async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(
+    settings: KafkaSettings, group_id: str
+) -> None:
     names = TopicNames.of(group_id)
     async with GroupTopics(settings, group_id, WORKER), GroupTopics(settings, group_id, WORKER):
         pass
@@ -105,7 +113,9 @@ async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(s
     assert configs[names.events]["retention.ms"].value == str(7 * 24 * 3600 * 1000)
 
 
-async def test_the_same_job_again_changes_nothing_and_another_run_key_does(settings, group_id):
+async def test_the_same_job_again_changes_nothing_and_another_run_key_does(
+    settings: KafkaSettings, group_id: str
+) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.submit(JOB)
         again = await topics.submit(replace(JOB, submitted_at_ms=99, submitted_by="somebody else"))
@@ -118,7 +128,9 @@ async def test_the_same_job_again_changes_nothing_and_another_run_key_does(setti
         assert dict(topics.jobs.jobs) == {"flights": next_run}
 
 
-async def test_a_removed_job_takes_its_plan_and_statuses_with_it_and_nobody_elses(settings, group_id):
+async def test_a_removed_job_takes_its_plan_and_statuses_with_it_and_nobody_elses(
+    settings: KafkaSettings, group_id: str
+) -> None:
     other = task_status(1, task=TaskId("flights-2", 0))
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.submit(JOB)
@@ -135,8 +147,8 @@ async def test_a_removed_job_takes_its_plan_and_statuses_with_it_and_nobody_else
 
 
 async def test_a_garbage_record_in_the_jobs_topic_is_reported_once_with_its_offset_and_disturbs_nothing(
-    settings, group_id, caplog
-):
+    settings: KafkaSettings, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     names = TopicNames.of(group_id)
     async with GroupTopics(settings, group_id, WORKER) as topics, GroupTopics(settings, group_id, WORKER) as another:
@@ -168,7 +180,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_deletion_with_a_header_that_is_no_text_is_a_deletion(settings, group_id):
+async def test_a_deletion_with_a_header_that_is_no_text_is_a_deletion(settings: KafkaSettings, group_id: str) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.submit(JOB)
         servers = str(settings.librdkafka()["bootstrap.servers"])
@@ -180,7 +192,9 @@ async def test_a_deletion_with_a_header_that_is_no_text_is_a_deletion(settings, 
         assert topics.fault is None
 
 
-async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_again(settings, group_id):
+async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_again(
+    settings: KafkaSettings, group_id: str
+) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.publish_task(task_status(7, TaskState.FINISHED))
         await topics.publish_group(_group(7))
@@ -199,9 +213,9 @@ async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_agai
     assert b'"epoch":7' in last[b"group"]
 
 
-def _last_values(settings: KafkaSettings, topic: str) -> dict[bytes, bytes]:
+def _last_values(settings: KafkaSettings, topic: str) -> dict[bytes | None, bytes]:
     """What compaction would leave."""
-    return {message.key(): message.value() for message in _messages(settings, topic)}
+    return {message.key(): message.value() or b"" for message in _messages(settings, topic)}
 
 
 def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
@@ -213,13 +227,13 @@ def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
         while True:
             message = consumer.poll(SOON_S)
             assert message is not None
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
                 return messages
             messages.append(message)
 
 
-async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings, group_id):
+async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings: KafkaSettings, group_id: str) -> None:
     """With holes in the offsets, and tombstones that are gone."""
     names = TopicNames.of(group_id)
     _make_quickly_compacted(settings, names.jobs)
@@ -254,7 +268,9 @@ def _make_quickly_compacted(settings: KafkaSettings, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, config=quick)])[topic].result()
 
 
-async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_was_removed(settings, group_id):
+async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_was_removed(
+    settings: KafkaSettings, group_id: str
+) -> None:
     names = TopicNames.of(group_id)
     _make_quickly_compacted(settings, names.jobs)
     elsewhere = settings_of(settings.bootstrap_servers, **{"client.id": "another"})
@@ -281,7 +297,7 @@ async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_
         assert dict(topics.renewals) == {names.jobs: 0, names.status: 0}
 
 
-def _tombstones(settings: KafkaSettings, topic: str) -> list[bytes]:
+def _tombstones(settings: KafkaSettings, topic: str) -> list[bytes | None]:
     """Those that are left; each look writes a record, because only an append rolls a segment."""
     _raw_write(settings, topic, (b"job:rolls", b'{"v": 1}'))
     return [message.key() for message in _messages(settings, topic) if message.value() is None]
@@ -294,7 +310,7 @@ def _compacted(settings: KafkaSettings, topic: str, topics: GroupTopics) -> bool
     return number > 33 and len(_messages(settings, topic)) < 15
 
 
-async def test_catching_up_sees_everything_written_before_by_anybody(settings, group_id):
+async def test_catching_up_sees_everything_written_before_by_anybody(settings: KafkaSettings, group_id: str) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         for epoch in range(1, 21):
             status = task_status(epoch)
@@ -307,18 +323,20 @@ def _record(status: TaskStatus) -> tuple[bytes, bytes]:
     return task_key(status.task).encode(), encode(status.to_json())
 
 
-async def test_waiting_ends_with_the_change_that_was_waited_for_or_in_time(settings, group_id):
+async def test_waiting_ends_with_the_change_that_was_waited_for_or_in_time(
+    settings: KafkaSettings, group_id: str
+) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         waiting = asyncio.ensure_future(topics.wait_for(lambda jobs, _: "flights" in jobs.jobs, timeout_s=SOON_S))
         await topics.submit(JOB)
         await waiting
         with pytest.raises(TopicTimeoutError, match=r"group .*: not within 0.05 s"):
-            await topics.wait_for(lambda *_: False, timeout_s=0.05)
+            await topics.wait_for(lambda _jobs, _status: False, timeout_s=0.05)
         with pytest.raises(ZeroDivisionError):
-            await topics.wait_for(lambda *_: 1 / 0)
+            await topics.wait_for(lambda _jobs, _status: bool(1 / 0))
 
 
-async def test_listeners_hear_of_changes_until_they_stop(settings, group_id):
+async def test_listeners_hear_of_changes_until_they_stop(settings: KafkaSettings, group_id: str) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics, GroupTopics(settings, group_id, WORKER) as another:
         await topics.catch_up()
         heard: list[str] = []
@@ -335,7 +353,7 @@ async def test_listeners_hear_of_changes_until_they_stop(settings, group_id):
         assert set(heard) == {"two"}
 
 
-def test_looking_at_a_group_that_does_not_exist_makes_no_topics(settings, group_id):
+def test_looking_at_a_group_that_does_not_exist_makes_no_topics(settings: KafkaSettings, group_id: str) -> None:
     with pytest.raises(NoTopicError, match=f"'{group_id}.jobs' does not exist"):
         read_group(settings, group_id)
     with pytest.raises(NoTopicError, match=f"'{group_id}.events' does not exist"):
@@ -343,7 +361,9 @@ def test_looking_at_a_group_that_does_not_exist_makes_no_topics(settings, group_
     assert group_id not in list_groups(settings)
 
 
-async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it(settings, group_id, caplog):
+async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it(
+    settings: KafkaSettings, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
 
     async def jobs() -> list[str]:
@@ -361,7 +381,7 @@ async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it
     assert await asyncio.wait_for(waiting, SOON_S) == ["flights"]
 
 
-async def test_a_group_that_was_looked_for_too_early_is_found_later(settings, group_id):
+async def test_a_group_that_was_looked_for_too_early_is_found_later(settings: KafkaSettings, group_id: str) -> None:
     """Librdkafka remembers for a while that a topic did not exist."""
     keeps_clients = GroupTopics(settings, f"{group_id}-other", WORKER)
     await keeps_clients.start()
@@ -378,14 +398,14 @@ async def test_a_group_that_was_looked_for_too_early_is_found_later(settings, gr
     await keeps_clients.aclose()
 
 
-async def test_a_topic_with_several_partitions_is_refused(settings, group_id):
+async def test_a_topic_with_several_partitions_is_refused(settings: KafkaSettings, group_id: str) -> None:
     admin = AdminClient(settings.librdkafka())
     admin.create_topics([NewTopic(f"{group_id}.status", 3)])[f"{group_id}.status"].result()
     with pytest.raises(TopicError, match=f"'{group_id}.status' has 3 partitions, but must have exactly one"):
         await GroupTopics(settings, group_id, WORKER).start()
 
 
-async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings, group_id):
+async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings: KafkaSettings, group_id: str) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.submit(JOB)
         await topics.submit(replace(JOB, name="old"))
@@ -403,7 +423,7 @@ async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings, grou
         assert (dict(topics.jobs.jobs), topics.jobs.offset) == ({"new": new}, 1)
 
 
-async def test_a_large_group_record_is_stored(settings, group_id):
+async def test_a_large_group_record_is_stored(settings: KafkaSettings, group_id: str) -> None:
     """Twenty thousand tasks: more than a broker takes in one record, unless it is compressed."""
     tasks = frozenset(TaskId(f"a-job-with-a-long-name-{n % 100:03}", n // 100) for n in range(20_000))
     large = replace(_group(1), assignment={W1: tasks}, memory=Memory(assignment={W1: tasks}))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from log_bench import JOB, PLAN, TASK, W1, soon, task_status
 
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import ControlAction, ControlRecord
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.topics.errors import TopicError
@@ -29,7 +30,7 @@ from airflow_provider.topics.rights import WORKER
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
-async def test_many_memberships_share_one_reader_and_one_writer(settings, group_id):
+async def test_many_memberships_share_one_reader_and_one_writer(settings: KafkaSettings, group_id: str) -> None:
     before = threading.active_count()
     many = [GroupTopics(settings, f"{group_id}-{number % 3}", WORKER) for number in range(60)]
     await asyncio.gather(*(topics.start() for topics in many))
@@ -47,7 +48,7 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings, group_
     await many[-1].aclose()
 
 
-async def test_what_many_write_at_once_is_told_in_a_few_turns(settings, group_id):
+async def test_what_many_write_at_once_is_told_in_a_few_turns(settings: KafkaSettings, group_id: str) -> None:
     """With a fetch for each record, whoever reads would be woken as often as somebody writes."""
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.publish_task(task_status(0))
@@ -64,7 +65,7 @@ async def test_what_many_write_at_once_is_told_in_a_few_turns(settings, group_id
     assert len(told) <= 10 + took_s / 0.015, f"told {len(told)} times in {took_s:.1f} s"
 
 
-async def test_closed_logs_say_so(settings, group_id):
+async def test_closed_logs_say_so(settings: KafkaSettings, group_id: str) -> None:
     topics = GroupTopics(settings, group_id, WORKER)
     with pytest.raises(TopicError, match=r"are not open: call start\(\) first"):
         _ = topics.jobs
@@ -74,7 +75,7 @@ async def test_closed_logs_say_so(settings, group_id):
         await topics.publish_plan(PLAN)
 
 
-async def test_from_code_without_a_loop_and_from_code_within_one(settings, group_id):
+async def test_from_code_without_a_loop_and_from_code_within_one(settings: KafkaSettings, group_id: str) -> None:
     assert group_id not in list_groups(settings)
 
     def work() -> None:
@@ -123,7 +124,9 @@ print("both")
 
 
 @pytest.mark.parametrize("how", ["_exit", "exit"])
-def test_a_forked_process_has_clients_of_its_own(settings, group_id, how, tmp_path):
+def test_a_forked_process_has_clients_of_its_own(
+    settings: KafkaSettings, group_id: str, how: str, tmp_path: Path
+) -> None:
     """As Airflow does: the supervisor forks, and the task process writes."""
     script = tmp_path / "fork.py"
     script.write_text(FORK)

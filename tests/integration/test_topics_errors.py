@@ -44,7 +44,9 @@ async def _opened(settings: KafkaSettings, group: str) -> None:
         pass
 
 
-async def test_a_record_that_is_too_large_for_the_broker_is_told_at_once(settings, group_id):
+async def test_a_record_that_is_too_large_for_the_broker_is_told_at_once(
+    settings: KafkaSettings, group_id: str
+) -> None:
     """What counts is its size when it is compressed."""
     config = {"noise": base64.b64encode(random.randbytes(2_000_000)).decode()}
     async with GroupTopics(settings, group_id, WORKER) as topics:
@@ -54,7 +56,7 @@ async def test_a_record_that_is_too_large_for_the_broker_is_told_at_once(setting
 
 
 class TestBrokerAway:
-    def test_a_broker_that_is_not_there_is_named(self):
+    def test_a_broker_that_is_not_there_is_named(self) -> None:
         settings = settings_of("127.0.0.1:9")
         started = time.monotonic()
         with pytest.raises(BrokerAwayError, match=r"no broker answered at 127\.0\.0\.1:9 while .*check bootstrap"):
@@ -65,12 +67,14 @@ class TestBrokerAway:
             asyncio.run(GroupTopics(settings, "any", WORKER).start(timeout_s=1.0))
         assert time.monotonic() - started < 20
 
-    def test_settings_that_librdkafka_refuses_are_named(self):
+    def test_settings_that_librdkafka_refuses_are_named(self) -> None:
         settings = settings_of("127.0.0.1:9", **{"no.such.property": 1})
         with pytest.raises(TopicError, match=r"no\.such\.property"):
             read_group(settings, "any")
 
-    async def test_an_outage_is_two_lines_in_the_log_and_reading_and_writing_go_on(self, group_id, caplog, capfd):
+    async def test_an_outage_is_two_lines_in_the_log_and_reading_and_writing_go_on(
+        self, group_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         caplog.set_level(logging.INFO, "airflow_provider")
         with LocalBroker() as broker:
             settings = settings_of(broker.bootstrap_servers)
@@ -141,7 +145,7 @@ class TestRights:
         for future in admin.create_acls(acls).values():
             future.result()
 
-    async def test_each_missing_right_is_named_with_its_topic(self, guarded, group_id):
+    async def test_each_missing_right_is_named_with_its_topic(self, guarded: LocalBroker, group_id: str) -> None:
         admin, alice = self._as(guarded, "admin"), self._as(guarded, "alice")
         names = TopicNames.of(group_id)
         with pytest.raises(RightsError, match=f"User:alice has no right to READ on the topic '{group_id}.jobs', "):
@@ -179,14 +183,14 @@ class TestRights:
             else:
                 return
 
-    async def test_a_wrong_password_is_told_at_once(self, guarded, group_id):
+    async def test_a_wrong_password_is_told_at_once(self, guarded: LocalBroker, group_id: str) -> None:
         settings = self._as(guarded, "alice", "wrong-password")
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password") as failed:
             await GroupTopics(settings, group_id, WORKER).start(timeout_s=SOON_S)
         assert "wrong-password" not in str(failed.value)
 
     @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])
-    def test_so_it_is_to_whoever_asks_just_once(self, guarded, ask):
+    def test_so_it_is_to_whoever_asks_just_once(self, guarded: LocalBroker, ask: Callable[..., object]) -> None:
         settings, began = self._as(guarded, "alice", "wrong-password"), time.monotonic()
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password"):
             ask(settings, timeout_s=60.0)

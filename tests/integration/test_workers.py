@@ -9,9 +9,11 @@ from functools import partial
 import pytest
 from fleet import MakeFleet
 
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, WorkerId
 
 
 @pytest.fixture
@@ -37,6 +39,13 @@ async def test_a_third_worker_stops_only_the_tasks_that_it_receives(fleet: MakeF
         assert group.epoch == before.epoch + 2, f"one round to revoke, one to assign\n{group.story()}"
 
 
+def _next_attempts_run(before: dict[TaskId, int], _jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    return all(
+        status.tasks[task].attempt == attempt + 1 and status.tasks[task].state is TaskState.RUNNING
+        for task, attempt in before.items()
+    )
+
+
 async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a_rebalance(fleet: MakeFleet) -> None:
     """Also the leader, and also when the last round gave it nothing new."""
     async with fleet() as group:
@@ -53,13 +62,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
             group.kill(worker)
             group.start(worker)
 
-            await group.wait_for(
-                lambda _jobs, status, attempts=attempts: all(
-                    status.tasks[task].attempt == attempt + 1 and status.tasks[task].state is TaskState.RUNNING
-                    for task, attempt in attempts.items()
-                ),
-                f"{worker} runs its tasks again",
-            )
+            await group.wait_for(partial(_next_attempts_run, attempts), f"{worker} runs its tasks again")
             assert group.record == before, "no rebalance, so nobody has another assignment"
             assert await group.stops() == stops
 

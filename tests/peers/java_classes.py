@@ -100,9 +100,9 @@ def compile_sources(sources: Iterable[Path], classes: Path, *, against: str) -> 
     :raises MissingPrerequisiteError: there is no Java
     :raises RuntimeError: with what the compiler says
     """
-    command = [
+    command: list[str | Path] = [
         *(find_java(), "-cp", class_path(_COMPILER), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
-        *("-proc:none", "-cp", against, "-d", classes, *sources),
+        *("-proc:none", "-cp", against, "-d", str(classes), *map(str, sources)),
     ]
     compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if compiled.returncode != 0:

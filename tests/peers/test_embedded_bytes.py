@@ -95,7 +95,7 @@ def comparable(value: dict[str, Any]) -> dict[str, Any]:
     """The same value with the order of its tasks taken away; a duplicate would show."""
     sides = {side: sorted(value[side]) for side in ("assigned", "revoked") if side in value}
     nested = {"assignment": comparable(value["assignment"])} if value.get("assignment") else {}
-    return {**value, **sides, **nested}
+    return value | sides | nested
 
 
 class TestJavaReadsOurs:
@@ -209,4 +209,4 @@ def without_duplicates(value: dict[str, Any]) -> dict[str, Any]:
     """Damage can name a task twice. Java keeps lists, we keep sets."""
     sides = {side: [*map(list, {*map(tuple, value[side])})] for side in ("assigned", "revoked") if side in value}
     nested = {"assignment": without_duplicates(value["assignment"])} if value.get("assignment") else {}
-    return {**value, **sides, **nested}
+    return value | sides | nested

@@ -168,7 +168,7 @@ class Author:
         self._world = world
         self._wanted = self._rng.randint(3, 5)
         self._first = [self._start, self._set_job, self._set_job]
-        ideas: list[tuple[int, Callable[[int], Action | None]]] = [
+        ideas: list[tuple[float, Callable[[int], Action | None]]] = [
             (4, self._kill), (7, self._bounce), (5, self._leave), (5, self._hand_over), (6, self._lose_leader),
             (4, self._set_job), (2, self._remove_job), (2, self._replan), (3, self._finish), (2, self._fall_behind),
         ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from simulation import histories
 from simulation.actions import Kill
 from simulation.histories import PLANS, play
 from simulation.invariants import BrokenError
@@ -38,7 +37,7 @@ def nobody_may_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(action: Kill, world: World, process: object) -> bool:
         raise BrokenError("nobody_is_killed", action.worker)
 
-    monkeypatch.setattr(histories.do.Kill, "befall", refuse)
+    monkeypatch.setattr(Kill, "befall", refuse)
 
 
 @pytest.mark.usefixtures("nobody_may_be_killed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from simulation.world import World
@@ -53,7 +52,7 @@ class Quiet:
 
 
 @pytest.fixture(params=SEEDS)
-def quiet(request: pytest.FixtureRequest) -> Iterator[Quiet]:
+def quiet(request: pytest.FixtureRequest) -> Quiet:
     return Quiet(request.param)
 
 

@@ -9,6 +9,7 @@ import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from simulation import invariants
@@ -313,7 +314,10 @@ class World:
         for process in self.everybody:
             if process.alive:
                 latency = self.network.latency(process.rng)
-                self.clock.after(latency, lambda process=process: process.read_jobs(self.jobs.offset))
+                self.clock.after(latency, partial(self._read_jobs, process))
+
+    def _read_jobs(self, process: Process) -> None:
+        process.read_jobs(self.jobs.offset)
 
     def finish(self, task: TaskId) -> None:
         """A task comes to its own end wherever it runs."""

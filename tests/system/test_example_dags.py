@@ -74,4 +74,6 @@ def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow) -> None:
             "balance",
         )
     assert airflow.api.xcom(tasks["react"][0]) == [f"{job}:{index}" for job, index in (m["task"] for m in moved)]
-    assert airflow.api.links(tasks["rebalanced"][0])["Spark group"].startswith(f"http://127.0.0.1:{airflow.port}/dags/")
+    page = airflow.api.links(tasks["rebalanced"][0])["Spark group"]
+    assert page is not None
+    assert page.startswith(f"http://127.0.0.1:{airflow.port}/dags/")

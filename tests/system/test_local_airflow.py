@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -53,7 +54,7 @@ WAIT_S = 25
 
 
 @pytest.fixture(scope="module")
-def airflow(start_airflow, tmp_path_factory):
+def airflow(start_airflow: Callable[..., LocalAirflow], tmp_path_factory: pytest.TempPathFactory) -> LocalAirflow:
     folders = [tmp_path_factory.mktemp(name) / "dags" for name in ("one", "other")]
     for folder, text in zip(folders, (DAG_FILE, OTHER_DAG_FILE.replace("WAIT_S", str(WAIT_S))), strict=True):
         folder.mkdir()

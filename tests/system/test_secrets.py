@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -125,7 +125,7 @@ def wrong() -> Secret:
 
 
 @pytest.fixture(scope="module")
-def airflow(start_airflow, secured: SecuredBroker, wrong: Secret) -> LocalAirflow:
+def airflow(start_airflow: Callable[..., LocalAirflow], secured: SecuredBroker, wrong: Secret) -> LocalAirflow:
     extras = {"secured": secured.extra(USER), "refused": secured.extra(USER, **{"sasl.password": wrong.password})}
     return start_airflow(
         [DAGS],
@@ -161,8 +161,8 @@ def records_of(secured: SecuredBroker) -> Iterator[bytes]:
     while left:
         record = consumer.poll(20)
         assert record is not None, f"not read to their ends: {left}"
-        if record.error() is not None:
-            assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
+        if (error := record.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
             left.discard(record.topic())
         else:
             yield from (record.key() or b"", record.value() or b"")

@@ -78,7 +78,7 @@ def test_new_work_during_a_delay_is_named_and_the_delay_ends_as_what_it_began_fo
     ],
 )
 def test_a_worker_that_crashed_is_told_from_one_that_left_in_order(absence: Absence | None, end: str) -> None:
-    said = {} if absence is None else {"w2": absence}
+    said: dict[str, Any] = {} if absence is None else {"w2": absence}
     assert after(round_of(W1, W2), W1, **said).reason == end
 
 

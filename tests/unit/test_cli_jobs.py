@@ -239,9 +239,9 @@ def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None
 
 def test_the_list_as_json_is_an_object_a_line(cli: Cli) -> None:
     cli.has(plan=3, names=["orders", "items", "prices"])
-    began = {"started_at_ms": 1_700_000_000_000}
-    cli.told(TaskId("a", 0), TaskState.FAILED, "boom", **began, finished_at_ms=1_700_000_002_500, attempt=2)
-    cli.told(TaskId("a", 1), TaskState.FINISHED, **began, finished_at_ms=1_700_000_000_250, result={"rows": 7})
+    began, a0, a1 = 1_700_000_000_000, TaskId("a", 0), TaskId("a", 1)
+    cli.told(a0, TaskState.FAILED, "boom", started_at_ms=began, finished_at_ms=began + 2_500, attempt=2)
+    cli.told(a1, TaskState.FINISHED, started_at_ms=began, finished_at_ms=began + 250, result={"rows": 7})
     status, out, _ = cli("list", "g", "--json")
     assert status == 0
     began_at = "2023-11-14T22:13:20+00:00"

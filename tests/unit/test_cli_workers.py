@@ -76,17 +76,17 @@ def test_who_is_not_in_the_group_is_named_and_nobody_is_asked(cli: Cli, name: st
     assert cli.wishes == {}
 
 
-def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli) -> None:
+def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     late = "cospark workers stop: after 0.05 s still there: w1\n"
     assert cli("stop", "g", "w1", "--wait", "0.05") == (1, "asked to stop: w1\n", late)
 
     published = cli.topics.publish_control
 
-    async def publish_control(wish: ControlRecord) -> None:
-        await published(wish)
+    async def publish_control(control: ControlRecord) -> None:
+        await published(control)
         await cli.topics.publish_worker(WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(5), slots=1))
 
-    cli.topics.publish_control = publish_control  # type: ignore[method-assign]
+    monkeypatch.setattr(cli.topics, "publish_control", publish_control)
     assert cli("stop", "g", "w1", "--wait", "20") == (0, "asked to stop: w1\n", "")
 
 

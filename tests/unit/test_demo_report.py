@@ -21,7 +21,7 @@ def ends(events: Iterable[Event], kills: Iterable[Kill] = ()) -> list[tuple[int,
 
 
 def test_a_task_that_finishes_is_one_attempt() -> None:
-    events = [step(1, PENDING), step(2, STARTED), step(9, FINISHED, began=2)]
+    events: list[Event] = [step(1, PENDING), step(2, STARTED), step(9, FINISHED, began=2)]
     assert ends(events) == [(1, "w1", "finished", 9)]
 
 
@@ -30,7 +30,7 @@ def test_what_never_started_is_no_attempt() -> None:
 
 
 def test_a_moved_task_is_stopped_in_one_place_and_started_in_another() -> None:
-    events = [
+    events: list[Event] = [
         step(2, STARTED),
         rebalance(2, revoked={W1: frozenset({A0})}),
         step(5, STOPPED, began=2),
@@ -44,7 +44,7 @@ def test_a_moved_task_is_stopped_in_one_place_and_started_in_another() -> None:
 
 def test_an_attempt_that_failed_and_is_tried_again_has_failed() -> None:
     why = TaskFailure.of("boom")
-    events = [
+    events: list[Event] = [
         step(2, STARTED),
         step(5, PENDING, attempt=2, failures=1, error=why),
         step(7, STARTED, attempt=2, failures=1, error=why),
@@ -58,12 +58,15 @@ def test_an_attempt_that_failed_and_is_tried_again_has_failed() -> None:
 
 def test_an_attempt_that_succeeded_in_the_end_shows_no_old_error() -> None:
     why = TaskFailure.of("boom")
-    events = [step(7, STARTED, attempt=2, failures=1, error=why), step(9, FINISHED, attempt=2, error=why, began=7)]
+    events: list[Event] = [
+        step(7, STARTED, attempt=2, failures=1, error=why),
+        step(9, FINISHED, attempt=2, error=why, began=7),
+    ]
     assert attempts_of(events, [])[0].error is None
 
 
 def test_what_ran_when_its_worker_was_killed_is_lost_then() -> None:
-    events = [step(2, STARTED), step(3, STARTED, A1, W2), step(9, FINISHED, A1, W2, began=3)]
+    events: list[Event] = [step(2, STARTED), step(3, STARTED, A1, W2), step(9, FINISHED, A1, W2, began=3)]
     kills = [Kill(worker=W1, at_ms=5), Kill(worker=W2, at_ms=50), Kill(worker=W1, at_ms=60)]
     assert ends(events, kills) == [(1, "w1", LOST, 5), (1, "w2", "finished", 9)]
     report = build(events, kills)
@@ -72,23 +75,31 @@ def test_what_ran_when_its_worker_was_killed_is_lost_then() -> None:
 
 
 def test_a_killed_worker_that_is_back_starts_its_tasks_again() -> None:
-    events = [step(2, STARTED), step(8, PENDING, attempt=2), step(9, STARTED, attempt=2)]
+    events: list[Event] = [step(2, STARTED), step(8, PENDING, attempt=2), step(9, STARTED, attempt=2)]
     assert ends(events, [Kill(worker=W1, at_ms=5)]) == [(1, "w1", LOST, 5), (2, "w1", RUNNING, None)]
 
 
 def test_a_worker_that_vanished_without_being_killed_by_us_lost_its_tasks_too() -> None:
-    events = [step(2, STARTED), step(8, PENDING, worker=W2, attempt=2), step(9, STARTED, worker=W2, attempt=2)]
+    events: list[Event] = [
+        step(2, STARTED),
+        step(8, PENDING, worker=W2, attempt=2),
+        step(9, STARTED, worker=W2, attempt=2),
+    ]
     assert ends(events)[0] == (1, "w1", LOST, 8)
 
 
 def test_a_planner_that_waits_to_plan_again_has_planned() -> None:
     planner = planner_of("a")
-    events = [step(2, STARTED, planner), step(4, PENDING, planner, attempt=2), step(6, STARTED, planner, attempt=2)]
+    events: list[Event] = [
+        step(2, STARTED, planner),
+        step(4, PENDING, planner, attempt=2),
+        step(6, STARTED, planner, attempt=2),
+    ]
     assert ends(events)[0] == (1, "w1", "finished", 4)
 
 
 def test_a_stop_that_no_round_asked_for_is_unnecessary() -> None:
-    events = [step(2, STARTED), step(5, STOPPED, began=2)]
+    events: list[Event] = [step(2, STARTED), step(5, STOPPED, began=2)]
     report = build(events, [])
     assert (report["stopped"], report["stopped_unnecessarily"]) == (1, 1)
     (which,) = report["stopped_unnecessarily_which"]
@@ -101,7 +112,7 @@ def test_a_stop_of_another_task_or_at_another_worker_is_no_excuse() -> None:
 
 
 def test_a_revocation_from_before_the_attempt_is_no_excuse() -> None:
-    events = [
+    events: list[Event] = [
         step(2, STARTED),
         rebalance(2, revoked={W1: frozenset({A0})}),
         step(5, STOPPED, began=2, epoch=Epoch(2)),
@@ -117,7 +128,7 @@ def rounds(events: Iterable[Event]) -> list[GroupRecord]:
 
 def test_a_task_that_took_long_to_stop_was_revoked_all_the_same() -> None:
     """By the time it has stopped its worker is in a later epoch."""
-    events = [
+    events: list[Event] = [
         step(2, STARTED),
         rebalance(2, revoked={W1: frozenset({A0})}),
         rebalance(3),
@@ -134,7 +145,7 @@ def test_what_still_runs_when_all_is_over_was_cut_off() -> None:
 
 def test_the_report_tells_each_round_and_each_task_without_planners() -> None:
     move = Move(tasks=frozenset({A0}), source=W1, target=None, reason=MoveReason.BALANCE)
-    events = [
+    events: list[Event] = [
         step(1, STARTED, planner_of("a")),
         rebalance(2, revoked={W1: frozenset({A0, A1})}, moves=[move]),
         step(2, STARTED),
@@ -151,5 +162,5 @@ def test_the_report_tells_each_round_and_each_task_without_planners() -> None:
 
 
 def test_the_order_of_attempts_is_that_of_their_starts() -> None:
-    events = [step(5, STARTED, A1), step(2, STARTED), step(9, FINISHED, began=2)]
+    events: list[Event] = [step(5, STARTED, A1), step(2, STARTED), step(9, FINISHED, began=2)]
     assert [attempt.task for attempt in attempts_of(events, [])] == [A0, A1]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import BaseOperator
 from group_records import record_of
 
 from airflow_provider.cli import main as cli
@@ -31,7 +32,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 
 @pytest.mark.parametrize("operator", [SparkJobOperator, SparkWorkerOperator])
-def test_an_operators_table_has_its_parameters_and_what_is_templated(operator: type) -> None:
+def test_an_operators_table_has_its_parameters_and_what_is_templated(operator: type[BaseOperator]) -> None:
     section = _part(DAGS, rf"^## \w+: {operator.__name__}\n", r"^## ")
     cells = "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
     assert _names(cells) == _parameters(operator) - {"kafka_conn_id"}

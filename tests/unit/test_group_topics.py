@@ -126,7 +126,7 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
     with pytest.raises(Ended):
         await topics.remove("a")
     assert (set(topics.jobs.plans), set(topics.status.tasks)) == ({"a", "b"}, {TASK, planner_of("a"), others.task})
-    leader = LeaderRecords(topics, asyncio.ensure_future)  # type: ignore[arg-type]
+    leader = LeaderRecords(topics, asyncio.ensure_future)
     leader.mend()
     await eventually(lambda: "3 records" in caplog.text)
     assert (set(topics.jobs.plans), dict(topics.status.tasks)) == ({"b"}, {others.task: others})

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,17 +16,30 @@ from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_locat
 from airflow_provider.spark.job import FencedError, FunctionJob, JobContext, SparkJob, TaskContext, spark_job
 from airflow_provider.spark.planning import PlanError, make_plan
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+SESSION: Any = object()
+ROWS: Any = object()
+
 
 def job_context(max_tasks: int = 3, **config: object) -> JobContext:
     return JobContext(name="ingest", config=config, max_tasks=max_tasks, run_key="monday")
 
 
 def task_context(**changes: object) -> TaskContext:
-    values = {"job": "ingest", "index": 0, "config": {}, "epoch": 1, "checkpoint_location": "/checkpoints/0"}
+    values: dict[str, Any] = {
+        "job": "ingest",
+        "index": 0,
+        "config": {},
+        "epoch": 1,
+        "checkpoint_location": "/checkpoints/0",
+    }
     return TaskContext(**{**values, **changes})
 
 
-def test_a_job_can_be_written_without_pyspark():
+def test_a_job_can_be_written_without_pyspark() -> None:
     script = "import sys, airflow_provider.spark.job; assert not {'pyspark', 'py4j'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
 
@@ -33,9 +47,9 @@ def test_a_job_can_be_written_without_pyspark():
 # --- the decorator
 
 
-def test_a_bare_decorated_function_is_a_job_of_one_task_with_the_jobs_config():
+def test_a_bare_decorated_function_is_a_job_of_one_task_with_the_jobs_config() -> None:
     @spark_job
-    def ingest(spark, task):
+    def ingest(spark: SparkSession, task: TaskContext) -> object:
         """Ingest it."""
         return (spark, task)
 
@@ -43,24 +57,25 @@ def test_a_bare_decorated_function_is_a_job_of_one_task_with_the_jobs_config():
     assert ingest.__name__ == "ingest"
     assert ingest.__doc__ == "Ingest it."
     assert make_plan(ingest, job_context(table="orders")) == [{"table": "orders"}]
-    assert ingest.run("session", "task") == ("session", "task")
-    assert ingest("session", "task") == ("session", "task")
+    task = task_context()
+    assert ingest.run(SESSION, task) == (SESSION, task)
+    assert ingest(SESSION, task) == (SESSION, task)
 
 
-def test_a_plan_can_be_a_function_of_the_job():
+def test_a_plan_can_be_a_function_of_the_job() -> None:
     @spark_job(plan=lambda job: [{"table": name, "run": job.run_key} for name in job.config["tables"]])
-    def ingest(spark, task):
+    def ingest(spark: SparkSession, task: TaskContext) -> object:
         return None
 
     expected = [{"table": "a", "run": "monday"}, {"table": "b", "run": "monday"}]
     assert make_plan(ingest, job_context(tables=["a", "b"])) == expected
 
 
-def test_a_plan_can_be_the_list_itself_which_stays_as_it_is():
+def test_a_plan_can_be_the_list_itself_which_stays_as_it_is() -> None:
     configs = [{"month": 1}, {"month": 2}]
 
     @spark_job(plan=configs)
-    def clean(spark, task):
+    def clean(spark: SparkSession, task: TaskContext) -> object:
         return None
 
     make_plan(clean, job_context())[0]["month"] = 12
@@ -68,30 +83,30 @@ def test_a_plan_can_be_the_list_itself_which_stays_as_it_is():
     assert configs == [{"month": 1}, {"month": 2}]
 
 
-def test_a_job_without_run_says_what_is_missing():
+def test_a_job_without_run_says_what_is_missing() -> None:
     class Empty(SparkJob):
         pass
 
     with pytest.raises(NotImplementedError, match=r"Empty must define run\(self, spark, task\)"):
-        Empty().run(None, task_context())
+        Empty().run(SESSION, task_context())
 
 
 # --- plans
 
 
 class Planned(SparkJob):
-    def __init__(self, plan: object) -> None:
+    def __init__(self, plan: Any) -> None:
         self._plan = plan
 
-    def plan(self, job):
+    def plan(self, job: JobContext) -> Any:
         return self._plan
 
 
-def test_a_plan_may_be_empty():
+def test_a_plan_may_be_empty() -> None:
     assert make_plan(Planned([]), job_context()) == []
 
 
-def test_a_plan_is_what_will_be_read_back_from_the_topic():
+def test_a_plan_is_what_will_be_read_back_from_the_topic() -> None:
     assert make_plan(Planned([{"range": (1, 2)}]), job_context()) == [{"range": [1, 2]}]
 
 
@@ -112,25 +127,25 @@ def test_a_plan_is_what_will_be_read_back_from_the_topic():
         ([{"checkpoint_key": ".."}], r"has at \[0\] a bad checkpoint_key"),
     ],
 )
-def test_a_bad_plan_is_refused_and_the_job_named(plan, problem):
+def test_a_bad_plan_is_refused_and_the_job_named(plan: Any, problem: str) -> None:
     with pytest.raises(PlanError, match=problem) as error:
         make_plan(Planned(plan), job_context())
     assert str(error.value).startswith("the plan of job 'ingest' ")
 
 
-def test_a_planner_without_spark_says_so():
+def test_a_planner_without_spark_says_so() -> None:
     with pytest.raises(RuntimeError, match="planner of job 'ingest' asked for Spark, but this runner has none"):
         _ = job_context().spark
 
 
-def test_json_values_share_nothing_with_the_original():
+def test_json_values_share_nothing_with_the_original() -> None:
     original = {"a": [1, {"b": None}]}
     copy = to_json_value(original)
     assert copy == original
     assert copy["a"] is not original["a"]
 
 
-def test_a_value_that_contains_itself_is_no_json():
+def test_a_value_that_contains_itself_is_no_json() -> None:
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(NotJsonError, match="deep"):
@@ -138,7 +153,7 @@ def test_a_value_that_contains_itself_is_no_json():
 
 
 @pytest.mark.parametrize("value", ["half \ud83d", {"half \ud83d": 1}, [{"a": "\udcff"}]])
-def test_half_a_character_is_no_json(value):
+def test_half_a_character_is_no_json(value: Any) -> None:
     """As in the name of a file that is no UTF-8: nobody could write the record."""
     with pytest.raises(NotJsonError, match="half a character"):
         to_json_value(value)
@@ -147,19 +162,19 @@ def test_half_a_character_is_no_json(value):
 # --- the context of a task
 
 
-def test_a_context_of_ones_own_is_never_stopped():
+def test_a_context_of_ones_own_is_never_stopped() -> None:
     task = task_context()
     task.fence()
     assert not task.stopping
     assert not task.wait(0)
 
 
-def test_contexts_do_not_show_configurations_which_may_hold_secrets():
+def test_contexts_do_not_show_configurations_which_may_hold_secrets() -> None:
     assert "hunter2" not in repr(task_context(config={"password": "hunter2"}))
     assert "hunter2" not in repr(job_context(password="hunter2"))
 
 
-def test_a_context_in_a_udf_is_refused_with_advice():
+def test_a_context_in_a_udf_is_refused_with_advice() -> None:
     with pytest.raises(TypeError, match="use a local variable for what a UDF needs of it"):
         pickle.dumps(task_context())
 
@@ -184,26 +199,26 @@ class Guard:
             raise FencedError("lease over")
 
 
-def test_a_fenced_batch_is_written():
+def test_a_fenced_batch_is_written() -> None:
     written: list[object] = []
-    task_context(guard=Guard()).foreach_batch(lambda batch, batch_id: written.append((batch, batch_id)))("rows", 4)
-    assert written == [("rows", 4)]
+    task_context(guard=Guard()).foreach_batch(lambda batch, batch_id: written.append((batch, batch_id)))(ROWS, 4)
+    assert written == [(ROWS, 4)]
 
 
-def test_a_fenced_batch_is_not_written_when_the_attempt_may_not():
+def test_a_fenced_batch_is_not_written_when_the_attempt_may_not() -> None:
     written: list[object] = []
     fenced = task_context(guard=Guard(check=False)).foreach_batch(lambda batch, _: written.append(batch))
     with pytest.raises(FencedError):
-        fenced("rows", 4)
+        fenced(ROWS, 4)
     assert written == []
 
 
-def test_a_batch_during_which_the_lease_ended_is_not_committed():
+def test_a_batch_during_which_the_lease_ended_is_not_committed() -> None:
     written: list[object] = []
     fenced = task_context(guard=Guard(lease=False)).foreach_batch(lambda batch, _: written.append(batch))
     with pytest.raises(FencedError):
-        fenced("rows", 4)
-    assert written == ["rows"]
+        fenced(ROWS, 4)
+    assert written == [ROWS]
 
 
 # --- checkpoints
@@ -218,27 +233,29 @@ def test_a_batch_during_which_the_lease_ended_is_not_committed():
         ("/c", "a/b", TaskId("größe 1%", 0), {}, "/c/a~2fb/gr~c3~b6~c3~9fe~201~25/0"),
     ],
 )
-def test_a_tasks_checkpoint_depends_on_group_job_and_index_only(root, group, task, config, location):
+def test_a_tasks_checkpoint_depends_on_group_job_and_index_only(
+    root: str, group: str, task: TaskId, config: dict[str, Any], location: str
+) -> None:
     assert checkpoint_location(root, group, task, config) == location
 
 
-def test_names_that_differ_have_folders_that_differ():
+def test_names_that_differ_have_folders_that_differ() -> None:
     names = ["a b", "a~20b", "a_b", "a/b"]
     assert len({checkpoint_location("/c", "g", TaskId(name, 0), {}) for name in names}) == len(names)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 201])
-def test_a_name_that_cannot_be_a_folder_is_refused(name):
+def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
     with pytest.raises(CheckpointError, match="job"):
         checkpoint_location("/c", "g", TaskId(name, 0), {})
 
 
-def test_a_checkpoint_key_is_a_string():
+def test_a_checkpoint_key_is_a_string() -> None:
     with pytest.raises(CheckpointError, match="checkpoint_key must be a string, not 7"):
         checkpoint_location("/c", "g", TaskId("orders", 0), {"checkpoint_key": 7})
 
 
-def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch):
+def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Among the machine's temporary files a stream would begin again wherever it moves to."""
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/of/this/machine")
     task = TaskId("orders", 0)

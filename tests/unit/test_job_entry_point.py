@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ SOURCES = {
 
 
 @pytest.fixture(autouse=True)
-def job_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def job_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, source in SOURCES.items():
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
@@ -77,17 +78,17 @@ def job_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("allowed", ["cosparkjobs", "cosparkjobs.ingest"])
 @pytest.mark.parametrize("attribute", ["Ingest", "Ingest.Nested", "clean"])
-def test_an_allowed_job_is_loaded(allowed, attribute):
+def test_an_allowed_job_is_loaded(allowed: str, attribute: str) -> None:
     assert isinstance(load_job(f"cosparkjobs.ingest:{attribute}", ["elsewhere", allowed]), SparkJob)
 
 
-def test_a_class_is_made_anew_each_time():
+def test_a_class_is_made_anew_each_time() -> None:
     first, second = (load_job("cosparkjobs.ingest:Ingest", ["cosparkjobs"]) for _ in range(2))
     assert first is not second
 
 
 @pytest.mark.parametrize("allowed", [[], [""], ["cosparkjobs"], ["cosparkjobsevil.deeper"], ["cospark"], ["evil"]])
-def test_a_module_outside_the_prefixes_is_not_even_imported(allowed):
+def test_a_module_outside_the_prefixes_is_not_even_imported(allowed: list[str]) -> None:
     with pytest.raises(EntryPointNotAllowedError, match="module cosparkjobsevil is not allowed here"):
         load_job("cosparkjobsevil:Job", allowed)
     assert "cosparkjobsevil" not in sys.modules
@@ -107,16 +108,16 @@ def test_a_module_outside_the_prefixes_is_not_even_imported(allowed):
         ("__loader__", "__loader__ is Python's own name"),
     ],
 )
-def test_no_way_leads_through_an_allowed_module_to_another(attribute, problem):
+def test_no_way_leads_through_an_allowed_module_to_another(attribute: str, problem: str) -> None:
     with pytest.raises(EntryPointError, match=problem):
         load_job(f"cosparkjobs.imports:{attribute}", ["cosparkjobs"])
 
 
-def test_what_a_module_has_imported_by_name_is_its_own():
+def test_what_a_module_has_imported_by_name_is_its_own() -> None:
     assert isinstance(load_job("cosparkjobs.imports:Reexported", ["cosparkjobs"]), SparkJob)
 
 
-def test_the_refusal_names_what_is_allowed():
+def test_the_refusal_names_what_is_allowed() -> None:
     with pytest.raises(EntryPointNotAllowedError, match="imports jobs from a, b: move the job there, or allow"):
         load_job("cosparkjobsevil:Job", ["b", "a"])
 
@@ -146,7 +147,7 @@ def test_the_refusal_names_what_is_allowed():
         ("cosparkjobs.ingest:Picky", r"Picky\(\) failed with TypeError.*callable without arguments"),
     ],
 )
-def test_what_is_wrong_is_named(entry_point, problem):
+def test_what_is_wrong_is_named(entry_point: str, problem: str) -> None:
     with pytest.raises(EntryPointError, match=problem) as error:
         load_job(entry_point, ["cosparkjobs"])
     assert str(error.value).startswith(f"entry point {entry_point!r}: ")

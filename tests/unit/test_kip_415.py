@@ -70,6 +70,10 @@ class Kip:
         assert self.world.settled
         self.forget_rounds()
 
+    def last_spoken(self) -> SubProtocol:
+        """What the last round was in."""
+        return self.world.coordinator.rounds[-1].protocol
+
     def has(self, worker: str) -> str:
         return names(self.world.running(worker))
 
@@ -259,25 +263,23 @@ def test_leader_bounces(kip: Kip) -> None:
 
 def test_rolling_upgrade_from_eager_and_downgrade_back(kip: Kip) -> None:
     world = kip.world
-    eager, compatible = {"protocol": ConnectProtocol.EAGER}, {"protocol": ConnectProtocol.COMPATIBLE}
-    kip.initial_group("W1", "W2", "W3", **eager)
-    assert world.coordinator.rounds[-1].protocol is SubProtocol.DEFAULT
+    kip.initial_group("W1", "W2", "W3", protocol=ConnectProtocol.EAGER)
+    assert kip.last_spoken() is SubProtocol.DEFAULT
 
     for worker in ("W1", "W2", "W3"):
-        spoken = world.coordinator.rounds[-1].protocol
-        assert spoken is SubProtocol.DEFAULT, "as long as one worker offers nothing else"
+        assert kip.last_spoken() is SubProtocol.DEFAULT, "as long as one worker offers nothing else"
         world.leave(worker)
         world.run(10_000)
-        world.start(worker, **compatible)
+        world.start(worker, protocol=ConnectProtocol.COMPATIBLE)
         world.run(10_000)
         assert world.settled, world.story()
-    assert world.coordinator.rounds[-1].protocol is SubProtocol.COMPATIBLE
+    assert kip.last_spoken() is SubProtocol.COMPATIBLE
     kip.forget_rounds()
     kip.no_more_rounds()
 
     world.leave("W3")
     world.run(1_000)
-    world.start("W3", **eager)
+    world.start("W3", protocol=ConnectProtocol.EAGER)
     first, second = kip.next_round(), kip.next_round()
     assert first.sends == {"W1": Sent(0, ""), "W2": Sent(0, ""), "W3": Sent(0, "")}, (
         "who joined with its tasks running stops them now; nobody is given any"

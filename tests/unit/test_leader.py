@@ -28,6 +28,7 @@ from airflow_provider.protocol.model import (
     WorkerState,
 )
 
+W1, W2 = WorkerId("w1"), WorkerId("w2")
 ALL = "a0 a1 a2 b0 b1 b2"
 D = 300_000
 NOW = 1_700_000_000_000
@@ -79,8 +80,8 @@ def test_the_record_says_who_has_what_after_the_round() -> None:
     record = record_of(verdict)
     assert (record.epoch, record.generation, record.leader, record.leader_member) == (1, 1, "w1", "w1-1")
     assert record.members == {"w1": "w1-1", "w2": "w2-1"}
-    assert record.assignment["w1"] | record.revoked["w1"] == tasks(ALL)
-    assert not record.assignment["w1"] & record.revoked["w1"]
+    assert record.assignment[W1] | record.revoked[W1] == tasks(ALL)
+    assert not record.assignment[W1] & record.revoked[W1]
     assert {move.reason for move in record.moves} == {MoveReason.BALANCE}
     assert GroupRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
@@ -121,7 +122,7 @@ def test_a_member_that_claims_more_than_the_jobs_topic_has_stops_nobody(claim: i
     assert verdict.unbelievable == {"w2": claim}
     assert {assignment.error for assignment in sent(verdict).values()} == {AssignmentError.NONE}
     assert {assignment.config_offset for assignment in sent(verdict).values()} == {7}
-    assert record_of(verdict).assignment["w1"] | record_of(verdict).assignment["w2"] == tasks(ALL)
+    assert record_of(verdict).assignment[W1] | record_of(verdict).assignment[W2] == tasks(ALL)
     assert (behind.unbelievable, behind.record) == ({}, None)
 
 
@@ -261,7 +262,7 @@ def test_the_first_eager_round_after_a_cooperative_one_deals_out_nothing() -> No
 
 def test_an_eager_round_deals_out_nothing_unless_the_round_before_is_known_to_have_been_eager() -> None:
     """The record of a cooperative one may be lost, or on its way; then its members have joined with tasks running."""
-    eager = {"protocol": SubProtocol.DEFAULT}
+    eager: dict[str, Any] = {"protocol": SubProtocol.DEFAULT}
     members = (member("w1", version=0), member("w2", version=0))
     first = lead(call(*members, **eager)).record
     assert first is not None

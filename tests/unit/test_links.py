@@ -60,11 +60,14 @@ async def test_it_follows_the_leader_and_is_stored_only_when_it_leads_elsewhere(
     async def push(link: str) -> None:
         stored.append(link)
 
+    async def pushed(url: str) -> None:
+        await eventually(lambda: stored[-1] == url)
+
     async with following_leader(topics, FollowedLink(URL, push)):
         await eventually(lambda: stored == [""])
         for epoch, url in ((4, OTHER), (5, OTHER), (6, URL)):
             topics.status = led(epoch, url)
-            await eventually(lambda url=url: stored[-1] == url)
+            await pushed(url)
     assert stored == ["", OTHER, URL]
 
 

@@ -239,7 +239,9 @@ class TestWorkerOperator:
         assert around["ti"].pushed == {"_link_SparkGroupLink": URL}
         assert runs.made[0].link.shown == URL, "and follows the leader from there"
 
-    def test_killed_it_leaves_and_does_not_pretend_to_have_succeeded(self, runs: type[FakeRun]) -> None:
+    def test_killed_it_leaves_and_does_not_pretend_to_have_succeeded(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         operator = worker_operator()
         operator.on_kill()  # before it has begun: nothing to leave
 
@@ -252,7 +254,7 @@ class TestWorkerOperator:
             operator.on_kill()
             return original(run)
 
-        runs.run = killed_while_it_runs  # type: ignore[method-assign]
+        monkeypatch.setattr(runs, "run", killed_while_it_runs)
         with pytest.raises(AirflowException, match="ended by a user"):
             operator.execute(context())
         assert made[-1].left == ["its task was ended by a user"]

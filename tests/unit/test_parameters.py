@@ -77,7 +77,8 @@ def test_spark_settings_are_texts_as_spark_reads_them() -> None:
         "spark.sql.shuffle.partitions": "8",
         "spark.app.name": "x",
     }
-    for wrong in ({"a": None}, {1: "a"}, {"a": []}, [("a", "b")], "a=b"):
+    refused: list[object] = [{"a": None}, {1: "a"}, {"a": []}, [("a", "b")], "a=b"]
+    for wrong in refused:
         with pytest.raises(ValueError, match=r"^spark_conf: "):
             text_mapping("spark_conf", wrong)
 

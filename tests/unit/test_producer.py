@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ class HeldProducer:
         self.refuse: set[str] = set()
         self.go = threading.Event()
 
-    def produce(self, _topic: str, *, key: bytes, on_delivery: Delivered, **_: Any) -> None:
+    def produce(self, _topic: str, *, key: bytes, value: bytes | None, partition: int, on_delivery: Delivered) -> None:
         if key.decode() in self.refuse:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         self.waiting.append((key.decode(), on_delivery))
@@ -69,9 +70,15 @@ def writer(held: HeldProducer) -> Iterator[TopicWriter]:
 async def test_a_loop_is_woken_once_for_all_that_is_stored_together(
     held: HeldProducer, writer: TopicWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, woken = asyncio.get_running_loop(), []
+    loop = asyncio.get_running_loop()
+    woken: list[Callable[..., object]] = []
     wake = loop.call_soon_threadsafe
-    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args, **more: (woken.append(1), wake(*args, **more))[1])
+
+    def count(callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        woken.append(callback)
+        return wake(callback, *args, context=context)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", count)
     writes = [
         asyncio.ensure_future(
             writer.write(NewRecord("g.status", f"task:a:{i}", b""), NewRecord("g.events", f"task:a:{i}", b""))

@@ -6,6 +6,7 @@ import json
 from importlib import import_module
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import airflow
 import jsonschema
@@ -24,7 +25,7 @@ from airflow_provider.provider_info import get_provider_info
 INFO = get_provider_info()
 
 
-def named(path: str) -> object:
+def named(path: str) -> Any:
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 

@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -127,7 +128,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_what_is_written_is_read_again_even_with_fields_of_a_newer_writer(record):
+def test_what_is_written_is_read_again_even_with_fields_of_a_newer_writer(record: Any) -> None:
     stored = json.loads(encode(record.to_json()))
     assert stored["v"] == 1
     stored["a_field_of_tomorrow"] = {"x": 1}
@@ -135,7 +136,7 @@ def test_what_is_written_is_read_again_even_with_fields_of_a_newer_writer(record
 
 
 @pytest.mark.parametrize("record", RECORDS[:-2], ids=lambda record: type(record).__name__)
-def test_a_record_with_a_field_missing_or_of_another_type_is_refused(record):
+def test_a_record_with_a_field_missing_or_of_another_type_is_refused(record: Any) -> None:
     data = record.to_json()
     for name in data.keys() - {"result", "handle"}:  # any JSON value may stand there, or none
         with pytest.raises(ValueError, match=r"field|must be|pair"):
@@ -143,7 +144,7 @@ def test_a_record_with_a_field_missing_or_of_another_type_is_refused(record):
 
 
 @pytest.mark.parametrize("waiting", [set(), {TaskId("flights", 1)}], ids=["nothing lost", "lost work waits"])
-def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_waits(waiting):
+def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_waits(waiting: set[TaskId]) -> None:
     remembered = {worker: tasks | waiting for worker, tasks in GROUP.assignment.items()}
     record = replace(GROUP, memory=replace(GROUP.memory, assignment=remembered))
     written = record.to_json()
@@ -151,33 +152,33 @@ def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_w
     assert GroupRecord.from_json(decode(encode(written))) == record
 
 
-def test_a_worker_that_an_older_release_has_written_says_nothing_of_its_absence():
+def test_a_worker_that_an_older_release_has_written_says_nothing_of_its_absence() -> None:
     data = WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(3), slots=2, left=LeaveReason.STOPPED).to_json()
     old = {name: value for name, value in data.items() if name not in ("member_id", "left", "returns_ms", "condition")}
     read = WorkerStatus.from_json(old)
     assert (read.member_id, read.left, read.returns_ms, read.condition) == ("", None, None, "")
 
 
-def test_how_long_a_return_takes_is_no_negative_number_and_no_longer_than_any_delay():
+def test_how_long_a_return_takes_is_no_negative_number_and_no_longer_than_any_delay() -> None:
     data = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2).to_json()
     with pytest.raises(ValueError, match="returns_ms"):
         WorkerStatus.from_json({**data, "returns_ms": -1})
     assert WorkerStatus.from_json({**data, "returns_ms": 2**40}).returns_ms == 2**31 - 1
 
 
-def test_a_task_that_an_older_release_has_written_has_seen_no_spark_end():
+def test_a_task_that_an_older_release_has_written_has_seen_no_spark_end() -> None:
     old = {name: value for name, value in STATUS.to_json().items() if name != "spark_deaths"}
     assert TaskStatus.from_json(old).spark_deaths == 0
 
 
-def test_a_memory_that_an_older_release_has_written_awaits_nobody():
+def test_a_memory_that_an_older_release_has_written_awaits_nobody() -> None:
     data = replace(GROUP, memory=replace(GROUP.memory, awaited={W1: 5})).to_json()
     assert GroupRecord.from_json(data).memory.awaited == {W1: 5}
     del data["memory"]["awaited"]
     assert GroupRecord.from_json(data).memory.awaited == {}
 
 
-def test_events_are_told_apart_and_carry_no_memory_of_the_leader():
+def test_events_are_told_apart_and_carry_no_memory_of_the_leader() -> None:
     rebalance = event_from_json(RebalanceEvent.of(GROUP).to_json())
     assert isinstance(rebalance, RebalanceEvent)
     assert rebalance.deadline_ms == 900
@@ -201,12 +202,12 @@ def test_events_are_told_apart_and_carry_no_memory_of_the_leader():
         (b'{"v": 2}', "newer than 1"),
     ],
 )
-def test_a_value_that_is_no_record_is_unreadable(value, message):
+def test_a_value_that_is_no_record_is_unreadable(value: Any, message: str) -> None:
     with pytest.raises(UnreadableRecordError, match=message):
         decode(value)
 
 
-def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch):
+def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compressed it may be small: a kilobyte becomes a megabyte, and that seventy in memory."""
     longest = encode(JOB.to_json()).ljust(LARGEST_VALUE)
     assert JobDefinition.from_json(decode(longest)) == JOB
@@ -215,7 +216,7 @@ def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch):
         decode(longest + b" ")
 
 
-def test_nothing_is_written_that_nobody_would_read():
+def test_nothing_is_written_that_nobody_would_read() -> None:
     writer = TopicWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
     try:
         with pytest.raises(TooLargeError, match="or 16777216 before compression"):
@@ -224,7 +225,7 @@ def test_nothing_is_written_that_nobody_would_read():
         writer.close()
 
 
-def test_keys_are_readable_and_come_apart_again():
+def test_keys_are_readable_and_come_apart_again() -> None:
     assert [job_key("a"), plan_key("a.b"), control_key(W1), worker_key(W1), task_key(TaskId("a", 3))] == [
         "job:a",
         "plan:a.b",
@@ -240,19 +241,19 @@ def test_keys_are_readable_and_come_apart_again():
 @pytest.mark.parametrize(
     "key", [None, b"", b"\xff", b"job", b"job:", b"group:x", b"task:a", b"task:a:x", b"task:a:-2", b"recipe:a"]
 )
-def test_other_keys_are_unreadable(key):
+def test_other_keys_are_unreadable(key: bytes | None) -> None:
     with pytest.raises(UnreadableRecordError):
         parse_key(key)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a:b", "é", "a\n", "x" * 201, None, 7])
-def test_a_job_name_that_a_key_or_path_cannot_carry_is_refused(name):
+def test_a_job_name_that_a_key_or_path_cannot_carry_is_refused(name: str) -> None:
     with pytest.raises(JobError, match=r"name: use 1 to 200 letters"):
         JobDefinition(name=name, entry_point="m:f")
 
 
 @pytest.mark.parametrize("name", ["a", "...", "Flights_2013.v-2", "x" * 200])
-def test_a_legal_job_name_is_kept(name):
+def test_a_legal_job_name_is_kept(name: str) -> None:
     assert JobDefinition(name=name, entry_point="m:f").name == name
 
 
@@ -279,7 +280,7 @@ def test_a_legal_job_name_is_kept(name):
         ("config", {"deep": [{1: "x"}]}, "the key 1 is not a string"),
     ],
 )
-def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field, value, message):
+def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field: str, value: Any, message: str) -> None:
     with pytest.raises(JobError, match=message) as refused:
         JobDefinition(**{"name": "flights", "entry_point": "m:f", field: value})
     assert str(refused.value).startswith(f"job 'flights', {field}: ")
@@ -298,14 +299,14 @@ def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field, value, 
         ("replan_interval_ms", 10**20),
     ],
 )
-def test_what_nobody_can_go_on_with_is_refused_where_it_is_read(field, value):
+def test_what_nobody_can_go_on_with_is_refused_where_it_is_read(field: str, value: Any) -> None:
     """It could neither be written into a status record, nor be waited for: a worker that took it would end."""
     record = {**JobDefinition(name="flights", entry_point="m:f").to_json(), field: value}
     with pytest.raises(ValueError, match=f"{field}.*(must fit into 64 bits|can be written as UTF-8)"):
         JobDefinition.from_json(record)
 
 
-def test_a_limit_of_time_is_no_part_of_the_work_and_older_records_have_none():
+def test_a_limit_of_time_is_no_part_of_the_work_and_older_records_have_none() -> None:
     limited = _job(timeout_ms=60_000)
     assert JobDefinition.from_json(limited.to_json()) == limited
     assert limited.fingerprint == JOB.fingerprint
@@ -314,19 +315,19 @@ def test_a_limit_of_time_is_no_part_of_the_work_and_older_records_have_none():
     assert JobDefinition.from_json(old) == JOB
 
 
-def test_tasks_without_end_have_no_limit_of_time():
+def test_tasks_without_end_have_no_limit_of_time() -> None:
     with pytest.raises(JobError, match="timeout_ms: means nothing for a job whose tasks have no end"):
         JobDefinition(name="flights", entry_point="m:f", kind=TaskKind.STREAMING, timeout_ms=1)
 
 
-def test_a_failure_can_be_written_whatever_is_in_its_text():
+def test_a_failure_can_be_written_whatever_is_in_its_text() -> None:
     failure = TaskFailure.of("no file caf\udce9", "in caf\udce9")
     assert failure == TaskFailure(message="no file caf\\udce9", traceback="in caf\\udce9")
 
 
-def test_what_users_give_may_be_nested_as_deep_as_every_thread_can_write():
-    def nested(levels: int) -> dict:
-        value: dict = {}
+def test_what_users_give_may_be_nested_as_deep_as_every_thread_can_write() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        value: dict[str, Any] = {}
         for _ in range(levels - 1):
             value = {"x": value}
         return value
@@ -342,37 +343,38 @@ def test_what_users_give_may_be_nested_as_deep_as_every_thread_can_write():
         TaskStatus.from_json({**STATUS.to_json(), "result": nested(101)})
 
 
-def test_a_config_that_contains_itself_is_refused():
-    config: dict = {}
+def test_a_config_that_contains_itself_is_refused() -> None:
+    config: dict[str, Any] = {}
     config["self"] = config
     with pytest.raises(JobError, match="can't be written as JSON"):
         JobDefinition(name="a", entry_point="m:f", config=config)
 
 
-def test_a_config_changed_after_submission_changes_nothing():
+def test_a_config_changed_after_submission_changes_nothing() -> None:
     config = {"months": [1]}
     job = JobDefinition(name="a", entry_point="m:f", config=config)
     config["months"].append(2)
     assert job.config == {"months": [1]}
 
 
-def test_the_config_does_not_show_in_logs():
+def test_the_config_does_not_show_in_logs() -> None:
     assert "hunter2" not in repr(JobDefinition(name="a", entry_point="m:f", config={"password": "hunter2"}))
 
 
-def _job(**changes) -> JobDefinition:
+def _job(**changes: Any) -> JobDefinition:
     return JobDefinition.from_json({**JOB.to_json(), **changes})
 
 
-def test_the_fingerprint_is_of_what_runs_and_not_of_when():
+def test_the_fingerprint_is_of_what_runs_and_not_of_when() -> None:
     for same in ({"run_key": "next"}, {"retries": 9}, {"submitted_at_ms": 5}, {"submitted_by": "x"}):
         assert _job(**same).fingerprint == JOB.fingerprint
-    for other in ({"config": {}}, {"entry_point": "m:f"}, {"max_tasks": 13}, {"kind": "streaming"}):
+    others: list[dict[str, Any]] = [{"config": {}}, {"entry_point": "m:f"}, {"max_tasks": 13}, {"kind": "streaming"}]
+    for other in others:
         assert _job(**other).fingerprint != JOB.fingerprint
     assert _job(config={"where": None, "months": [1, 2]}).fingerprint == JOB.fingerprint
 
 
-def test_a_job_that_was_removed_is_another_one_afterwards_which_its_submitter_need_not_know():
+def test_a_job_that_was_removed_is_another_one_afterwards_which_its_submitter_need_not_know() -> None:
     again = _job(removal=7)
     assert again.fingerprint != JOB.fingerprint
     assert again.same_as(JOB)
@@ -381,7 +383,7 @@ def test_a_job_that_was_removed_is_another_one_afterwards_which_its_submitter_ne
     assert JobDefinition.from_json(old) == JOB
 
 
-def test_the_fingerprint_is_the_same_in_every_process_and_version():
+def test_the_fingerprint_is_the_same_in_every_process_and_version() -> None:
     """It is compared with what other processes have written: it must not change by accident."""
     # printf '["a","m:f",{"x":1},1,"batch"]' | sha256sum | head -c 16
     job = JobDefinition(name="a", entry_point="m:f", config={"x": 1})
@@ -390,7 +392,7 @@ def test_the_fingerprint_is_the_same_in_every_process_and_version():
     assert PlanRecord.of(job, [{"m": 1}], planned_by=W1, at_ms=0).fingerprints == ("9482ac89b9b012e9",)
 
 
-def test_submitting_again_is_the_same_unless_something_was_asked_for_differently():
+def test_submitting_again_is_the_same_unless_something_was_asked_for_differently() -> None:
     assert JOB.same_as(_job(submitted_at_ms=5, submitted_by="x"))
     assert not JOB.same_as(_job(run_key="next"))
     assert not JOB.same_as(_job(retries=9))
@@ -400,11 +402,11 @@ def test_submitting_again_is_the_same_unless_something_was_asked_for_differently
     ("changes", "bounded"),
     [({}, True), ({"kind": "streaming"}, False), ({"replan_interval_ms": 5}, False)],
 )
-def test_a_job_is_bounded_if_a_run_of_it_ends(changes, bounded):
+def test_a_job_is_bounded_if_a_run_of_it_ends(changes: Any, bounded: bool) -> None:
     assert _job(**changes).bounded is bounded
 
 
-def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out():
+def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out() -> None:
     with pytest.raises(
         JobError, match=r"job 'flights', plan: returned 13 tasks, but max_tasks is 12: .*higher max_tasks"
     ):
@@ -412,7 +414,7 @@ def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out():
 
 
 @pytest.mark.no_cover
-def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says():
+def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says() -> None:
     job = JobDefinition(name="flights", entry_point="m:f", max_tasks=10**9)
     most = PlanRecord.of(job, [{}] * MOST_TASKS, planned_by=W1, at_ms=0)
     assert PlanRecord.from_json(decode(encode(most.to_json()))) == most
@@ -422,48 +424,49 @@ def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says():
         PlanRecord.from_json({**most.to_json(), "configs": [{}] * (MOST_TASKS + 1)})
 
 
-def test_a_plan_keeps_equal_configs_once():
+def test_a_plan_keeps_equal_configs_once() -> None:
     """Thousands of them are a few bytes when compressed, and would be many megabytes here."""
     read = PlanRecord.from_json(decode(encode(PlanRecord.of(JOB, [{"m": 1}] * 9, planned_by=W1, at_ms=0).to_json())))
     assert read.configs == ({"m": 1},) * 9
     assert (len({id(config) for config in read.configs}), len({id(each) for each in read.fingerprints})) == (1, 1)
 
 
-def test_a_plan_of_more_tasks_than_the_job_may_have_is_not_of_it():
+def test_a_plan_of_more_tasks_than_the_job_may_have_is_not_of_it() -> None:
     plan = PlanRecord.of(JOB, [{}] * 12, planned_by=W1, at_ms=0)
     assert plan.is_of(JOB)
     assert not replace(plan, configs=({},) * 13).is_of(JOB)
 
 
 @pytest.mark.parametrize("configs", [None, "ab", {"a": 1}, 5])
-def test_a_plan_that_is_no_list_is_refused(configs):
+def test_a_plan_that_is_no_list_is_refused(configs: Any) -> None:
     with pytest.raises(JobError, match="must return a list of objects"):
         PlanRecord.of(JOB, configs, planned_by=W1, at_ms=0)
 
 
-def test_a_plan_with_a_config_that_is_no_object_names_which():
+def test_a_plan_with_a_config_that_is_no_object_names_which() -> None:
+    configs: list[Any] = [{}, 5]
     with pytest.raises(JobError, match=r"plan\(\)\[1\]: must be a JSON object, not int"):
-        PlanRecord.of(JOB, [{}, 5], planned_by=W1, at_ms=0)
+        PlanRecord.of(JOB, configs, planned_by=W1, at_ms=0)
 
 
-def test_an_empty_plan_is_allowed():
+def test_an_empty_plan_is_allowed() -> None:
     assert PlanRecord.of(JOB, [], planned_by=W1, at_ms=0).configs == ()
 
 
-def test_a_plan_is_of_one_definition_in_one_run():
+def test_a_plan_is_of_one_definition_in_one_run() -> None:
     plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0)
     assert plan.is_of(_job(retries=9))
     assert not plan.is_of(_job(run_key="next"))
     assert not plan.is_of(_job(config={}))
 
 
-def test_only_tasks_with_another_config_get_another_fingerprint_in_a_new_plan():
+def test_only_tasks_with_another_config_get_another_fingerprint_in_a_new_plan() -> None:
     old = PlanRecord.of(JOB, [{"m": 1}, {"m": 2}], planned_by=W1, at_ms=0)
     new = PlanRecord.of(JOB, [{"m": 1}, {"m": 3}], planned_by=WorkerId("w2"), at_ms=9)
     assert [a == b for a, b in zip(old.fingerprints, new.fingerprints, strict=True)] == [True, False]
 
 
-def test_a_failure_keeps_the_end_of_its_traceback_which_is_where_the_cause_is():
+def test_a_failure_keeps_the_end_of_its_traceback_which_is_where_the_cause_is() -> None:
     failure = TaskFailure.of("m" * 600, "x" * 5_000 + "the cause")
     assert len(failure.message) == 500
     assert len(failure.traceback) == 4_000
@@ -478,7 +481,7 @@ JSON = st.recursive(
 
 
 @given(config=st.dictionaries(st.text(), JSON))
-def test_any_json_object_survives_as_config(config):
+def test_any_json_object_survives_as_config(config: dict[str, Any]) -> None:
     job = JobDefinition(name="a", entry_point="m:f", config=config)
     again = JobDefinition.from_json(decode(encode(job.to_json())))
     assert again == job
@@ -486,12 +489,12 @@ def test_any_json_object_survives_as_config(config):
 
 
 @given(value=st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
-def test_no_value_makes_reading_fail_in_an_undocumented_way(value):
+def test_no_value_makes_reading_fail_in_an_undocumented_way(value: Any) -> None:
     with contextlib.suppress(ValueError):
         JobDefinition.from_json(decode(value))
 
 
-def test_a_config_with_half_a_character_is_refused_at_submission():
+def test_a_config_with_half_a_character_is_refused_at_submission() -> None:
     with pytest.raises(JobError, match="can't be written as JSON"):
         JobDefinition(name="a", entry_point="m:f", config={"x": "\ud800"})
 

@@ -98,11 +98,29 @@ TASK = TaskStatus(
     error=TaskFailure(message="boom", traceback="..."),
     claim=CheckpointClaim(key="orders", process="host/boot/1/1", number=1, lease_ms=60_000),
 )
-RECORDS = {GROUP_KEY: GROUP, worker_key(W2): WORKER, task_key(A0): TASK}
+RECORDS: dict[str, GroupRecord | WorkerStatus | TaskStatus] = {
+    GROUP_KEY: GROUP,
+    worker_key(W2): WORKER,
+    task_key(A0): TASK,
+}
 
-NUMBERS = [-1, -2, -(2**31), -(2**63), 0, 1, 2**31 - 1, 2**31, 2**40, HIGHEST, HIGHEST + 1, 2**53 - 1, 2**53]
+NUMBERS: list[object] = [
+    -1,
+    -2,
+    -(2**31),
+    -(2**63),
+    0,
+    1,
+    2**31 - 1,
+    2**31,
+    2**40,
+    HIGHEST,
+    HIGHEST + 1,
+    2**53 - 1,
+    2**53,
+]
 NUMBERS += [2**63 - 1, 2**63, 10**400, True, 1.5, 1e300, "7"]
-TEXTS = ["", "x" * 250, "x" * 40_000, "\U0001f600" * 8_192, "\ud800", "w1", "a\nb", 5]
+TEXTS: list[object] = ["", "x" * 250, "x" * 40_000, "\U0001f600" * 8_192, "\ud800", "w1", "a\nb", 5]
 
 
 class Topic:

@@ -181,11 +181,17 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
 class TestWhatIsSaidOfWorkersThatAreGone:
     """Of two workers with two tasks each w2 goes."""
 
-    OWNED: ClassVar = {"w1": [["a", -1], ["a", 0], ["a", 1]], "w2": [["a", 2], ["a", 3]]}
+    OWNED: ClassVar[dict[str, list[Any]]] = {"w1": [["a", -1], ["a", 0], ["a", 1]], "w2": [["a", 2], ["a", 3]]}
     BEFORE: ClassVar = {**FIRST, "jobs": {"a": 4}, "owned": OWNED}
     GONE: ClassVar = {**BEFORE, "now": 2_000, "generation": 2, "last_completed": 1, "owned": {"w1": OWNED["w1"]}}
     LATER: ClassVar = {**GONE, "now": 22_000, "generation": 3, "last_completed": 2}
-    BACK: ClassVar = {**GONE, "now": 9_000, "generation": 3, "last_completed": 2, "owned": {**GONE["owned"], "w2": []}}
+    BACK: ClassVar = {
+        **GONE,
+        "now": 9_000,
+        "generation": 3,
+        "last_completed": 2,
+        "owned": {"w1": OWNED["w1"], "w2": []},
+    }
 
     @pytest.mark.parametrize(
         ("said", "why"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
-from airflow_provider.spark.job import FencedError, spark_job
+from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     QueryProgressed,
@@ -24,6 +26,9 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class Query:
     """Stands for a started StreamingQuery."""
@@ -36,21 +41,21 @@ class FakeSession:
         self.opened = 0
         self.closed = 0
 
-    def open(self):
+    def open(self) -> Any:
         self.opened += 1
         return "the session"
 
-    def query_id(self, value):
+    def query_id(self, value: object) -> str | None:
         return "query-1" if isinstance(value, Query) else None
 
-    def left_running(self, value):
+    def left_running(self, value: object) -> str | None:
         return "it returned a query" if isinstance(value, Query) else None
 
-    def await_query(self, query, tell):
+    def await_query(self, query: Query, tell: Callable[[QueryProgress], None]) -> dict[str, int]:
         tell(QueryProgress(batch=9, rows_per_second=2.5))
         return {"last_batch": 9}
 
-    def explain(self, error):
+    def explain(self, error: BaseException) -> BaseException:
         return error
 
     def cancel(self) -> None: ...
@@ -60,27 +65,27 @@ class FakeSession:
 
 
 @spark_job(plan=lambda job: [{"n": n} for n in range(job.config["tasks"])])
-def add(spark, task):
+def add(spark: SparkSession, task: TaskContext) -> object:
     return {"session": spark, "sum": sum(task.config["numbers"]), "attempt": task.attempt, "run": task.run_key}
 
 
 @spark_job
-def talk(spark, task):
+def talk(spark: SparkSession, task: TaskContext) -> object:
     return "x" * 100_000
 
 
 @spark_job
-def count_beyond_all_bounds(spark, task):
+def count_beyond_all_bounds(spark: SparkSession, task: TaskContext) -> object:
     return {"n": 10**4_300}
 
 
 @spark_job
-def stream(spark, task):
+def stream(spark: SparkSession, task: TaskContext) -> object:
     return Query()
 
 
 @spark_job
-def fail(spark, task):
+def fail(spark: SparkSession, task: TaskContext) -> None:
     raise ValueError("bad row") from KeyError("customer")
 
 
@@ -90,17 +95,17 @@ class SpeechlessError(Exception):
 
 
 @spark_job
-def fail_without_words(spark, task):
+def fail_without_words(spark: SparkSession, task: TaskContext) -> None:
     raise SpeechlessError from KeyError("customer")
 
 
 @spark_job
-def leave(spark, task):
+def leave(spark: SparkSession, task: TaskContext) -> None:
     raise SystemExit(3)
 
 
 @spark_job
-def fenced(spark, task):
+def fenced(spark: SparkSession, task: TaskContext) -> None:
     task.fence()
 
 
@@ -128,27 +133,27 @@ class Attempt:
         assert self.session.closed == 1
 
 
-def test_a_task_starts_and_finishes():
+def test_a_task_starts_and_finishes() -> None:
     attempt = Attempt(order("add", numbers=[1, 2]))
     assert attempt.events == [TaskStarted(order=attempt.order)]
     result = {"session": "the session", "sum": 3, "attempt": 2, "run": "monday"}
     assert attempt.last == TaskFinished(order=attempt.order, result=result)
 
 
-def test_a_planner_finishes_with_its_plan_and_needs_no_spark():
+def test_a_planner_finishes_with_its_plan_and_needs_no_spark() -> None:
     attempt = Attempt(order("add", PLANNER_INDEX, tasks=2))
     assert attempt.last == TaskFinished(order=attempt.order, result=[{"n": 0}, {"n": 1}])
     assert attempt.session.opened == 0
 
 
-def test_a_plan_that_is_too_long_is_not_tried_again():
+def test_a_plan_that_is_too_long_is_not_tried_again() -> None:
     attempt = Attempt(order("add", PLANNER_INDEX, tasks=4))
     assert isinstance(attempt.last, TaskFailed)
     assert not attempt.last.retryable
     assert "4 tasks, more than max_tasks=3" in attempt.last.error
 
 
-def test_a_result_too_big_for_a_record_fails_the_task():
+def test_a_result_too_big_for_a_record_fails_the_task() -> None:
     last = Attempt(order("talk")).last
     assert isinstance(last, TaskFailed)
     assert not last.retryable
@@ -156,7 +161,7 @@ def test_a_result_too_big_for_a_record_fails_the_task():
     assert last.error.count("100002 bytes") == 1, "said once"
 
 
-def test_a_number_that_no_record_can_have_fails_the_task_for_good():
+def test_a_number_that_no_record_can_have_fails_the_task_for_good() -> None:
     """Another try would come to the same number."""
     last = Attempt(order("count_beyond_all_bounds")).last
     assert isinstance(last, TaskFailed)
@@ -164,7 +169,7 @@ def test_a_number_that_no_record_can_have_fails_the_task_for_good():
     assert not last.retryable
 
 
-def test_a_streaming_task_tells_its_query():
+def test_a_streaming_task_tells_its_query() -> None:
     attempt = Attempt(order("stream"))
     progress = QueryProgress(batch=9, rows_per_second=2.5)
     assert attempt.events == [
@@ -175,7 +180,7 @@ def test_a_streaming_task_tells_its_query():
     assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
 
 
-def test_a_task_that_is_to_end_may_not_leave_a_query_running():
+def test_a_task_that_is_to_end_may_not_leave_a_query_running() -> None:
     attempt = Attempt(replace(order("stream"), bounded=True))
     assert attempt.events == [TaskStarted(order=attempt.order)]
     assert isinstance(attempt.last, TaskFailed)
@@ -184,7 +189,7 @@ def test_a_task_that_is_to_end_may_not_leave_a_query_running():
     assert 'kind="streaming"' in attempt.last.error
 
 
-def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames():
+def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames() -> None:
     attempt = Attempt(order("fail"))
     assert isinstance(attempt.last, TaskFailed)
     assert attempt.last.retryable
@@ -193,7 +198,7 @@ def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames():
     assert "run_attempt" not in attempt.last.traceback
 
 
-def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other():
+def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other() -> None:
     """Else the task would have no last event, and keep its slot for ever."""
     last = Attempt(order("fail_without_words")).last
     assert isinstance(last, TaskFailed)
@@ -202,9 +207,9 @@ def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other
     assert "in fail_without_words" in last.traceback
 
 
-def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same():
+def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same() -> None:
     class Speechless(FakeSession):
-        def explain(self, error):
+        def explain(self, error: BaseException) -> BaseException:
             raise ConnectionRefusedError("the JVM does not answer")
 
     last = Attempt(order("fail"), session=Speechless()).last
@@ -213,9 +218,9 @@ def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same():
     assert last.error == "ValueError; to tell more of it failed with ConnectionRefusedError"
 
 
-def test_a_task_whose_spark_has_ended_has_not_failed():
+def test_a_task_whose_spark_has_ended_has_not_failed() -> None:
     class Gone(FakeSession):
-        def explain(self, error):
+        def explain(self, error: BaseException) -> BaseException:
             return SparkGoneError("this worker's Spark has ended", spark=4)
 
     last = Attempt(order("fail"), session=Gone()).last
@@ -223,22 +228,22 @@ def test_a_task_whose_spark_has_ended_has_not_failed():
     assert (last.spark, last.error) == (4, "SparkGoneError: this worker's Spark has ended")
 
 
-def test_a_task_for_which_spark_does_not_start_has_not_failed():
+def test_a_task_for_which_spark_does_not_start_has_not_failed() -> None:
     class Absent(FakeSession):
-        def open(self):
+        def open(self) -> None:
             raise SparkStartError("there is no Java")
 
     attempt = Attempt(order("fail"), session=Absent())
     assert attempt.last == SparkAbsent(order=attempt.order, error="SparkStartError: there is no Java")
 
 
-def test_a_job_that_exits_has_failed():
+def test_a_job_that_exits_has_failed() -> None:
     last = Attempt(order("leave")).last
     assert isinstance(last, TaskFailed)
     assert last.error == "SystemExit: 3"
 
 
-def test_an_entry_point_that_is_not_allowed_is_not_tried_again():
+def test_an_entry_point_that_is_not_allowed_is_not_tried_again() -> None:
     last = Attempt(TaskOrder(task=TaskId("job", 0), entry_point="os:system", epoch=Epoch(1))).last
     assert isinstance(last, TaskFailed)
     assert not last.retryable
@@ -252,28 +257,28 @@ def stopped_guard() -> AttemptGuard:
     return guard
 
 
-def test_a_task_that_is_stopped_before_it_starts_never_starts():
+def test_a_task_that_is_stopped_before_it_starts_never_starts() -> None:
     attempt = Attempt(order("add", numbers=[]), stopped_guard())
     assert attempt.events == []
     assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
 
 
-def test_what_a_task_returns_after_it_was_told_to_stop_does_not_count():
+def test_what_a_task_returns_after_it_was_told_to_stop_does_not_count() -> None:
     guard = AttemptGuard(EndlessLease())
 
     class StoppedMeanwhile(FakeSession):
-        def query_id(self, value):
+        def query_id(self, value: object) -> None:
             guard.stop("revoked")
 
     attempt = Attempt(order("add", numbers=[]), guard, StoppedMeanwhile())
     assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
 
 
-def test_an_error_after_it_was_told_to_stop_is_no_failure():
+def test_an_error_after_it_was_told_to_stop_is_no_failure() -> None:
     guard = AttemptGuard(EndlessLease())
 
     class StoppedMeanwhile(FakeSession):
-        def open(self):
+        def open(self) -> None:
             guard.stop("revoked")
             raise OSError("cancelled")
 
@@ -281,9 +286,9 @@ def test_an_error_after_it_was_told_to_stop_is_no_failure():
     assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")
 
 
-def test_what_cannot_be_cleaned_up_is_a_failure():
+def test_what_cannot_be_cleaned_up_is_a_failure() -> None:
     class Stuck(FakeSession):
-        def close(self):
+        def close(self) -> None:
             super().close()
             raise OSError("a query does not stop")
 
@@ -300,7 +305,7 @@ class CountedLease:
             raise FencedError("the lease is over")
 
 
-def test_a_lease_that_ended_fences_an_attempt_even_when_it_was_granted_again():
+def test_a_lease_that_ended_fences_an_attempt_even_when_it_was_granted_again() -> None:
     lease = CountedLease()
     guard = AttemptGuard(lease)
     lease.grant = 2
@@ -310,12 +315,12 @@ def test_a_lease_that_ended_fences_an_attempt_even_when_it_was_granted_again():
     assert isinstance(Attempt(order("fenced"), AttemptGuard(lease)).last, TaskFinished)
 
 
-def test_java_stack_traces_are_left_out_of_errors():
+def test_java_stack_traces_are_left_out_of_errors() -> None:
     error = RuntimeError(
         "An error occurred.\n: java.io.IOException: disk full\n\tat org.apache.Foo(Foo.java)\n\tat Bar"
     )
     assert describe(error) == "RuntimeError: An error occurred.\n: java.io.IOException: disk full"
 
 
-def test_very_long_errors_are_shortened():
+def test_very_long_errors_are_shortened() -> None:
     assert len(describe(RuntimeError("x" * 10_000))) < 2_100

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark import local
+from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.local_session import Pools
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskStarted, TaskStopped
 
 TASK = TaskId("slow", 0)
@@ -32,7 +34,7 @@ class SlowSession:
     started = threading.Event()
     spark = None
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools, module: str) -> None: ...
 
     def open(self) -> Any:
         assert self.started.wait(10)
@@ -40,6 +42,12 @@ class SlowSession:
 
     def query_id(self, value: object) -> None:
         return None
+
+    def left_running(self, value: object) -> None:
+        return None
+
+    def await_query(self, query: object, tell: object) -> None:
+        raise AssertionError("there is no query")
 
     def explain(self, error: BaseException) -> BaseException:
         return error
@@ -60,10 +68,12 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalRunner, list[
 
 
 def order(attempt: int) -> TaskOrder:
-    return TaskOrder(task=TASK, entry_point=f"{__name__}:Job", config={}, epoch=1, attempt=attempt)
+    return TaskOrder(task=TASK, entry_point=f"{__name__}:Job", config={}, epoch=Epoch(1), attempt=attempt)
 
 
-async def test_a_task_that_waits_for_spark_has_stopped_at_once_and_never_begins(runner) -> None:
+async def test_a_task_that_waits_for_spark_has_stopped_at_once_and_never_begins(
+    runner: tuple[LocalRunner, list[RunnerEvent]],
+) -> None:
     slow, events = runner
     await slow.start(order(1))
     assert await slow.stop([TASK], "revoked", timeout_s=10) == frozenset()
@@ -77,7 +87,9 @@ async def test_a_task_that_waits_for_spark_has_stopped_at_once_and_never_begins(
     assert events[1:] == [TaskStarted(order=order(2)), TaskFinished(order=order(2), result=None)]
 
 
-async def test_a_runner_that_closes_waits_for_spark_to_have_started(runner) -> None:
+async def test_a_runner_that_closes_waits_for_spark_to_have_started(
+    runner: tuple[LocalRunner, list[RunnerEvent]],
+) -> None:
     """Else it would start in a process that is about to end."""
     slow, events = runner
     await slow.start(order(1))
@@ -89,7 +101,7 @@ async def test_a_runner_that_closes_waits_for_spark_to_have_started(runner) -> N
 
 
 async def test_a_runner_that_closes_does_not_wait_for_ever_for_spark(
-    runner, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Starting it in a cluster may take minutes, and nobody can stop it before it has started."""
     slow, _ = runner

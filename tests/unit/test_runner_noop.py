@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def noop() -> Recorder:
     return Recorder()
 
 
-async def test_a_task_runs_until_it_is_stopped(noop):
+async def test_a_task_runs_until_it_is_stopped(noop: Recorder) -> None:
     await noop.runner.start(order())
     assert noop.runner.running == {TaskId("job", 0)}
     assert await noop.runner.stop([TaskId("job", 0), TaskId("unknown", 0)], "revoked") == frozenset()
@@ -55,21 +56,21 @@ async def test_a_task_runs_until_it_is_stopped(noop):
     assert noop.runner.running == frozenset()
 
 
-async def test_a_task_with_seconds_finishes_after_them(noop):
+async def test_a_task_with_seconds_finishes_after_them(noop: Recorder) -> None:
     task = order(seconds=0.01)
     await noop.runner.start(task)
     assert await noop.last() == TaskFinished(order=task, result={"seconds": 0.01})
     assert noop.runner.running == frozenset()
 
 
-async def test_a_task_told_to_fail_fails(noop):
+async def test_a_task_told_to_fail_fails(noop: Recorder) -> None:
     task = order(fail="no luck")
     await noop.runner.start(task)
     assert await noop.last() == TaskFailed(order=task, error="no luck", traceback="", retryable=True)
 
 
 @pytest.mark.parametrize("seconds", ["soon", [1], 10**400], ids=["text", "list", "huge"])
-async def test_a_time_that_is_no_number_fails_the_task_and_not_its_worker(noop, seconds):
+async def test_a_time_that_is_no_number_fails_the_task_and_not_its_worker(noop: Recorder, seconds: Any) -> None:
     task = order(seconds=seconds)
     await noop.runner.start(task)
     last = await noop.last()
@@ -78,20 +79,20 @@ async def test_a_time_that_is_no_number_fails_the_task_and_not_its_worker(noop, 
     assert noop.runner.running == frozenset()
 
 
-async def test_no_error_to_fail_with_is_no_failure(noop):
+async def test_no_error_to_fail_with_is_no_failure(noop: Recorder) -> None:
     await noop.runner.start(order(fail=None))
     await asyncio.sleep(0.01)
     assert noop.events == [TaskStarted(order=order(fail=None))]
     assert noop.runner.running == {TaskId("job", 0)}, "it runs until it is stopped"
 
 
-async def test_a_planner_plans_as_many_tasks_as_it_may(noop):
+async def test_a_planner_plans_as_many_tasks_as_it_may(noop: Recorder) -> None:
     task = order(PLANNER_INDEX, seconds=3)
     await noop.runner.start(task)
     assert await noop.last() == TaskFinished(order=task, result=[{"seconds": 3}, {"seconds": 3}])
 
 
-async def test_a_plan_for_which_no_record_has_room_is_not_even_made(noop):
+async def test_a_plan_for_which_no_record_has_room_is_not_even_made(noop: Recorder) -> None:
     """It would eat all memory of the machine."""
     task = replace(order(PLANNER_INDEX), max_tasks=10**9)
     await noop.runner.start(task)
@@ -102,13 +103,13 @@ async def test_a_plan_for_which_no_record_has_room_is_not_even_made(noop):
     assert noop.runner.running == frozenset()
 
 
-async def test_a_task_has_one_copy_only(noop):
+async def test_a_task_has_one_copy_only(noop: Recorder) -> None:
     await noop.runner.start(order())
     with pytest.raises(StillRunningError, match="job:0 is still running here"):
         await noop.runner.start(order())
 
 
-async def test_a_closed_runner_stops_everything_and_starts_nothing(noop):
+async def test_a_closed_runner_stops_everything_and_starts_nothing(noop: Recorder) -> None:
     await noop.runner.start(order(0))
     await noop.runner.start(order(1, seconds=60))
     assert await noop.runner.close() == frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -216,7 +217,7 @@ def test_the_addresses_in_a_master_url(url: str, found: list[tuple[str, int]]) -
 
 
 def test_spark_does_not_try_for_a_minute_to_reach_a_master_that_is_not_there() -> None:
-    with contextlib.closing(standalone.socket.create_server(("127.0.0.1", 0))) as there:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as there:
         port = there.getsockname()[1]
         assert standalone.unreachable(f"spark://127.0.0.1:{port}") == ""
     with pytest.raises(SparkStartError, match=rf"no Spark master can be reached at spark://127.0.0.1:{port} \("):

@@ -74,6 +74,7 @@ def test_poking_until_the_epoch_is_reached(topics: list[Any]) -> None:
     answer = sensor.poke(context())
     assert isinstance(answer, PokeReturnValue)
     assert answer.is_done
+    assert answer.xcom_value is not None
     assert answer.xcom_value["epoch"] == 5
     assert sensor.group_link == URL, "to the group's leader"
 
@@ -108,7 +109,7 @@ def test_a_job_that_is_removed_since_the_run_began_fails_its_sensor(topics: list
     began = datetime(2026, 1, 1, tzinfo=timezone.utc)
     at_ms = int(began.timestamp() * 1000) + 60_000
     removal = Removal(by="ann@here", at_ms=at_ms, run_key="r1", bounded=True)
-    values = {**context(), "dag_run": SimpleNamespace(start_date=began)}
+    values: Any = {**context(), "dag_run": SimpleNamespace(start_date=began)}
     topics[:] = JobsSnapshot(), StatusSnapshot()
     if deferrable:
         with pytest.raises(TaskDeferred) as deferred:
@@ -195,21 +196,24 @@ def test_a_sensor_whose_time_is_over_leaves_the_report_too(topics: list[Any], de
 def test_a_finished_job_passes_its_results_on(topics: list[Any]) -> None:
     known = jobs_snapshot(job(), tasks=2)
     topics[:] = known, status_snapshot(known, "job", TaskState.FINISHED, TaskState.FINISHED)
-    assert jobs().poke(context()).xcom_value["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
+    report = jobs().poke(context()).xcom_value
+    assert report is not None
+    assert report["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
 
 
 def test_by_default_a_job_sensor_waits_for_the_run_of_its_own_dag_run(topics: list[Any]) -> None:
     with DAG("d"):
         sensor = JobSensor(task_id="t", group="g", job="job")
-    sensor.render_template_fields({"run_id": "manual__1"})  # type: ignore[typeddict-item]
+    sensor.render_template_fields({"run_id": "manual__1"})
     assert sensor.condition().run_key == "manual__1"
 
 
 def test_names_of_digits_stay_names_where_templates_are_rendered_as_native_objects(topics: list[Any]) -> None:
     with DAG("d", render_template_as_native_obj=True):
         sensor = JobSensor(task_id="t", group="{{ run_id }}", job="{{ run_id }}", kafka_conn_id="c")
-    sensor.render_template_fields({"run_id": "20260101"})  # type: ignore[typeddict-item]
-    assert sensor.run_key == 20260101
+    sensor.render_template_fields({"run_id": "20260101"})
+    rendered: Any = sensor.run_key
+    assert rendered == 20260101
     condition = sensor.condition()
     assert (condition.job, condition.run_key) == ("20260101", "20260101")
     assert not sensor.poke(context()).is_done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from airflow_provider.spark.cluster import warn_of_unlimited_cores
 def test_a_worker_that_may_take_all_cores_says_so_and_names_the_setting(
     master: str, named: set[str], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_of_unlimited_cores(master, SimpleNamespace(contains=named.__contains__))
+    conf: Any = SimpleNamespace(contains=named.__contains__)
+    warn_of_unlimited_cores(master, conf)
     assert ("spark.cores.max is not set" in caplog.text) is warned
     assert (master in caplog.text) is warned

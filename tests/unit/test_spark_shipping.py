@@ -7,6 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,8 @@ class Sent:
         monkeypatch.setattr(shipping, "add_python_archive", lambda _context, archive: self.archives.append(archive))
 
     def ship(self, shipment: Shipment, module: str) -> None:
-        shipment.ship(SimpleNamespace(), module)
+        nowhere: Any = SimpleNamespace()
+        shipment.ship(nowhere, module)
 
     @property
     def names(self) -> list[str]:

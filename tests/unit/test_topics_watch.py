@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from stand_ins import MemoryTopics
 
-from airflow_provider.group import topics_watch
 from airflow_provider.group.topics_watch import TopicsWatch
 from airflow_provider.ledger.records import JobDefinition, encode
 from airflow_provider.topics.errors import NoTopicError
@@ -20,7 +21,7 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(topics_watch.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.topics = MemoryTopics()
         self.feed = self.topics._followed()
         self.gone: list[str] = []

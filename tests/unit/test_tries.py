@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,21 +75,24 @@ def test_it_is_what_airflow_waits_for_at_most() -> None:
     from airflow.sdk import timezone
 
     began = timezone.utcnow()
-    for parameters in ({"retry_exponential_backoff": 2}, {"retry_exponential_backoff": 3.5}, {}):
+    backoffs: list[dict[str, Any]] = [{"retry_exponential_backoff": 2}, {"retry_exponential_backoff": 3.5}, {}]
+    for parameters in backoffs:
         operator = worker_operator(retry_delay=timedelta(seconds=3), **parameters)
         for number in range(1, 9):
-            asked = SimpleNamespace(
+            asked: Any = SimpleNamespace(
                 task=operator, try_number=number, dag_id="d", task_id=f"w{number}", logical_date=None,
                 end_date=began, retry_delay_override=None, log=None,
             )  # fmt: skip
-            waits = (TaskInstance.next_retry_datetime(asked) - began).total_seconds() * 1000  # type: ignore[arg-type]
+            next_try: datetime = TaskInstance.next_retry_datetime(asked)  # type: ignore[no-untyped-call]  # Airflow's
+            waits = (next_try - began).total_seconds() * 1000
             longest = (tries_of(operator, ti(number, 99)).wait_ms or 0) - MARGIN_MS
             assert longest / 2 <= waits <= longest
 
 
 def test_a_retry_policy_decides_when_the_try_has_failed() -> None:
     operator = worker_operator()
-    operator.retry_policy = object()
+    policy: Any = object()
+    operator.retry_policy = policy
     assert tries_of(operator, ti()) == Tries(again=True, wait_ms=None)
     assert tries_of(operator, ti(max_tries=0)).returns_ms == 0
 
@@ -124,6 +127,9 @@ class Recorder:
     def leave(self, reason: str, absence: Absence) -> None:
         self.told.append((reason, absence))
 
+    def has_been_told(self) -> bool:
+        return bool(self.told)
+
 
 def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
     plan = replace(PLAN, member=replace(PLAN.member, url=url))
@@ -156,7 +162,7 @@ async def test_without_an_answer_it_leaves_as_one_that_failed(monkeypatch: pytes
         run, worker = a_run(again=again)
         run.leave("ended")
         run._leave()
-        await eventually(lambda told=worker.told: told)
+        await eventually(worker.has_been_told)
         assert worker.told == [("ended", says)]
 
 

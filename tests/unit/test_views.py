@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.policy import Incremental
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.jobs_view import JobsView
+from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.ledger.records import (
     GROUP_KEY,
     ControlAction,
@@ -39,14 +41,24 @@ JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
 PLAN = PlanRecord.of(JOB, [{"i": 0}, {"i": 1}], planned_by=W1, at_ms=0)
 
 
-class Log:
+class Record(Protocol):
+    def to_json(self) -> dict[str, Any]: ...
+
+
+Snapshot = JobsSnapshot | StatusSnapshot
+View = TypeVar("View", bound="JobsView | StatusView")
+Stale = tuple[str, object]
+Place = tuple[str | int, ...]
+
+
+class Log(Generic[View]):
     """Feeds a view as a topic would."""
 
-    def __init__(self, view) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
         self.end = 0
 
-    def write(self, key: str | bytes, record) -> None:
+    def write(self, key: str | bytes, record: Record | bytes | None) -> None:
         value = record if record is None or isinstance(record, bytes) else encode(record.to_json())
         self.write_at(self.end, key, value)
 
@@ -56,12 +68,12 @@ class Log:
 
 
 @pytest.fixture
-def unreadable():
+def unreadable() -> list[Unreadable]:
     return []
 
 
 @pytest.fixture
-def jobs(unreadable):
+def jobs(unreadable: list[Unreadable]) -> Log[JobsView]:
     return Log(JobsView(unreadable.append))
 
 
@@ -70,16 +82,16 @@ def status_view() -> StatusView:
 
 
 @pytest.fixture
-def stale():
+def stale() -> list[Stale]:
     return []
 
 
 @pytest.fixture
-def status(unreadable, stale):
+def status(unreadable: list[Unreadable], stale: list[Stale]) -> Log[StatusView]:
     return Log(StatusView(unreadable.append, lambda key, winner: stale.append((key, winner)), clock=wall_ms))
 
 
-def test_jobs_plans_and_controls_are_kept_by_name_until_deleted(jobs):
+def test_jobs_plans_and_controls_are_kept_by_name_until_deleted(jobs: Log[JobsView]) -> None:
     wish = ControlRecord(worker=W1, action=ControlAction.STOP, at_ms=1)
     jobs.write(job_key("a"), JOB)
     jobs.write(plan_key("a"), PLAN)
@@ -94,7 +106,7 @@ def test_jobs_plans_and_controls_are_kept_by_name_until_deleted(jobs):
     assert dict(before.jobs) == {"a": JOB}
 
 
-def test_where_a_job_is_defined_is_known_from_its_last_definition(jobs):
+def test_where_a_job_is_defined_is_known_from_its_last_definition(jobs: Log[JobsView]) -> None:
     jobs.write_at(4, job_key("a"), encode(JOB.to_json()))
     jobs.write_at(9, job_key("a"), None)
     assert dict(jobs.view.snapshot().defined_at) == {}
@@ -102,13 +114,13 @@ def test_where_a_job_is_defined_is_known_from_its_last_definition(jobs):
     assert dict(jobs.view.snapshot().defined_at) == {"a": 12}
 
 
-def test_a_snapshot_cannot_be_changed(jobs):
+def test_a_snapshot_cannot_be_changed(jobs: Log[JobsView]) -> None:
     jobs.write(job_key("a"), JOB)
     with pytest.raises(TypeError):
-        jobs.view.snapshot().jobs["b"] = JOB
+        jobs.view.snapshot().jobs["b"] = JOB  # type: ignore[index]  # as Python sees it, not mypy
 
 
-def test_a_snapshot_is_made_anew_only_after_a_change(jobs):
+def test_a_snapshot_is_made_anew_only_after_a_change(jobs: Log[JobsView]) -> None:
     jobs.write(job_key("a"), JOB)
     first = jobs.view.snapshot()
     assert jobs.view.snapshot() is first
@@ -131,7 +143,9 @@ def test_a_snapshot_is_made_anew_only_after_a_change(jobs):
         (b"", None),
     ],
 )
-def test_a_record_that_cannot_be_read_is_counted_reported_once_and_skipped(jobs, unreadable, key, value):
+def test_a_record_that_cannot_be_read_is_counted_reported_once_and_skipped(
+    jobs: Log[JobsView], unreadable: list[Unreadable], key: bytes, value: bytes
+) -> None:
     jobs.write(job_key("a"), JOB)
     jobs.write(key, value)
     jobs.write(plan_key("a"), PLAN)
@@ -143,7 +157,7 @@ def test_a_record_that_cannot_be_read_is_counted_reported_once_and_skipped(jobs,
     assert "offset 1" in str(report)
 
 
-def test_a_topic_made_anew_starts_over(jobs):
+def test_a_topic_made_anew_starts_over(jobs: Log[JobsView]) -> None:
     jobs.write(job_key("a"), JOB)
     jobs.write(job_key("b"), b"garbage")
     jobs.write_at(0, b"job:c", encode({**JOB.to_json(), "name": "c"}))
@@ -151,13 +165,13 @@ def test_a_topic_made_anew_starts_over(jobs):
     assert (list(snapshot.jobs), snapshot.offset, snapshot.unreadable) == (["c"], ConfigOffset(1), 0)
 
 
-def test_holes_that_compaction_left_are_no_new_start(jobs):
+def test_holes_that_compaction_left_are_no_new_start(jobs: Log[JobsView]) -> None:
     jobs.write_at(10, b"job:a", encode(JOB.to_json()))
     jobs.write_at(20, b"plan:a", encode(PLAN.to_json()))
     assert (len(jobs.view.snapshot().jobs), jobs.view.offset) == (1, 21)
 
 
-def test_the_plan_of_an_older_run_or_definition_does_not_count(jobs):
+def test_the_plan_of_an_older_run_or_definition_does_not_count(jobs: Log[JobsView]) -> None:
     jobs.write(plan_key("a"), PLAN)
     assert jobs.view.snapshot().plan_of("a") is None
     jobs.write(job_key("a"), JOB)
@@ -168,21 +182,23 @@ def test_the_plan_of_an_older_run_or_definition_does_not_count(jobs):
     assert jobs.view.snapshot().plan_of("a") is None
 
 
-def test_the_work_of_a_task_is_its_config_and_that_of_a_planner_the_jobs(jobs):
+def test_the_work_of_a_task_is_its_config_and_that_of_a_planner_the_jobs(jobs: Log[JobsView]) -> None:
     job = dataclasses.replace(JOB, config={"days": 2})
     assert jobs.view.snapshot().work_of(TaskId("a", 0)) is None
     jobs.write(job_key("a"), job)
     planner = jobs.view.snapshot().work_of(planner_of("a"))
+    assert planner is not None
     assert (planner.config, planner.fingerprint) == ({"days": 2}, job.fingerprint)
     assert jobs.view.snapshot().work_of(TaskId("a", 0)) is None
     plan = PlanRecord.of(job, [{"i": 0}, {"i": 1}], planned_by=W1, at_ms=0)
     jobs.write(plan_key("a"), plan)
     work = jobs.view.snapshot().work_of(TaskId("a", 1))
+    assert work is not None
     assert (work.config, work.fingerprint, work.definition) == ({"i": 1}, plan.fingerprints[1], job)
     assert jobs.view.snapshot().work_of(TaskId("a", 2)) is None
 
 
-def _task(epoch: int, state: TaskState = TaskState.RUNNING, **others) -> TaskStatus:
+def _task(epoch: int, state: TaskState = TaskState.RUNNING, **others: Any) -> TaskStatus:
     return TaskStatus(
         **{"task": TaskId("a", 0), "epoch": Epoch(epoch), "state": state, "worker": W1, "run_key": "r1", **others}
     )
@@ -201,7 +217,14 @@ def _worker(epoch: int, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus
     ],
     ids=["group", "worker", "task"],
 )
-def test_an_older_epoch_never_wins_and_the_winner_is_held_until_written_again(status, stale, key, newer, older, read):
+def test_an_older_epoch_never_wins_and_the_winner_is_held_until_written_again(
+    status: Log[StatusView],
+    stale: list[Stale],
+    key: str,
+    newer: Record,
+    older: Record,
+    read: Callable[[StatusSnapshot], object],
+) -> None:
     status.write(key, older)
     status.write(key, newer)
     assert read(status.view.snapshot()) == newer
@@ -221,7 +244,7 @@ def test_an_older_epoch_never_wins_and_the_winner_is_held_until_written_again(st
     assert status.view.offset == 6
 
 
-def test_an_epoch_belongs_to_the_round_that_wrote_it_first(status):
+def test_an_epoch_belongs_to_the_round_that_wrote_it_first(status: Log[StatusView]) -> None:
     first, again = record_of(epoch=5, reason="first"), record_of(epoch=5, reason="again")
     status.write(GROUP_KEY, first)
     status.write(GROUP_KEY, record_of(epoch=5, generation=2))
@@ -231,13 +254,15 @@ def test_an_epoch_belongs_to_the_round_that_wrote_it_first(status):
     assert status.view.snapshot().group == again
 
 
-def test_a_group_counted_from_one_again_goes_on_with_a_higher_epoch(status):
+def test_a_group_counted_from_one_again_goes_on_with_a_higher_epoch(status: Log[StatusView]) -> None:
     status.write(GROUP_KEY, record_of(epoch=5, generation=5))
     status.write(GROUP_KEY, record_of(epoch=6, generation=1, leader_member="m2"))
-    assert status.view.snapshot().group.generation == 1
+    group = status.view.snapshot().group
+    assert group is not None
+    assert group.generation == 1
 
 
-def test_within_an_epoch_the_later_attempt_wins_and_then_the_later_record(status):
+def test_within_an_epoch_the_later_attempt_wins_and_then_the_later_record(status: Log[StatusView]) -> None:
     key = task_key(TaskId("a", 0))
     status.write(key, _task(5, TaskState.RUNNING, attempt=2))
     status.write(key, _task(5, TaskState.PENDING, attempt=1))
@@ -248,7 +273,9 @@ def test_within_an_epoch_the_later_attempt_wins_and_then_the_later_record(status
 
 @pytest.mark.parametrize("end", [TaskState.FINISHED, TaskState.FAILED])
 @pytest.mark.parametrize("late", list(TaskState))
-def test_within_an_attempt_nothing_replaces_its_end_and_it_is_written_again(status, end, late):
+def test_within_an_attempt_nothing_replaces_its_end_and_it_is_written_again(
+    status: Log[StatusView], end: TaskState, late: TaskState
+) -> None:
     """A leader that mends an older record may write it after the end that came in between."""
     key, ended = task_key(TaskId("a", 0)), _task(5, end, attempt=2, started_at_ms=1, finished_at_ms=2)
     status.write(key, ended)
@@ -265,7 +292,7 @@ def test_within_an_attempt_nothing_replaces_its_end_and_it_is_written_again(stat
     [{"attempt": 3}, {"epoch": 6}, {"run_key": "r2"}, {"fingerprint": "new"}],
     ids=lambda more: next(iter(more)),
 )
-def test_what_comes_after_an_end_replaces_it(status, later):
+def test_what_comes_after_an_end_replaces_it(status: Log[StatusView], later: dict[str, Any]) -> None:
     key, task = task_key(TaskId("a", 0)), {"epoch": 5, "attempt": 2, "fingerprint": "old", **later}
     status.write(key, _task(5, TaskState.FAILED, attempt=2, fingerprint="old"))
     status.write(key, _task(state=TaskState.PENDING, **task))
@@ -281,7 +308,9 @@ def test_what_comes_after_an_end_replaces_it(status, later):
     ],
     ids=["a start that is over", "an end that says more", "an attempt that had not begun goes on"],
 )
-def test_what_replaces_that_an_attempt_was_stopped(status, began_ms, late, known):
+def test_what_replaces_that_an_attempt_was_stopped(
+    status: Log[StatusView], began_ms: int | None, late: TaskState, known: TaskState
+) -> None:
     key = task_key(TaskId("a", 0))
     status.write(key, _task(5, TaskState.STOPPED, started_at_ms=began_ms))
     status.write(key, _task(5, late, started_at_ms=began_ms))
@@ -289,21 +318,23 @@ def test_what_replaces_that_an_attempt_was_stopped(status, began_ms, late, known
 
 
 @pytest.mark.parametrize("other", [{"run_key": "r2"}, {"fingerprint": "new"}])
-def test_another_run_of_a_task_starts_again_with_attempt_one_even_in_the_same_epoch(status, other):
+def test_another_run_of_a_task_starts_again_with_attempt_one_even_in_the_same_epoch(
+    status: Log[StatusView], other: dict[str, Any]
+) -> None:
     key = task_key(TaskId("a", 0))
     status.write(key, _task(5, TaskState.FINISHED, attempt=3, fingerprint="old"))
     status.write(key, _task(5, TaskState.RUNNING, attempt=1, **{"fingerprint": "old", **other}))
     assert status.view.snapshot().tasks[TaskId("a", 0)].attempt == 1
 
 
-def test_a_new_run_does_not_make_an_old_epoch_win(status):
+def test_a_new_run_does_not_make_an_old_epoch_win(status: Log[StatusView]) -> None:
     key = task_key(TaskId("a", 0))
     status.write(key, _task(5))
     status.write(key, _task(4, run_key="r2"))
     assert status.view.snapshot().tasks[TaskId("a", 0)].run_key == "r1"
 
 
-def test_who_removed_a_job_is_known_until_it_comes_again(jobs):
+def test_who_removed_a_job_is_known_until_it_comes_again(jobs: Log[JobsView]) -> None:
     removal = Removal(by="ann@here", at_ms=1_700_000_000_000, run_key="r1", bounded=True)
     jobs.write(job_key("a"), JOB)
     jobs.write(
@@ -321,7 +352,7 @@ def test_who_removed_a_job_is_known_until_it_comes_again(jobs):
 
 
 @pytest.mark.parametrize("removed", [1, [], {}, {"by": 3}, {"by": "a", "at_ms": 9e99, "run_key": "", "bounded": True}])
-def test_a_removal_that_says_nothing_that_can_be_read_is_a_removal(jobs, removed):
+def test_a_removal_that_says_nothing_that_can_be_read_is_a_removal(jobs: Log[JobsView], removed: object) -> None:
     jobs.write(job_key("a"), JOB)
     jobs.write(job_key("a"), encode({**JOB.to_json(), "removed": removed}))
     jobs.write(job_key("a"), None)
@@ -330,7 +361,7 @@ def test_a_removal_that_says_nothing_that_can_be_read_is_a_removal(jobs, removed
     assert snapshot.unreadable == 1
 
 
-def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs):
+def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs: Log[JobsView]) -> None:
     jobs.write(job_key("a"), JOB)
     jobs.write(job_key("a"), None)
     jobs.write(job_key("never there"), None)
@@ -343,7 +374,7 @@ def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs):
     assert "never there" not in jobs.view.snapshot().removed_at
 
 
-def test_a_status_topic_made_anew_starts_over(status):
+def test_a_status_topic_made_anew_starts_over(status: Log[StatusView]) -> None:
     status.write(GROUP_KEY, record_of(epoch=5))
     status.write(worker_key(W1), _worker(5))
     status.write_at(0, b"task:a:0", encode(_task(1).to_json()))
@@ -361,7 +392,9 @@ def test_a_status_topic_made_anew_starts_over(status):
         (b"job:a", encode(JOB.to_json())),
     ],
 )
-def test_a_status_record_that_cannot_be_read_disturbs_nothing(status, unreadable, key, value):
+def test_a_status_record_that_cannot_be_read_disturbs_nothing(
+    status: Log[StatusView], unreadable: list[Unreadable], key: bytes, value: bytes
+) -> None:
     status.write(GROUP_KEY, record_of(epoch=5))
     status.write(key, value)
     snapshot = status.view.snapshot()
@@ -369,14 +402,18 @@ def test_a_status_record_that_cannot_be_read_disturbs_nothing(status, unreadable
     assert [report.offset for report in unreadable] == [1]
 
 
-def _places(value, path=()):
+def _places(value: object, path: Place = ()) -> Iterator[Place]:
     yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value)
     for name, part in inner:
         yield from _places(part, (*path, name))
 
 
-def _with(value, path, part):
+def _with(value: Any, path: Place, part: object) -> Any:
     if not path:
         return part
     copied = copy.copy(value)
@@ -384,7 +421,8 @@ def _with(value, path, part):
     return copied
 
 
-GARBAGE = [None, True, -5, 1.5, float("inf"), 10**400, "x", [], [[]], [1], [None], [["a", True]], {}, {"a": None}]
+GARBAGE: list[Any] = [None, True, -5, 1.5, float("inf"), 10**400]
+GARBAGE += ["x", [], [[]], [1], [None], [["a", True]], {}, {"a": None}]
 GARBAGE += [float("nan"), "\ud800", ["\udfff"], {"\ud800": 1}, {"a": float("inf")}, [["\ud800", 0]]]
 
 
@@ -400,10 +438,12 @@ GARBAGE += [float("nan"), "\ud800", ["\udfff"], {"\ud800": 1}, {"a": float("inf"
     ],
     ids=["job", "plan", "control", "group", "worker", "task"],
 )
-def test_garbage_anywhere_in_a_record_never_ends_the_reading(view, key, record):
+def test_garbage_anywhere_in_a_record_never_ends_the_reading(
+    view: Callable[[], JobsView | StatusView], key: str, record: Record
+) -> None:
     """One thread reads the topics of all groups of a process."""
     good = {"v": 1, **record.to_json()}
-    log = Log(view())
+    log: Log[JobsView | StatusView] = Log(view())
     for place in _places(good):
         for garbage in GARBAGE:
             log.write(key, None)
@@ -417,13 +457,13 @@ def test_garbage_anywhere_in_a_record_never_ends_the_reading(view, key, record):
     assert record in _kept(seen)
 
 
-def _kept(seen):
+def _kept(seen: Snapshot) -> list[Record]:
     if isinstance(seen, StatusSnapshot):
         return [*filter(None, [seen.group]), *seen.workers.values(), *seen.tasks.values()]
     return [*seen.jobs.values(), *seen.plans.values(), *seen.controls.values()]
 
 
-def test_a_record_may_be_nested_as_deep_as_it_likes(status):
+def test_a_record_may_be_nested_as_deep_as_it_likes(status: Log[StatusView]) -> None:
     """Python reads what is a little less deep than its stack, and then can't show it: how deep, hangs on who calls."""
     record = {"v": 1, **record_of(policy=Incremental(max_moves=3)).to_json()}
     text = json.dumps(_with(record, ("policy", "max_delay_ms"), "HERE"))
@@ -436,8 +476,10 @@ def test_a_record_may_be_nested_as_deep_as_it_likes(status):
 @pytest.mark.parametrize(
     "fault", [RecursionError("too deep"), MemoryError(), RuntimeError("whatever"), OSError(5, "?")]
 )
-def test_whatever_a_parser_makes_of_a_record_only_that_record_is_lost(status, unreadable, monkeypatch, fault):
-    def fail(_data):
+def test_whatever_a_parser_makes_of_a_record_only_that_record_is_lost(
+    status: Log[StatusView], unreadable: list[Unreadable], monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def fail(_data: object) -> None:
         raise fault
 
     with monkeypatch.context() as patched:
@@ -451,13 +493,15 @@ def test_whatever_a_parser_makes_of_a_record_only_that_record_is_lost(status, un
 
 @pytest.mark.parametrize("name", ["leader", "leader_member"])
 @pytest.mark.parametrize("garbage", [None, 1, [], ["w1"], {}])
-def test_a_group_record_names_its_leader_by_a_text(status, unreadable, name, garbage):
+def test_a_group_record_names_its_leader_by_a_text(
+    status: Log[StatusView], unreadable: list[Unreadable], name: str, garbage: object
+) -> None:
     status.write(GROUP_KEY, json.dumps({"v": 1, **record_of().to_json(), name: garbage}).encode())
     assert status.view.snapshot().group is None
     assert "a name is a text" in unreadable[0].reason
 
 
-def test_what_is_told_of_an_unreadable_record_is_short_however_long_it_is():
+def test_what_is_told_of_an_unreadable_record_is_short_however_long_it_is() -> None:
     told: list[Unreadable] = []
     view = JobsView(told.append)
     long = "x" * 1_000_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -23,16 +25,26 @@ async def _turns(count: int = 4) -> None:
         await asyncio.sleep(0)
 
 
-def _in_a_thread(work) -> None:
+def _in_a_thread(work: Callable[[], None]) -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
 
-async def test_many_changes_in_a_moment_are_told_once_and_later_ones_again():
-    changes, told = Changes(), []
+def _fail() -> None:
+    raise ZeroDivisionError
+
+
+async def test_many_changes_in_a_moment_are_told_once_and_later_ones_again() -> None:
+    changes = Changes()
+    told: list[threading.Thread] = []
     changes.listen(lambda: told.append(threading.current_thread()))
-    _in_a_thread(lambda: [changes.tell() for _ in range(100)])
+
+    def tell_often() -> None:
+        for _ in range(100):
+            changes.tell()
+
+    _in_a_thread(tell_often)
     await _turns()
     assert told == [threading.current_thread()]
     _in_a_thread(changes.tell)
@@ -40,11 +52,12 @@ async def test_many_changes_in_a_moment_are_told_once_and_later_ones_again():
     assert len(told) == 2
 
 
-async def test_a_listener_that_raises_silences_no_other(caplog):
-    changes, told = Changes(), []
-    unhandled = []
+async def test_a_listener_that_raises_silences_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    changes = Changes()
+    told: list[str] = []
+    unhandled: list[Exception] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context["exception"]))
-    changes.listen(lambda: 1 / 0)
+    changes.listen(_fail)
     changes.listen(lambda: told.append("other"))
     changes.tell()
     await _turns()
@@ -52,10 +65,11 @@ async def test_a_listener_that_raises_silences_no_other(caplog):
     assert [type(error) for error in unhandled] == [ZeroDivisionError]
 
 
-async def test_each_hears_only_of_what_it_wants_to_hear_about():
-    changes, told = Changes(), []
+async def test_each_hears_only_of_what_it_wants_to_hear_about() -> None:
+    changes = Changes()
+    told: list[About] = []
     for about in (About.JOBS, About.TASKS, About.JOBS | About.ROUNDS, About.EVERYTHING):
-        changes.listen(lambda about=about: told.append(about), about)
+        changes.listen(partial(told.append, about), about)
     changes.tell(About.JOBS)
     await _turns()
     assert told == [About.JOBS, About.JOBS | About.ROUNDS, About.EVERYTHING]
@@ -69,10 +83,11 @@ async def test_each_hears_only_of_what_it_wants_to_hear_about():
     assert told == [About.TASKS, About.EVERYTHING]
 
 
-async def test_a_thousand_listeners_leave_the_loop_time_for_others():
-    changes, told, turns = Changes(), [], 0
+async def test_a_thousand_listeners_leave_the_loop_time_for_others() -> None:
+    changes, turns = Changes(), 0
+    told: list[int] = []
     for number in range(1_000):
-        changes.listen(lambda number=number: told.append(number))
+        changes.listen(partial(told.append, number))
     changes.tell()
     most = 0
     while len(told) < 1_000:
@@ -84,8 +99,9 @@ async def test_a_thousand_listeners_leave_the_loop_time_for_others():
     assert told == list(range(1_000))
 
 
-async def test_what_changes_while_some_are_told_is_told_to_all():
-    changes, told, again = Changes(), [], [True]
+async def test_what_changes_while_some_are_told_is_told_to_all() -> None:
+    changes, again = Changes(), [True]
+    told: list[int] = []
 
     def listener() -> None:
         told.append(1)
@@ -100,8 +116,9 @@ async def test_what_changes_while_some_are_told_is_told_to_all():
     assert len(told) == 200
 
 
-async def test_a_listener_that_has_stopped_hears_nothing_not_even_what_is_under_way():
-    changes, told = Changes(), []
+async def test_a_listener_that_has_stopped_hears_nothing_not_even_what_is_under_way() -> None:
+    changes = Changes()
+    told: list[str] = []
     stop = changes.listen(lambda: told.append("first"))
     changes.listen(lambda: told.append("second"))
     changes.tell()
@@ -111,8 +128,9 @@ async def test_a_listener_that_has_stopped_hears_nothing_not_even_what_is_under_
     assert told == ["second"]
 
 
-def test_a_closed_loop_is_forgotten_and_others_are_told():
-    changes, told = Changes(), []
+def test_a_closed_loop_is_forgotten_and_others_are_told() -> None:
+    changes = Changes()
+    told: list[str] = []
 
     async def listen_and_leave() -> None:
         changes.listen(lambda: told.append("closed"))
@@ -129,8 +147,9 @@ def test_a_closed_loop_is_forgotten_and_others_are_told():
     assert told == ["open", "open"]
 
 
-async def test_a_feed_is_seen_whole_batches_at_a_time_and_forgets_a_problem_that_is_over():
-    feed, told = GroupFeed("g"), []
+async def test_a_feed_is_seen_whole_batches_at_a_time_and_forgets_a_problem_that_is_over() -> None:
+    feed = GroupFeed("g")
+    told: list[int] = []
     feed.changes.listen(lambda: told.append(feed.jobs.snapshot().offset))
     feed.jobs.fail(NoTopicError("g.jobs"))
     assert isinstance(feed.problem, NoTopicError)
@@ -146,8 +165,9 @@ async def test_a_feed_is_seen_whole_batches_at_a_time_and_forgets_a_problem_that
     assert set(feed.jobs.snapshot().jobs) == {"a", "b", "c"}
 
 
-async def test_the_end_of_a_topic_is_no_news_to_those_who_heard_of_its_last_record():
-    feed, told = GroupFeed("g"), []
+async def test_the_end_of_a_topic_is_no_news_to_those_who_heard_of_its_last_record() -> None:
+    feed = GroupFeed("g")
+    told: list[str] = []
     feed.changes.listen(lambda: told.append("all"))
     feed.changes.listen(lambda: told.append("rounds"), About.ROUNDS)
     status = WorkerStatus(worker=WorkerId("w"), state=WorkerPhase.DEFERRED, epoch=Epoch(1), slots=2)
@@ -165,7 +185,7 @@ async def test_the_end_of_a_topic_is_no_news_to_those_who_heard_of_its_last_reco
     assert told == ["all", *["all", "rounds"] * 2]
 
 
-def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog):
+def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     outage = Outage("broker:9092")
     outage.is_back()
@@ -186,7 +206,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog):
     "error",
     [BrokerAwayError("broker:9092", "writing", "refused"), TopicRightsError("g.jobs", "Write"), NoTopicError("g.jobs")],
 )
-def test_errors_survive_pickling_because_airflow_hands_them_on(error):
+def test_errors_survive_pickling_because_airflow_hands_them_on(error: Exception) -> None:
     import pickle
 
     again = pickle.loads(pickle.dumps(error))

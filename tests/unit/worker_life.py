@@ -44,7 +44,7 @@ MEMBER = MemberSettings(
     retry_backoff_max_ms=40,
 )
 SHORT = {"rebalance_timeout_ms": MEMBER.session_timeout_ms}
-LONG = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 60_000, "rebalance_timeout_ms": 120_000}
+LONG: dict[str, Any] = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 60_000, "rebalance_timeout_ms": 120_000}
 GONE = TransportError("connection refused", fault=Fault.CONNECTION)
 OTHER_CLOCKS = pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
 """By so much the clock of whoever asks differs from the worker's."""
