@@ -18,16 +18,20 @@ from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
-from airflow_provider.group.shared import reach, shared_group
+from airflow_provider.group.classic import ClassicProtocol
+from airflow_provider.group.membership import GroupProtocol
+from airflow_provider.group.shared import reach, shared_topics
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, Epoch, WorkerId
 from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.rights import WORKER
 from airflow_provider.worker.attached import SparkOfProcess, attached_hands
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 from airflow_provider.worker.narrator import narrated
+from airflow_provider.worker.process import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
@@ -131,9 +135,9 @@ def run(args: argparse.Namespace) -> int:
     log_to_terminal()
     try:
         kafka = settings_of(args)
-        settings = _worker_settings(args)
+        settings, protocol = _worker_settings(args)
         with handlers_restored():
-            outcome = asyncio.run(_work(kafka, settings, _equipment(args)))
+            outcome = asyncio.run(_work(kafka, settings, protocol, _equipment(args)))
     except (SettingsError, TransportError, TopicError, ValueError) as wrong:
         complain(f"cospark worker: {wrong}")
         return 2
@@ -152,7 +156,7 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
+def _worker_settings(args: argparse.Namespace) -> tuple[WorkerSettings, ClassicProtocol]:
     """:raises ValueError: naming the option that is wrong"""
     name = args.worker or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
@@ -161,28 +165,29 @@ def _worker_settings(args: argparse.Namespace) -> WorkerSettings:
         raise ValueError(f"--returns-ms {args.returns_ms}: must be from 0 to {LONGEST_DELAY_MS}")
     if args.idle_timeout is not None and not 0.001 <= args.idle_timeout < 10**9:
         raise ValueError(f"--idle-timeout {args.idle_timeout:g}: must be at least 0.001 s")
-    policy, protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
+    policy, connect_protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
     try:
-        check_protocol(policy, protocol)
+        check_protocol(policy, connect_protocol)
     except PolicyError as wrong:
         raise ValueError(f"--{wrong}") from wrong
-    return WorkerSettings(
-        member=MemberSettings(
-            group_id=args.group,
-            worker=WorkerId(name),
-            url=f"process://{socket.gethostname()}/{os.getpid()}",
-            protocol=protocol,
-            session_timeout_ms=args.session_timeout_ms,
-            heartbeat_interval_ms=args.heartbeat_interval_ms,
-            rebalance_timeout_ms=args.rebalance_timeout_ms,
-            lease_margin_ms=args.lease_margin_ms,
-        ),
-        policy=policy,
+    member = MemberSettings(
+        group_id=args.group,
+        worker=WorkerId(name),
+        url=f"process://{socket.gethostname()}/{os.getpid()}",
+        protocol=connect_protocol,
+        session_timeout_ms=args.session_timeout_ms,
+        heartbeat_interval_ms=args.heartbeat_interval_ms,
+        rebalance_timeout_ms=args.rebalance_timeout_ms,
+        lease_margin_ms=args.lease_margin_ms,
+    )
+    settings = WorkerSettings(
+        member=member,
         slots=args.slots,
         until=Until(args.until),
         returns_ms=args.returns_ms,
         idle_timeout_ms=None if args.idle_timeout is None else round(args.idle_timeout * 1000),
     )
+    return settings, ClassicProtocol(member, policy)
 
 
 def _equipment(args: argparse.Namespace) -> Equipment:
@@ -217,13 +222,18 @@ def _when_signalled(returns_ms: int | None) -> Absence:
     return Absence(left=LeaveReason.RESTARTING if returns_ms else LeaveReason.STOPPED, returns_ms=returns_ms)
 
 
-async def _work(kafka: KafkaSettings, settings: WorkerSettings, equipment: Equipment) -> Outcome:
+async def _work(
+    kafka: KafkaSettings, settings: WorkerSettings, protocol: GroupProtocol, equipment: Equipment
+) -> Outcome:
     await reach(kafka)
-    async with shared_group(kafka, settings.member.group_id) as (transport, topics):
+    async with (
+        shared_topics(kafka, settings.member.group_id, WORKER) as topics,
+        protocol.memberships(kafka, topics, is_gone) as memberships,
+    ):
         make_hands = attached_hands(equipment, settings, topics)
 
         def make(saved: Mapping[str, Any] | None) -> Worker:
-            return Worker(settings, transport=transport, topics=topics, make_hands=make_hands, saved=saved)
+            return Worker(settings, topics=topics, memberships=memberships, make_hands=make_hands, saved=saved)
 
         worker = SteadyWorker(settings, topics, make, SparkOfProcess(equipment, settings))
         leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
+from airflow_provider.group.membership import KnowsGone
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import NodeId
-from airflow_provider.ledger.records import WorkerStatus
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId, WorkerId
@@ -30,9 +29,6 @@ _LOOK_S: Final = 1.0
 
 _DECIDED: Final = (KafkaErrorCode.NONE, KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_INSTANCE_ID)
 """Other answers are of a coordinator that could not look."""
-
-KnowsGone = Callable[[WorkerStatus], bool]
-"""Whether whoever said that surely has ended, and runs nothing any more."""
 
 
 class GoneMembers:

@@ -11,14 +11,15 @@ import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.group.asking import REQUESTS, Asking, Question
-from airflow_provider.group.gone import GoneMembers, KnowsGone
+from airflow_provider.group.gone import GoneMembers
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import assign
+from airflow_provider.group.membership import Ended, HowEnded, KnowsGone, MembershipListener, MembershipView, Saved
 from airflow_provider.group.recent_events import Story
 from airflow_provider.group.silence import Silence
 from airflow_provider.group.timers import Timer, call_at
@@ -45,12 +46,13 @@ from airflow_provider.membership.events import (
     Request,
     RequestFailed,
     RequestRejected,
+    Resumed,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
+    Started,
     StartTasks,
-    StopReason,
     StopTasks,
     Synced,
     TasksFinished,
@@ -63,7 +65,8 @@ from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import Epoch, Tasks, WorkerId
+from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.model import Tasks, WorkerId
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -71,38 +74,21 @@ log = logging.getLogger(__name__)
 
 _WRITE_WITHIN_S: Final = 2.0
 
-
 _TOGETHER_MS: Final = 10
 """Timers are due together, every so many milliseconds: thousands of memberships then share what a turn of the loop
 costs.
 """
 
-
-class MembershipListener(Protocol):
-    """Whoever runs the tasks of a membership. Called on the event loop; must not block or raise."""
-
-    def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
-        """These are this worker's from ``epoch`` on."""
-
-    def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
-        """Stop these, started or not, and tell :meth:`GroupMember.tasks_stopped`."""
-
-    def assigned(self, assignment: PublishAssignment) -> None:
-        """A round is over; ``assignment`` is what this worker has by now."""
-
-    async def farewell(self) -> None:
-        """LeaveGroup waits for this: what the others have to know by then. Bounded; must not raise."""
-
-    def ended(self, phase: Phase, error: str | None) -> None:
-        """The membership is over: left, fenced, or failed."""
+_ENDED: Final = {Phase.LEFT: HowEnded.LEFT, Phase.FENCED: HowEnded.FENCED, Phase.FAILED: HowEnded.FAILED}
 
 
 class GroupMember:
-    """One membership.
+    """One membership (:class:`~airflow_provider.group.membership.Membership`).
 
     :param state: a new :class:`MemberState`, or a resumed one
     :param policy: how an imbalance is resolved while this member leads
     :param is_gone: which others need not be waited for in a round; None: from here nothing is seen of them
+    :param opening: the first event, which goes with the state
     """
 
     def __init__(
@@ -114,8 +100,10 @@ class GroupMember:
         *,
         policy: Policy,
         is_gone: KnowsGone | None = None,
+        opening: type[Started | Resumed] = Started,
     ) -> None:
         self.state = state
+        self._opening = opening
         self._transport = transport
         self._asking = Asking(state.settings, transport)
         self._topics = topics
@@ -150,11 +138,10 @@ class GroupMember:
 
     # ---- what the worker says
 
-    def begin(self, event: Event) -> None:
-        """Start with a ``Started`` or ``Resumed`` event."""
+    def begin(self, predecessor: Predecessor) -> None:
         self._topics_watch.begin()
         self._unsubscribe = self._topics.subscribe(self._on_topics, About.JOBS | About.ROUNDS)
-        self.feed(event)
+        self.feed(self._opening(now_ms=now_ms(), config_offset=self._topics.jobs.offset, predecessor=predecessor))
         self._on_topics()
 
     def tasks_stopped(self, tasks: Tasks) -> None:
@@ -167,18 +154,27 @@ class GroupMember:
         self.feed(LeaveRequested(now_ms=now_ms(), reason=reason))
 
     @property
+    def view(self) -> MembershipView:
+        state = self.state
+        whole = not state.stopping and not state.held and state.unadopted is None
+        return MembershipView(
+            epoch=state.epoch,
+            member_id=state.member_id,
+            owned=state.owned,
+            stopping=state.stopping,
+            settled=whole and state.phase is Phase.STABLE,
+            leaving=state.phase is Phase.LEAVING,
+        )
+
+    @property
     def lease_until_ms(self) -> int | None:
-        """By :func:`~airflow_provider.kafka.clock.now_ms`; None before the first lease, and when nobody drives this
-        membership here any more.
-        """
         return self.state.lease_until if self._driving else None
 
     def story(self) -> str:
         """The last events and commands, for whoever has to find out what happened."""
         return str(self._story)
 
-    async def hand_over(self) -> dict[str, Any]:
-        """Stop driving this membership without leaving; give what another process needs to go on with it."""
+    async def hand_over(self) -> Saved:
         saved = save(self.state, now_ms=now_ms(), wall_ms=wall_ms())
         await self.aclose()
         return saved
@@ -245,7 +241,8 @@ class GroupMember:
         phase = self.state.phase
         self._watch.lead(phase is Phase.STABLE and self.state.is_leader)
         if phase is Phase.LEFT:
-            self._listener.ended(Phase.FAILED if self._leaving_for else phase, self._leaving_for)
+            how = HowEnded.FAILED if self._leaving_for else HowEnded.LEFT
+            self._listener.ended(Ended(how=how, error=self._leaving_for))
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -256,13 +253,13 @@ class GroupMember:
             case StopTasks():
                 self._listener.stop_tasks(command.tasks, command.reason)
             case PublishAssignment():
-                self._listener.assigned(command)
+                self._listener.assigned(command.epoch)
             case Warn():
                 log.warning("group %s, worker %s: %s", self._group_id, self._worker, command.message)
             case Fail():
                 error = f"{command.error}{self._whom_to_allow}"
                 log.error("group %s, worker %s: %s", self._group_id, self._worker, error)
-                self._listener.ended(self.state.phase, error)
+                self._listener.ended(Ended(how=_ENDED[self.state.phase], error=error))
             case PublishGroup():
                 self._records.publish(command.record)
             case PerformAssignment():
@@ -377,7 +374,7 @@ class GroupMember:
             self._listener.stop_tasks(self.state.owned, StopReason.FAILED)
         except Exception:
             log.exception("group %s, worker %s: its tasks were not told to stop", self._group_id, self._worker)
-        self._listener.ended(Phase.FAILED, error)
+        self._listener.ended(Ended(how=HowEnded.FAILED, error=error))
 
     def _stop_driving(self) -> None:
         self._driving = False

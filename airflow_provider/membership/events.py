@@ -12,6 +12,7 @@ from enum import Enum
 
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
@@ -20,34 +21,6 @@ from airflow_provider.protocol.model import (
     SubProtocol,
     Tasks,
 )
-
-
-class StopReason(str, Enum):
-    """Why a member tells its worker to stop tasks."""
-
-    REVOKED = "revoked"
-    """The leader gives them to somebody else."""
-    EAGER = "eager"
-    """The eager protocol: whoever joins has stopped everything."""
-    LEASE_OVER = "lease over"
-    """No heartbeat was answered for so long that the group may give them to others."""
-    EXPELLED = "expelled"
-    """The coordinator does not know this member any more."""
-    FENCED = "fenced"
-    """Another process joined under this worker's name."""
-    LEAVING = "leaving"
-    """This worker leaves the group for good."""
-    FAILED = "failed"
-    """The membership cannot go on."""
-
-
-class Predecessor(str, Enum):
-    """What is known, when a worker starts, of the process that had its name before."""
-
-    GONE = "gone"
-    """There was none, or it has ended: nothing of it can still run."""
-    UNKNOWN = "unknown"
-    """It may still run tasks until its lease is over."""
 
 
 class Request(str, Enum):

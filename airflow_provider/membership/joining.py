@@ -8,7 +8,6 @@ from airflow_provider.membership.events import (
     CoordinatorFound,
     Joined,
     PerformAssignment,
-    Predecessor,
     PublishGroup,
     RecordRead,
     Request,
@@ -16,7 +15,6 @@ from airflow_provider.membership.events import (
     RequestRejected,
     Resumed,
     Started,
-    StopReason,
     Synced,
     Warn,
 )
@@ -25,6 +23,7 @@ from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
 from airflow_provider.protocol.embedded import decode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,

@@ -8,9 +8,9 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
-from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,

@@ -11,11 +11,9 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     LeaveRequested,
     Left,
-    Predecessor,
     RebalanceWanted,
     Request,
     RequestRejected,
-    StopReason,
     TasksFinished,
     TasksStopped,
     TimerFired,
@@ -24,6 +22,7 @@ from airflow_provider.membership.joining import begin_again, fenced, refused, wi
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 _RECORD_WRITTEN_IN: Final = 20

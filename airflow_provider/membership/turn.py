@@ -11,18 +11,17 @@ from airflow_provider.membership.events import (
     Command,
     Fail,
     FindCoordinator,
-    Predecessor,
     PublishAssignment,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
     StartTasks,
-    StopReason,
     StopTasks,
 )
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,

@@ -120,20 +120,23 @@ class WorkerRun:
         worker.leave(reason, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
+        from airflow_provider.group.classic import ClassicMemberships
         from airflow_provider.group.shared import shared_group
         from airflow_provider.ledger.records import WorkerPhase
         from airflow_provider.triggers.standby import worker_settings
         from airflow_provider.worker.attached import SparkOfProcess, attached_hands
+        from airflow_provider.worker.process import is_gone
         from airflow_provider.worker.standing_back import SteadyWorker
         from airflow_provider.worker.worker import Worker
 
         plan = self._plan
         settings = worker_settings(plan, WorkerPhase.STABLE, self._tries.returns_ms)
         async with shared_group(self._kafka, plan.member.group_id) as (transport, topics):
+            memberships = ClassicMemberships(plan.member, transport, topics, policy=plan.policy, is_gone=is_gone)
             make_hands = attached_hands(self._equipment, settings, topics, masked)
 
             def make(saved: Mapping[str, Any] | None) -> Worker:
-                return Worker(settings, transport=transport, topics=topics, make_hands=make_hands, saved=saved)
+                return Worker(settings, topics=topics, memberships=memberships, make_hands=make_hands, saved=saved)
 
             means = SparkOfProcess(self._equipment, settings, masked)
             worker = SteadyWorker(settings, topics, make, means, self._saved)

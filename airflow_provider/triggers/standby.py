@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider.common.worker_values import WorkerPlan
+from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.ledger.progress import needs_running
 from airflow_provider.ledger.records import WorkerPhase
@@ -74,8 +75,8 @@ def standby_worker(
 
     return Worker(
         worker_settings(plan, WorkerPhase.DEFERRED),
-        transport=transport,
         topics=topics,
+        memberships=ClassicMemberships(plan.member, transport, topics, policy=plan.policy),
         make_hands=make_hands,
         saved=saved,
     )
@@ -90,7 +91,6 @@ def worker_settings(plan: WorkerPlan, phase: WorkerPhase, returns_ms: int | None
     """
     return WorkerSettings(
         member=plan.member,
-        policy=plan.policy,
         slots=plan.slots,
         until=Until(plan.until),
         phase=phase,

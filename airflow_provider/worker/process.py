@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
-from airflow_provider.membership.events import Predecessor
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.spark.jvm import end_orphan, present_jvm
 from airflow_provider.spark.procfs import is_over, start_of
 

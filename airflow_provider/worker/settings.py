@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.group.membership import MembershipSettings
 from airflow_provider.ledger.records import WorkerPhase
-from airflow_provider.membership.settings import MemberSettings
 
 
 class Until(str, Enum):
@@ -24,7 +23,6 @@ class WorkerSettings:
     """How a worker lives.
 
     :param member: of its membership
-    :param policy: how an imbalance is resolved, while this one leads the group
     :param slots: how many tasks it runs at once
     :param until: when its work is done
     :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
@@ -33,8 +31,7 @@ class WorkerSettings:
     :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
     """
 
-    member: MemberSettings
-    policy: Policy = Deferred()  # noqa: RUF009  # frozen
+    member: MembershipSettings
     slots: int = 2
     until: Until = Until.DRAINED
     phase: WorkerPhase = WorkerPhase.STABLE

@@ -9,15 +9,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.group.member import GroupMember
-from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.group.membership import Ended, HowEnded, Memberships
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.progress import group_drained, why_idle
 from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.membership.events import Predecessor, PublishAssignment, Resumed, Started, StopReason
-from airflow_provider.membership.saved import resume
-from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import Ending, Outcome
@@ -27,7 +24,6 @@ from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import (
     end_what_outlived,
-    is_gone,
     is_same_process,
     predecessor_of,
     tell_of_rival,
@@ -57,6 +53,7 @@ class Worker:
     not stop: after the rebalance timeout the run ends, and attached tasks end with the process.
 
     :param topics: of the group, read to their ends
+    :param memberships: makes its membership
     :param saved: of the process that held this membership before, None to join anew
     """
 
@@ -64,8 +61,8 @@ class Worker:
         self,
         settings: WorkerSettings,
         *,
-        transport: GroupTransport,
         topics: GroupTopics,
+        memberships: Memberships,
         make_hands: MakeHands,
         saved: Mapping[str, Any] | None = None,
     ) -> None:
@@ -74,7 +71,7 @@ class Worker:
         self._saved = saved
         self._leaving: Ending | None = None
         self._absence = Absence(returns_ms=settings.returns_ms)
-        self._over: tuple[Phase, str | None] | None = None
+        self._over: Ended | None = None
         self._overdue = False
         self._handing_over = False
         self._says: WorkerPhase = settings.phase
@@ -90,14 +87,10 @@ class Worker:
         self._idling = Idling(settings, self._changed.set)
         self._idle_error: str | None = None
         self._began_at: int = topics.jobs.offset
-        if saved is None:
-            state = MemberState(settings=settings.member)
-        else:
+        if saved is not None:
             # No further than it has been read: the topic may have been made anew since.
             self._began_at = min(self._began_at, int(saved.get("began_at", self._began_at)))
-            state = resume(saved["member"], settings.member, now_ms=now_ms(), wall_ms=wall_ms())
-        sees = is_gone if settings.phase is not WorkerPhase.DEFERRED else None
-        self.member = GroupMember(state, transport, topics, self, policy=settings.policy, is_gone=sees)
+        self.member = memberships.make(self, None if saved is None else saved["member"])
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
 
@@ -145,7 +138,7 @@ class Worker:
 
     def applied(self) -> Epoch:
         """The last epoch whose assignment it has applied; 0 before the first."""
-        return self.member.state.epoch
+        return self.member.view.epoch
 
     # ---- the membership's listener
 
@@ -157,20 +150,20 @@ class Worker:
 
     def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
         self._unstarted -= tasks
-        if reason not in (StopReason.REVOKED, StopReason.EAGER):
+        if reason.ends_lease:
             self.lease.end()
         self.hands.drop(tasks, reason.value)
 
-    def assigned(self, assignment: PublishAssignment) -> None:
-        self.hands.advance(assignment.epoch)
+    def assigned(self, epoch: Epoch) -> None:
+        self.hands.advance(epoch)
         self._publish(self.settings.phase)
         self._changed.set()
 
     async def farewell(self) -> None:
         await self._journal.settle(_FAREWELL_S)
 
-    def ended(self, phase: Phase, error: str | None) -> None:
-        self._over = (phase, error)
+    def ended(self, ended: Ended) -> None:
+        self._over = ended
         self._limit_stopping()
         self._changed.set()
 
@@ -180,7 +173,7 @@ class Worker:
         """What it was not told to stop it has released by itself. Nobody else knows that, and the tasks may be needed
         again: so its record says what it has left.
         """
-        unasked = tasks - self.member.state.stopping
+        unasked = tasks - self.member.view.stopping
         self.member.tasks_stopped(tasks)
         if unasked and self._announced and self._over is None and not self._publishes_soon:
             self._publishes_soon = True
@@ -192,7 +185,6 @@ class Worker:
         self._publish(self._says)
 
     def _begin(self) -> None:
-        offset = self._topics.jobs.offset
         last = self._topics.status.workers.get(self.settings.member.worker)
         predecessor = predecessor_of(last)
         if self._saved is not None:
@@ -201,12 +193,11 @@ class Worker:
                 self._idling.go_on(int(since), self._why_idle(), self._topics.status.tasks.values())
             if last is not None and is_same_process(last.process, self._saved.get("process", "")):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
-            self.member.begin(Resumed(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
         else:
             end_what_outlived(last)
             tell_of_rival(last)
-            self.member.begin(Started(now_ms=now_ms(), config_offset=offset, predecessor=predecessor))
             self._says = WorkerPhase.JOINING
+        self.member.begin(predecessor)
         self._announcing = asyncio.ensure_future(self._announce())
 
     async def _announce(self) -> None:
@@ -217,7 +208,7 @@ class Worker:
             await self._journal.insist(lambda: self._topics.publish_worker(self._status()))
             self._announced = True
             tasks, self._unstarted = self._unstarted, NO_TASKS
-            self.hands.take(tasks, self.member.state.epoch)
+            self.hands.take(tasks, self.member.view.epoch)
         except Exception as bug:  # noqa: BLE001  nobody waits for this
             self.member.fail(bug)
         self._changed.set()
@@ -243,8 +234,8 @@ class Worker:
         if self._over is None and self.hands.fault is not None:
             self.member.fail(self.hands.fault)
         if self._over is not None:
-            return self._ending_of(self._over[0]) if self._overdue or not self.hands.running else None
-        if self._leaving is not None or self.member.state.phase is Phase.LEAVING:
+            return self._ending_of(self._over.how) if self._overdue or not self.hands.running else None
+        if self._leaving is not None or self.member.view.leaving:
             self._limit_stopping()
             return Ending.FAILED if self._overdue and self.hands.running else None
         return self._reason_to_end()
@@ -271,10 +262,10 @@ class Worker:
     def _nothing_left(self) -> bool:
         return group_drained(self._topics.jobs, self._topics.status.tasks, since=self._began_at)
 
-    def _ending_of(self, phase: Phase) -> Ending:
-        if phase is Phase.LEFT:
+    def _ending_of(self, how: HowEnded) -> Ending:
+        if how is HowEnded.LEFT:
             return self._leaving or Ending.LEFT
-        return Ending.FENCED if phase is Phase.FENCED else Ending.FAILED
+        return Ending.FENCED if how is HowEnded.FENCED else Ending.FAILED
 
     def _wish(self) -> ControlRecord | None:
         """What somebody asked of this worker, since it began: by the wish's place in the topic."""
@@ -294,9 +285,7 @@ class Worker:
         return wish.action is ControlAction.STOP or not self.hands.running
 
     def _may_hand_over(self) -> bool:
-        state = self.member.state
-        settled = self._announced and not state.stopping and not state.held and state.unadopted is None
-        return self.hands.done and state.phase is Phase.STABLE and settled
+        return self.hands.done and self._announced and self.member.view.settled
 
     def _limit_stopping(self) -> None:
         def overdue() -> None:
@@ -308,7 +297,7 @@ class Worker:
             self._stop_timer = asyncio.get_running_loop().call_later(wait_s, overdue)
 
     async def _end(self, ending: Ending) -> Outcome:
-        epoch = self.member.state.epoch
+        epoch = self.member.view.epoch
         if ending is Ending.HANDED_OVER:
             saved = {
                 "v": 1,
@@ -337,7 +326,7 @@ class Worker:
 
     def _error(self) -> str | None:
         if self._over is not None:
-            return self._over[1] or self._idle_error
+            return self._over.error or self._idle_error
         if not self._overdue:
             return None
         stuck = ", ".join(map(self._topics.jobs.label, sorted(self.hands.running)))
@@ -352,21 +341,21 @@ class Worker:
         self._journal.note(lambda: self._topics.publish_worker(status))
 
     def _status(self) -> WorkerStatus:
-        state = self.member.state
+        view = self.member.view
         known = self._topics.status.group
         self._said_process = this_process() if self._says is not WorkerPhase.DEFERRED else ""
         self._said_condition = self.hands.condition
         return WorkerStatus(
             worker=self.settings.member.worker,
             state=self._says,
-            epoch=state.epoch or (known.epoch if known else state.epoch),
+            epoch=view.epoch or (known.epoch if known else view.epoch),
             slots=self._slots,
             url=self.settings.member.url,
-            owned=state.owned,
+            owned=view.owned,
             running=self.hands.running,
             process=self._said_process,
             at_ms=wall_ms(),
-            member_id=state.member_id,
+            member_id=view.member_id,
             left=self._absence.left,
             returns_ms=self._absence.returns_ms,
             condition=self.hands.unable or self._said_condition,

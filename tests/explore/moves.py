@@ -44,7 +44,6 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     Joined,
     Left,
-    Predecessor,
     Request,
     RequestFailed,
     RequestRejected,
@@ -53,6 +52,7 @@ from airflow_provider.membership.events import (
     Synced,
 )
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.holding import Predecessor
 
 
 class Kind(str, Enum):

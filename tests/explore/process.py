@@ -32,7 +32,6 @@ from airflow_provider.membership.events import (
     Event,
     FindCoordinator,
     PerformAssignment,
-    Predecessor,
     PublishAssignment,
     PublishGroup,
     RecordRead,
@@ -41,13 +40,13 @@ from airflow_provider.membership.events import (
     SendLeave,
     SendSync,
     StartTasks,
-    StopReason,
     StopTasks,
     TasksStopped,
 )
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease

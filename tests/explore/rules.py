@@ -17,8 +17,9 @@ from simulation import invariants
 from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
-from airflow_provider.membership.events import StopReason, StopTasks
+from airflow_provider.membership.events import StopTasks
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 

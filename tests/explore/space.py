@@ -35,12 +35,12 @@ from airflow_provider.membership.events import (
     CoordinatorFound,
     Event,
     LeaveRequested,
-    Predecessor,
     Started,
     TimerFired,
 )
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import WorkerId
 
 TIMER = TimerFired(now_ms=NOW)

@@ -18,7 +18,9 @@ import pytest_asyncio
 from certificates import Certificates
 from secured import ADMIN, PageRight, SecuredBroker, rights_on_the_page, secured_broker
 
+from airflow_provider.assignors.policy import Deferred
 from airflow_provider.cli.main import main
+from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.group.shared import reach, shared_group
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -116,7 +118,10 @@ async def work(settings: KafkaSettings, group: str, name: str, until: Until = Un
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/nowhere", spark_master="")
     async with shared_group(settings, group) as (transport, topics):
         worker = Worker(
-            values, transport=transport, topics=topics, make_hands=attached_hands(equipment, values, topics)
+            values,
+            topics=topics,
+            memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
+            make_hands=attached_hands(equipment, values, topics),
         )
         outcome = await worker.run()
     if outcome.ending not in (Ending.DRAINED, Ending.LEFT):

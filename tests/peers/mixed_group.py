@@ -11,6 +11,8 @@ from connect_config import ConnectLogs
 from connect_workers import DEADLINE_S, ConnectWorkers, Said
 
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.classic import ClassicMemberships
+from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
@@ -23,6 +25,7 @@ from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
@@ -38,21 +41,30 @@ class OurWorker:
     """
 
     def __init__(
-        self, settings: WorkerSettings, transport: GroupTransport, topics: ConnectLogs, note: Callable[[Said], None]
+        self,
+        settings: WorkerSettings,
+        memberships: ClassicMemberships,
+        topics: ConnectLogs,
+        note: Callable[[Said], None],
     ) -> None:
         self._name = settings.member.worker
         self._settings = settings
         self._topics = topics
         self._note = note
-        self._worker = Worker(settings, transport=transport, topics=topics, make_hands=self._hands)
+        self._worker = Worker(settings, topics=topics, memberships=memberships, make_hands=self._hands)
         self._life = asyncio.ensure_future(self._worker.run())
 
     @property
     def state(self) -> MemberState:
-        return self._worker.member.state
+        return self._member.state
+
+    @property
+    def _member(self) -> GroupMember:
+        assert isinstance(self._worker.member, GroupMember)
+        return self._worker.member
 
     def story(self) -> str:
-        return f"{self._name}: {self.state.phase.value}\n{self._worker.member.story()}"
+        return f"{self._name}: {self.state.phase.value}\n{self._member.story()}"
 
     async def ended(self) -> Outcome:
         done, _ = await asyncio.wait({self._life}, timeout=DEADLINE_S)
@@ -146,10 +158,10 @@ class MixedGroup:
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
-        settings = WorkerSettings(
-            member=member, policy=Deferred(max_delay_ms=max_delay_ms), slots=100, until=Until.FOREVER
-        )
-        self.ours[name] = OurWorker(settings, self._transport, topics, self._note)
+        settings = WorkerSettings(member=member, slots=100, until=Until.FOREVER)
+        policy = Deferred(max_delay_ms=max_delay_ms)
+        memberships = ClassicMemberships(member, self._transport, topics, policy=policy, is_gone=is_gone)
+        self.ours[name] = OurWorker(settings, memberships, topics, self._note)
         return self.ours[name]
 
     async def stop_ours(self, name: str) -> None:

@@ -16,8 +16,8 @@ from simulation.process import Process
 from simulation.world import World
 
 from airflow_provider.assignors.model import Absence
-from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 
 

@@ -9,8 +9,9 @@ from simulation import invariants
 from simulation.status import TaskWord
 
 from airflow_provider.ledger.records.status import TaskState, TaskStatus, WorkerPhase
-from airflow_provider.membership.events import StopReason, TasksFinished, TasksStopped
+from airflow_provider.membership.events import TasksFinished, TasksStopped
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease

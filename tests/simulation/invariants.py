@@ -15,9 +15,10 @@ from simulation.group import RoundSeen
 from simulation.rounds import Round, Start
 from simulation.status import TaskWord
 
-from airflow_provider.membership.events import StopReason, StopTasks
+from airflow_provider.membership.events import StopTasks
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:

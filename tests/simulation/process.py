@@ -26,7 +26,6 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     LeaveRequested,
     PerformAssignment,
-    Predecessor,
     PublishAssignment,
     PublishGroup,
     RebalanceWanted,
@@ -47,6 +46,7 @@ from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 
 if TYPE_CHECKING:

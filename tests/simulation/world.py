@@ -25,10 +25,10 @@ from simulation.status import StatusTopic, TaskWord
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.group.leading import covered, outspoken, released_since
-from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,

@@ -11,7 +11,6 @@ from airflow_provider.membership.events import (
     Event,
     HeartbeatAnswered,
     Joined,
-    Predecessor,
     PublishAssignment,
     Request,
     RequestRejected,
@@ -25,6 +24,7 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.embedded import decode_metadata, encode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,

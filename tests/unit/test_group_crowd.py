@@ -12,12 +12,11 @@ from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
-from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.model import ConfigOffset, WorkerId
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.model import WorkerId
 
 SETTINGS = MemberSettings(
     group_id="g",
@@ -61,7 +60,7 @@ async def member(coordinator: CrowdedCoordinator) -> AsyncIterator[GroupMember]:
 
 
 def begin(member: GroupMember) -> None:
-    member.begin(Started(now_ms=now_ms(), config_offset=ConfigOffset(0), predecessor=Predecessor.GONE))
+    member.begin(Predecessor.GONE)
 
 
 async def test_no_more_than_one_heartbeat_waits_for_its_turn(

@@ -11,12 +11,12 @@ from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
-from airflow_provider.kafka.clock import now_ms
+from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.model import ConfigOffset, WorkerId
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.model import WorkerId
 from airflow_provider.topics.errors import ReaderFaultError, TopicError
 
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"), heartbeat_interval_ms=5, fast_heartbeat_ms=5)
@@ -40,7 +40,7 @@ async def member(coordinator: SlowCoordinator, topics: MemoryTopics) -> GroupMem
 
 
 def begin(member: GroupMember) -> None:
-    member.begin(Started(now_ms=now_ms(), config_offset=ConfigOffset(0), predecessor=Predecessor.GONE))
+    member.begin(Predecessor.GONE)
 
 
 async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again(
@@ -73,8 +73,8 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
 async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_what_it_knew(
     member: GroupMember, topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
-    ends: list[tuple[Phase, str | None]] = []
-    monkeypatch.setattr(member._listener, "ended", lambda phase, error: ends.append((phase, error)))
+    ends: list[Ended] = []
+    monkeypatch.setattr(member._listener, "ended", ends.append)
     begin(member)
     await eventually(lambda: member.state.phase is Phase.STABLE, "it is in its group")
     getattr(topics._followed(), topic).fail(TopicError("not read just now; trying again"))
@@ -82,9 +82,9 @@ async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_
     assert member.lease_until_ms is not None, "that may be mended"
     getattr(topics._followed(), topic).fail(ReaderFaultError(f"g.{topic}", "RuntimeError()"))
     await eventually(lambda: ends, "it ends")
-    ((phase, error),) = ends
-    assert phase is Phase.FAILED
-    assert f"'g.{topic}' is read no more" in str(error)
+    (ended,) = ends
+    assert ended.how is HowEnded.FAILED
+    assert f"'g.{topic}' is read no more" in str(ended.error)
     await member.aclose()
 
 

@@ -13,13 +13,12 @@ from waiting import eventually
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group import gone
 from airflow_provider.group.member import GroupMember
-from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.wire.messages import JoinRequest, JoinResponse, NodeId
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
-from airflow_provider.membership.events import Predecessor, Started
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, WorkerId
 from airflow_provider.worker.process import is_gone, this_process
 
@@ -71,7 +70,7 @@ def joining(coordinator: Waiting, topics: MemoryTopics) -> GroupMember:
     listener: Any = IdleListener()
     transport: Any = coordinator
     member = GroupMember(state, transport, topics, listener, policy=Deferred(), is_gone=is_gone)
-    member.begin(Started(now_ms=now_ms(), config_offset=topics.jobs.offset, predecessor=Predecessor.GONE))
+    member.begin(Predecessor.GONE)
     return member
 
 

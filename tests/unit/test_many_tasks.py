@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from typing import Any, cast
 
 from stand_ins import LonelyCoordinator, MemoryTopics
 from worker_life import LONG, MEMBER
 
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.ledger.records import JobDefinition, decode
 from airflow_provider.topics.producer import NewRecord
 from airflow_provider.worker.attached import attached_hands
@@ -41,12 +44,13 @@ class CountedLogs(MemoryTopics):
 
 async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None:
     topics, coordinator = CountedLogs(), LonelyCoordinator()
-    settings = WorkerSettings(member=replace(MEMBER, **LONG), until=Until.DRAINED, slots=20)
+    member, transport = replace(MEMBER, **LONG), cast("Any", coordinator)
+    settings = WorkerSettings(member=member, until=Until.DRAINED, slots=20)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/checkpoints", spark_master="")
     worker = Worker(
         settings,
-        transport=coordinator,  # type: ignore[arg-type]
         topics=topics,
+        memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
         make_hands=attached_hands(equipment, settings, topics),
     )
     await topics.submit(

@@ -35,13 +35,13 @@ from airflow_provider.membership.events import (
     SendLeave,
     SendSync,
     StartTasks,
-    StopReason,
     StopTasks,
     TasksFinished,
     TasksStopped,
 )
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import ConfigOffset, SubProtocol
 
 CONFIG_MISMATCH = 1

@@ -16,13 +16,11 @@ from airflow_provider.membership.events import (
     HeartbeatAnswered,
     Joined,
     Left,
-    Predecessor,
     RecordRead,
     Request,
     RequestFailed,
     SendHeartbeat,
     SendJoin,
-    StopReason,
     StopTasks,
     Synced,
     TasksStopped,
@@ -32,6 +30,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease

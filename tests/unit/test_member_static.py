@@ -11,8 +11,8 @@ from simulation.group import GroupState
 from simulation.world import SETTINGS, World
 
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred
-from airflow_provider.membership.events import Predecessor
 from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, planner_of
 
 TASKS = [planner_of("a"), planner_of("b"), *(TaskId("a", index) for index in range(4)), TaskId("b", 0)]

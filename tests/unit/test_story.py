@@ -10,13 +10,13 @@ from airflow_provider.membership.events import (
     JoinedMember,
     SendHeartbeat,
     SendSync,
-    StopReason,
     StopTasks,
     TasksStopped,
     TimerFired,
 )
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId
 
 STABLE = Phase.STABLE

@@ -275,7 +275,7 @@ async def test_a_fault_in_running_tasks_fails_the_worker_visibly() -> None:
 async def test_after_a_fault_nothing_may_be_written() -> None:
     async with living() as life:
         life.worker.lease.check(life.worker.lease.grant)
-        life.worker.member.fail(RuntimeError("a bug"))
+        life.member.fail(RuntimeError("a bug"))
         with pytest.raises(FencedError):
             life.worker.lease.check(life.worker.lease.grant)
         await life.outcome()
@@ -323,8 +323,8 @@ async def test_the_age_of_a_record_counts_from_its_writing() -> None:
     await life.topics.publish_group(replace(record, at_ms=wall_ms() - 5_000))
     life.coordinator.away = GONE
     life.begin()
-    await eventually(lambda: life.worker.member.state.record is not None)
-    assert 5_000 <= now_ms() - life.worker.member.state.record_at < 9_000
+    await eventually(lambda: life.member.state.record is not None)
+    assert 5_000 <= now_ms() - life.member.state.record_at < 9_000
     await life.cancel()
 
 

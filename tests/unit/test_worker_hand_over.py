@@ -43,7 +43,7 @@ async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_
     life.begin()
     outcome = await life.outcome()
     assert outcome.ending is Ending.HANDED_OVER
-    member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
+    member_id, generation = life.member.state.member_id, life.member.state.generation
     assert life.coordinator.left == []
     said = life.topics.status.workers[life.worker.settings.member.worker]
     assert (said.process, said.member_id) == (this_process(), ""), "its process ends, and the member stays"
@@ -52,8 +52,8 @@ async def test_with_nothing_to_run_the_membership_goes_on_elsewhere_as_the_same_
     life.linger_s = 60
     life.begin(outcome.saved)
     await life.runs(A0, A1)
-    assert life.worker.member.state.member_id == member_id
-    assert life.worker.member.state.generation > generation
+    assert life.member.state.member_id == member_id
+    assert life.member.state.generation > generation
     await life.cancel()
 
 
@@ -127,7 +127,7 @@ async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_
     life = with_standby()
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.DEFERRED)
-    member_id, generation = life.worker.member.state.member_id, life.worker.member.state.generation
+    member_id, generation = life.member.state.member_id, life.member.state.generation
     life.coordinator.away = GONE
     life.worker.hand_over()
     outcome = await life.outcome()
@@ -135,8 +135,8 @@ async def test_a_membership_that_runs_nothing_is_handed_over_when_that_is_asked_
     life.coordinator.away = None
     began = now_ms()
     life.begin(outcome.saved)
-    await eventually(lambda: life.worker.member.state.heard_at > began, "a heartbeat was answered")
-    assert (life.worker.member.state.member_id, life.worker.member.state.generation) == (member_id, generation)
+    await eventually(lambda: life.member.state.heard_at > began, "a heartbeat was answered")
+    assert (life.member.state.member_id, life.member.state.generation) == (member_id, generation)
     await life.cancel()
 
 
@@ -166,7 +166,7 @@ async def test_many_tasks_that_it_lets_go_of_one_by_one_are_missing_in_one_recor
     life.begin()
     try:
         await life.runs(A0, A1)
-        await eventually(lambda: life.worker.member.state.owned == life.topics.status.workers[ME].owned)
+        await eventually(lambda: life.member.state.owned == life.topics.status.workers[ME].owned)
         said, publish = [], life.topics.publish_worker
         monkeypatch.setattr(life.topics, "publish_worker", lambda status: said.append(status.owned) or publish(status))
         waiting = [TaskId("a", index) for index in range(2, 9)]
@@ -260,9 +260,9 @@ async def test_when_it_can_say_so_at_last_it_starts_what_is_still_its_own(monkey
     monkeypatch.setattr(life.topics, "publish_worker", fails)
     life.begin(saved)
     await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
-    epoch = life.worker.member.state.epoch
+    epoch = life.member.state.epoch
     life.coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
-    await eventually(lambda: life.worker.member.state.epoch > epoch, "a round has passed")
+    await eventually(lambda: life.member.state.epoch > epoch, "a round has passed")
     life.coordinator.heartbeats_say = KafkaErrorCode.NONE
     assert not life.runner.orders
     monkeypatch.setattr(life.topics, "publish_worker", publish_worker)

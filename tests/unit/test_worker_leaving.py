@@ -38,7 +38,7 @@ class Witness:
 async def test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it() -> None:
     async with living() as life:
         witness = Witness(life)
-        member_id = life.worker.member.state.member_id
+        member_id = life.member.state.member_id
         life.topics.takes_s = 0.1
         life.worker.leave("enough", Absence(left=LeaveReason.RESTARTING, returns_ms=7_000))
         await life.outcome()

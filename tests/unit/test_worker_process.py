@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
-from airflow_provider.membership.events import Predecessor
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark import jvm, procfs
 from airflow_provider.worker.process import (

@@ -63,8 +63,8 @@ class SteadyLife(Life):
     def _make(self, saved: Mapping[str, Any] | None) -> Worker:
         self.worker = Worker(
             self.settings,
-            transport=self.coordinator,  # type: ignore[arg-type]
             topics=self.topics,
+            memberships=self.memberships(),
             make_hands=self._make_hands,
             saved=saved,
         )

@@ -13,6 +13,9 @@ import pytest
 from stand_ins import HandRunner, LonelyCoordinator, MemoryTopics
 from waiting import eventually
 
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.classic import ClassicMemberships
+from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.ledger.records import (
     JobDefinition,
@@ -28,6 +31,7 @@ from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
@@ -58,16 +62,26 @@ class Life:
         self.coordinator = LonelyCoordinator()
         self.runner: Any = None
         self.linger_s = 60.0
-        member = replace(MEMBER, **settings.pop("member", {}))
-        self.settings = WorkerSettings(**{"member": member, "until": Until.FOREVER, **settings})
+        self.member_settings = replace(MEMBER, **settings.pop("member", {}))
+        self.settings = WorkerSettings(**{"member": self.member_settings, "until": Until.FOREVER, **settings})
         self.worker: Worker
         self._run: asyncio.Task[Outcome]
+
+    def memberships(self) -> ClassicMemberships:
+        sees = is_gone if self.settings.phase is not WorkerPhase.DEFERRED else None
+        transport: Any = self.coordinator
+        return ClassicMemberships(self.member_settings, transport, self.topics, policy=Deferred(), is_gone=sees)
+
+    @property
+    def member(self) -> GroupMember:
+        assert isinstance(self.worker.member, GroupMember)
+        return self.worker.member
 
     def begin(self, saved: Any = None) -> None:
         self.worker = Worker(
             self.settings,
-            transport=self.coordinator,  # type: ignore[arg-type]
             topics=self.topics,
+            memberships=self.memberships(),
             make_hands=self._make_hands,
             saved=saved,
         )

@@ -1,0 +1,80 @@
+"""Memberships in Kafka's classic group protocol, with Connect's embedded protocol on top (KIP-415)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.group.member import GroupMember
+from airflow_provider.group.membership import KnowsGone, MembershipListener, Saved
+from airflow_provider.group.shared import shared_transport
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.membership.events import Resumed, Started
+from airflow_provider.membership.saved import resume, taken_over
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import MemberState
+from airflow_provider.topics.group_topics import GroupTopics
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicProtocol:
+    """The classic protocol as a worker joins by it (:class:`~airflow_provider.group.membership.GroupProtocol`).
+
+    :param policy: how an imbalance is resolved while this worker leads
+    """
+
+    member: MemberSettings
+    policy: Policy
+
+    @asynccontextmanager
+    async def memberships(
+        self, kafka: KafkaSettings, topics: GroupTopics, is_gone: KnowsGone | None
+    ) -> AsyncIterator[ClassicMemberships]:
+        async with shared_transport(kafka) as transport:
+            yield ClassicMemberships(self.member, transport, topics, policy=self.policy, is_gone=is_gone)
+
+
+class ClassicMemberships:
+    """Makes them (:class:`~airflow_provider.group.membership.Memberships`).
+
+    :param topics: of the group, read to their ends
+    :param policy: how an imbalance is resolved while this worker leads
+    :param is_gone: which others need not be waited for in a round; None: from here nothing is seen of them
+    """
+
+    def __init__(
+        self,
+        settings: MemberSettings,
+        transport: GroupTransport,
+        topics: GroupTopics,
+        *,
+        policy: Policy,
+        is_gone: KnowsGone | None = None,
+    ) -> None:
+        self._settings: Final = settings
+        self._transport: Final = transport
+        self._topics: Final = topics
+        self._policy: Final = policy
+        self._is_gone: Final = is_gone
+
+    def make(self, listener: MembershipListener, saved: Saved | None) -> GroupMember:
+        state = MemberState(settings=self._settings)
+        if saved is not None:
+            state = resume(saved, self._settings, now_ms=now_ms(), wall_ms=wall_ms())
+        return GroupMember(
+            state,
+            self._transport,
+            self._topics,
+            listener,
+            policy=self._policy,
+            is_gone=self._is_gone,
+            opening=Started if saved is None else Resumed,
+        )
+
+    def taken_over(self, saved: Saved) -> Saved:
+        return taken_over(saved)
