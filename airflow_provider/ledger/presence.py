@@ -17,6 +17,11 @@ def present(status: StatusSnapshot) -> frozenset[WorkerId]:
     return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)
 
 
+def is_same_process(one: str, other: str) -> bool:
+    """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), whatever JVM it had then."""
+    return one.split("/")[:4] == other.split("/")[:4]
+
+
 def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
     """Who has left only until its Spark starts, and what is wrong with that."""
     return {

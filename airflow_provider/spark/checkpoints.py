@@ -20,10 +20,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_provider.ledger.records import CHECKPOINT_KEY
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.job import Config
 
-CHECKPOINT_KEY: Final = "checkpoint_key"
 TEMPORARY: Final = "temporary"
 """A root for trials: a folder among the temporary files of each worker's machine."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from typing import Any, Final
@@ -16,33 +17,77 @@ log = logging.getLogger(__name__)
 _RETRY_S: Final = 1.0
 
 Write = Callable[[], Awaitable[object]]
+Tried = Callable[["BaseException | None"], None]
+"""Is told what kept a record from being written, if something did."""
 
 
 class Journal:
     """What cannot be written is said once, until it works again; that no broker is there, others say already.
+
+    A record that is stored at the first try, as nearly all are, takes no task of the loop.
 
     :param worker: whose words these are
     """
 
     def __init__(self, worker: WorkerId) -> None:
         self._worker = worker
-        self._writing: set[asyncio.Task[Any]] = set()
+        self._writing: set[asyncio.Future[Any]] = set()
         self._complained = False
         self._numbers = count(1)
         self._newest: dict[TaskId, int] = {}
 
     def note(self, write: Write) -> None:
         """Write what nobody waits for: if it fails, the next words will do."""
-        self._spawn(self._try(write))
+        self.attempt(write, self._forgive)
 
     def keep(self, about: TaskId, write: Write) -> None:
         """Write what others wait for, again and again, until it is stored or something newer is said about the same."""
         self.outdate(about)
-        self._spawn(self._keep(about, self._newest[about], write))
+        number = self._newest[about]
+
+        def tried(failed: BaseException | None) -> None:
+            if failed is None or isinstance(failed, TooLargeError):
+                self._forget(about, number)
+            elif isinstance(failed, TopicError):
+                self.later(again)
+            else:
+                self._forgive(failed)
+
+        def again() -> None:
+            if self._newest.get(about) == number:
+                self.attempt(write, tried)
+
+        self.attempt(write, tried)
 
     def outdate(self, about: TaskId) -> None:
         """Write no more what :meth:`keep` still tries to write about this: there is something newer to say."""
         self._newest[about] = next(self._numbers)
+
+    def attempt(self, write: Write, tried: Tried) -> None:
+        """Write this once, and say what came of it."""
+        written: asyncio.Future[Any]
+        try:
+            written = asyncio.ensure_future(write())
+        except Exception as failed:  # noqa: BLE001  it is told as one that shows up later
+            written = asyncio.get_running_loop().create_future()
+            written.set_exception(failed)
+
+        def done(written: asyncio.Future[Any]) -> None:
+            self._writing.discard(written)
+            if not written.cancelled():
+                tried(self._complain(written.exception()))
+
+        self._writing.add(written)
+        written.add_done_callback(done)
+
+    def later(self, again: Callable[[], None]) -> None:
+        """Try again after a while; :meth:`flush` ends that."""
+
+        async def wait() -> None:
+            await asyncio.sleep(_RETRY_S)
+            again()
+
+        self._spawn(wait())
 
     async def insist(self, write: Write) -> None:
         """Write what must not be lost, again and again. Cancel it to give up.
@@ -55,26 +100,26 @@ class Journal:
             await asyncio.sleep(_RETRY_S)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until what has been noted so far is stored, or can't be; no longer than that."""
-        if self._writing:
-            await asyncio.wait(self._writing, timeout=timeout_s)
+        """Wait until everything is stored, or can't be; no longer than that."""
+        until = time.monotonic() + timeout_s
+        while self._writing and (left_s := until - time.monotonic()) > 0:
+            await asyncio.wait(self._writing, timeout=left_s)
 
     async def flush(self, timeout_s: float) -> None:
         """Wait until all notes are stored; what is not by then is not waited for."""
         await self.settle(timeout_s)
-        for task in self._writing:
-            task.cancel()
-        await asyncio.gather(*self._writing, return_exceptions=True)
+        writing = list(self._writing)
+        for written in writing:
+            written.cancel()
+        await asyncio.gather(*writing, return_exceptions=True)
 
-    async def _keep(self, about: TaskId, number: int, write: Write) -> None:
-        failed = await self._try(write)
-        while failed is not None and not isinstance(failed, TooLargeError):
-            await asyncio.sleep(_RETRY_S)
-            if self._newest.get(about) != number:
-                return
-            failed = await self._try(write)
+    def _forget(self, about: TaskId, number: int) -> None:
         if self._newest.get(about) == number:
             del self._newest[about]
+
+    def _forgive(self, failed: BaseException | None) -> None:
+        if failed is not None and not isinstance(failed, TopicError):
+            log.error("worker %s: a record was not written", self._worker, exc_info=failed)
 
     async def _try(self, write: Write) -> TopicError | None:
         """What kept it from being written, if something did."""
@@ -83,20 +128,18 @@ class Journal:
         except TopicError as failed:
             self._complain(failed)
             return failed
-        self._complained = False
+        self._complain(None)
         return None
 
-    def _complain(self, failed: TopicError) -> None:
-        if not self._complained and not isinstance(failed, BrokerAwayError):
+    def _complain(self, failed: BaseException | None) -> BaseException | None:
+        if failed is None:
+            self._complained = False
+        elif isinstance(failed, TopicError) and not isinstance(failed, BrokerAwayError) and not self._complained:
             self._complained = True
             log.warning("worker %s cannot write what it does: %s", self._worker, failed)
+        return failed
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.ensure_future(work)
         self._writing.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._writing.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("worker %s: a record was not written", self._worker, exc_info=task.exception())
+        task.add_done_callback(self._writing.discard)

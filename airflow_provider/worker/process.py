@@ -18,6 +18,7 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.spark.jvm import end_orphan, present_jvm
@@ -48,11 +49,6 @@ def this_process() -> str:
     """
     jvm = present_jvm()
     return f"{_described(os.getpid())}/{jvm}" if jvm else _described(os.getpid())
-
-
-def is_same_process(one: str, other: str) -> bool:
-    """Whether both name the same process, whatever JVM it had then."""
-    return one.split("/")[:4] == other.split("/")[:4]
 
 
 def predecessor_of(worker: WorkerStatus | None) -> Predecessor:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.ledger.progress import group_drained
 from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.topic_view import About
@@ -22,7 +23,7 @@ from airflow_provider.protocol.model import Epoch
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import Ending, Outcome
-from airflow_provider.worker.process import is_same_process, this_process
+from airflow_provider.worker.process import this_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 

@@ -1,87 +1,81 @@
-"""What a worker writes of its tasks, and what it remembers of that while it may still be on its way to the topic."""
+"""Writes what the machine says of a worker's tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import PlanRecord, TaskState, TaskStatus
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.records import TaskStatus
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.topics.errors import TooLargeError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.worker.execution.commands import WriteEnd, WritePlan
+from airflow_provider.worker.execution.events import EndRefused, EndWritten, Event, PlanRefused, PlanWritten
 from airflow_provider.worker.journal import Journal, Write
-from airflow_provider.worker.runs import TaskRun, last_word
+from airflow_provider.worker.steps import Steps
+
+
+@dataclass(slots=True)
+class _Insisted:
+    """What is written again and again until it is stored; ``newest`` is what is to be written next."""
+
+    newest: WriteEnd | WritePlan
 
 
 class TaskRecords:
-    """The records of one worker's tasks. What is not awaited is written soon, in the order in which it was said."""
+    """The records of one worker's tasks. What nobody waits for is written once, in the order in which it was said.
 
-    def __init__(self, worker: WorkerId, topics: GroupTopics) -> None:
-        self._worker = worker
+    :param feed: is told what became of the records that the machine waits for
+    :param steps: keeps what is wrong with that
+    """
+
+    def __init__(self, worker: WorkerId, topics: GroupTopics, *, feed: Callable[[Event], None], steps: Steps) -> None:
         self._topics = topics
+        self._feed = feed
+        self._steps = steps
         self._journal = Journal(worker)
-        self._stops: dict[TaskId, TaskStatus] = {}
+        self._insisted: dict[TaskId, _Insisted] = {}
+        self._settled = asyncio.Event()
 
-    def last_word(self, task: TaskId) -> TaskStatus | None:
-        """The newest that is known of a task; asked once, when the worker is given it."""
-        return last_word(self._topics.status.tasks.get(task), self._stops.pop(task, None))
+    def write(self, status: TaskStatus) -> None:
+        self._write(status, lambda: self._topics.publish_task(status))
 
-    def forget_removed_jobs(self) -> None:
-        jobs = self._topics.jobs.jobs
-        self._stops = {task: stopped for task, stopped in self._stops.items() if task.job in jobs}
-
-    def pending(self, run: TaskRun) -> None:
-        self._say(run.status(TaskState.PENDING, self._worker))
-
-    def running(self, run: TaskRun) -> None:
-        self._say(run.status(TaskState.RUNNING, self._worker))
-
-    def progressed(self, run: TaskRun) -> None:
+    def progressed(self, status: TaskStatus) -> None:
         """What nobody waits for: that the task runs has been said. It is no step of the timeline."""
-        status = run.status(TaskState.RUNNING, self._worker)
         self._journal.note(lambda: self._topics.publish_progress(status))
 
-    def stopped(self, run: TaskRun, *, started: bool = True) -> None:
-        """:param started: whether there was anything of it that has ended now"""
-        status = run.status(TaskState.STOPPED, self._worker, finished_at_ms=wall_ms() if started else None)
-        self._stops[run.task] = status
+    def stopped(self, status: TaskStatus) -> None:
         self._write(status, lambda: self._publish_last(status))
 
-    def remember_stopped(self, run: TaskRun) -> None:
-        """Say nothing of it, and know it if the task comes back."""
-        self._stops[run.task] = run.status(TaskState.STOPPED, self._worker)
+    def end(self, command: WriteEnd) -> None:
+        """Write it until it is stored, in place of an older one that is not."""
+        task = command.status.task
+        self._journal.outdate(task)
+        self._insist(task, command)
 
-    async def plan(self, plan: PlanRecord) -> None:
-        """:raises TooLargeError: if no broker will ever take it"""
-        await self._journal.insist(lambda: self._topics.publish_plan(plan))
+    def plan(self, command: WritePlan) -> None:
+        """Write it until it is stored."""
+        self._insist(command.task, command)
 
-    async def ended(
-        self, run: TaskRun, state: TaskState, *, present_epoch: Callable[[], Epoch], ended_at_ms: int, result: Any
-    ) -> None:
-        """In the epoch in which the task is released: a leader would not know it from a word of an earlier one.
+    def give_up(self, task: TaskId) -> None:
+        """Write its end, or its plan, no more."""
+        self._insisted.pop(task, None)
+        self._look_whether_settled()
 
-        :param present_epoch: gives the one that the worker is in by now
-        :raises TooLargeError: if no broker will ever take it
-        """
-        said_in = Epoch(-1)
-
-        async def say() -> None:
-            nonlocal said_in
-            said_in = present_epoch()
-            present = replace(run, epoch=said_in)
-            await self._publish_last(present.status(state, self._worker, finished_at_ms=ended_at_ms, result=result))
-
-        self._journal.outdate(run.task)
-        while said_in < present_epoch():
-            await self._journal.insist(say)
+    async def settle_ends(self, timeout_s: float) -> None:
+        """Wait until what must not be lost is stored; no longer than that."""
+        self._settled.clear()
+        if self._insisted:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), timeout_s)
 
     async def flush(self, timeout_s: float) -> None:
         """See :meth:`Journal.flush`."""
+        self._insisted.clear()
         await self._journal.flush(timeout_s)
-
-    def _say(self, status: TaskStatus) -> None:
-        self._write(status, lambda: self._topics.publish_task(status))
 
     def _write(self, status: TaskStatus, write: Write) -> None:
         """Others may wait for what is said of a task with a claim."""
@@ -90,8 +84,74 @@ class TaskRecords:
         else:
             self._journal.keep(status.task, write)
 
-    async def _publish_last(self, status: TaskStatus) -> None:
+    def _insist(self, task: TaskId, command: WriteEnd | WritePlan) -> None:
+        known = self._insisted.get(task)
+        if known is not None:
+            known.newest = command
+            return
+        self._insisted[task] = insisted = _Insisted(command)
+        self._try(task, insisted)
+
+    def _try(self, task: TaskId, insisted: _Insisted) -> None:
+        command = insisted.newest
+
+        def tried(failed: BaseException | None) -> None:
+            if self._insisted.get(task) is not insisted:
+                return  # given up
+            if failed is None and insisted.newest is not command:
+                self._try(task, insisted)
+            elif failed is None or isinstance(failed, TooLargeError) or not isinstance(failed, TopicError):
+                del self._insisted[task]
+                self._look_whether_settled()
+                self._steps.guarded(lambda: self._feed(_outcome(command, failed)))
+            else:
+                self._journal.later(again)
+
+        def again() -> None:
+            if self._insisted.get(task) is insisted:
+                self._try(task, insisted)
+
+        if isinstance(command, WritePlan):
+            self._journal.attempt(lambda: self._topics.publish_plan(command.plan), tried)
+        else:
+            self._journal.attempt(lambda: self._publish_last(command.status), tried)
+
+    def _publish_last(self, status: TaskStatus) -> Awaitable[object]:
         """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+        if self._is_removed(status):
+            return self._publish_and_forget(status)
+        written = asyncio.ensure_future(self._topics.publish_task(status))
+        written.add_done_callback(lambda _: self._forget_if_removed(status))
+        return written
+
+    async def _publish_and_forget(self, status: TaskStatus) -> None:
         await self._topics.publish_task(status)
-        if status.task.job not in self._topics.jobs.jobs:
-            await self._topics.forget_task(status.task)
+        await self._topics.forget_task(status.task)
+
+    def _forget_if_removed(self, status: TaskStatus) -> None:
+        """The removal was read while the record was on its way."""
+        if self._is_removed(status):
+            self._journal.note(lambda: self._topics.forget_task(status.task))
+
+    def _is_removed(self, status: TaskStatus) -> bool:
+        return status.task.job not in self._topics.jobs.jobs
+
+    def _look_whether_settled(self) -> None:
+        if not self._insisted:
+            self._settled.set()
+
+
+def _outcome(command: WriteEnd | WritePlan, failed: BaseException | None) -> Event:
+    """:raises BaseException: what is none of the broker's refusals"""
+    now, wall, number = now_ms(), wall_ms(), command.number
+    if isinstance(command, WritePlan):
+        if failed is None:
+            return PlanWritten(now_ms=now, wall_ms=wall, task=command.task, number=number)
+        if isinstance(failed, TooLargeError):
+            return PlanRefused(now_ms=now, wall_ms=wall, task=command.task, number=number, refusal=str(failed))
+        raise failed
+    if failed is None:
+        return EndWritten(now_ms=now, wall_ms=wall, task=command.status.task, number=number)
+    if isinstance(failed, TooLargeError):
+        return EndRefused(now_ms=now, wall_ms=wall, task=command.status.task, number=number, refusal=str(failed))
+    raise failed

@@ -11,6 +11,7 @@ from typing import Any, Final
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.ledger.progress import group_drained, why_idle
 from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.topic_view import About
@@ -24,7 +25,6 @@ from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import (
     end_what_outlived,
-    is_same_process,
     predecessor_of,
     tell_of_rival,
     this_process,

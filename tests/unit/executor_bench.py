@@ -14,6 +14,7 @@ from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, plan
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.worker.execution.runs import RunState
 from airflow_provider.worker.executor import TaskExecutor
 
 ME = WorkerId("w1")
@@ -80,6 +81,10 @@ class Bench:
     def state(self, task: TaskId) -> TaskState | None:
         status = self.topics.status.tasks.get(task)
         return status.state if status else None
+
+    def state_here(self, task: TaskId) -> RunState | None:
+        """Where the task is in this worker."""
+        return self.executor._execution.state_of(task)
 
     def told(self, task: TaskId) -> TaskStatus:
         return self.topics.status.tasks[task]

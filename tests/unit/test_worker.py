@@ -347,6 +347,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     life.begin()
     await life.runs(A0, A1)
     await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.DRAIN, at_ms=wall_ms()))
+    await eventually(lambda: life.topics.status.workers[ME].slots == 0)
     life.runner.finish(A0)
     await eventually(lambda: life.state(A0) is TaskState.FINISHED)
     await asyncio.sleep(0.05)

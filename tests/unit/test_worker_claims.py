@@ -40,9 +40,9 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.reader import Record
-from airflow_provider.worker import claim_watch
 from airflow_provider.worker import journal as journal_module
-from airflow_provider.worker.runs import RunState
+from airflow_provider.worker.execution import claims
+from airflow_provider.worker.execution.runs import RunState
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, replan_interval_ms=3_600_000)
@@ -50,7 +50,7 @@ JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, replan_interval_
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_watch, "_LOOK_S", 0.01)
+    monkeypatch.setattr(claims, "LOOK_MS", 10)
     monkeypatch.setattr(journal_module, "_RETRY_S", 0.01)
 
 
@@ -345,7 +345,7 @@ class Trio:
 
     def all_stop_at_last(self) -> None:
         for task, bench in self.workers.items():
-            if task in bench.runner.stubborn and bench.executor._state(task) is RunState.RESTARTING:
+            if task in bench.runner.stubborn and bench.state_here(task) is RunState.RESTARTING:
                 bench.runner.let_go(task)
             bench.runner.stubborn.clear()
 

@@ -17,6 +17,7 @@ from airflow_provider.protocol.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker import executor as executor_module
+from airflow_provider.worker.execution import state
 from airflow_provider.worker.executor import TaskExecutor
 
 # ---- slots
@@ -181,6 +182,7 @@ async def test_a_task_given_back_while_it_stops_starts_again_when_it_has_stopped
 async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebody_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(state, "LAST_WORDS_MS", 50)
     monkeypatch.setattr(executor_module, "_LAST_WORDS_S", 0.05)
     async with bench() as worker:
         await worker.submit()
@@ -198,6 +200,7 @@ async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebo
 async def test_so_is_one_that_came_to_its_end_only_after_somebody_had_asked_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(state, "LAST_WORDS_MS", 50)
     monkeypatch.setattr(executor_module, "_LAST_WORDS_S", 0.05)
     async with bench() as worker:
         await worker.submit()
@@ -326,6 +329,7 @@ async def test_closing_stops_what_runs_says_so_and_fails_nothing() -> None:
 async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_that_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(state, "LAST_WORDS_MS", 50)
     monkeypatch.setattr(executor_module, "_LAST_WORDS_S", 0.05)
     async with bench() as worker:
         await worker.submit()

@@ -83,9 +83,9 @@ async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() ->
         await worker.runs(A0)
         worker.drop(A0)
         await worker.releases(A0, into=worker.stopped)
-        assert set(worker.executor._records._stops) == {A0}
+        assert set(worker.executor._execution.stops) == {A0}
         await worker.topics.remove("a")
-        await eventually(lambda: not worker.executor._records._stops)
+        await eventually(lambda: not worker.executor._execution.stops)
 
 
 async def test_a_job_that_was_removed_and_is_back_before_this_worker_looked_is_another_one() -> None:
@@ -155,7 +155,7 @@ async def test_another_retry_policy_counts_for_what_runs_already_and_stops_nothi
         worker.take(A0)
         await worker.runs(A0)
         await worker.topics.submit(replace(job, retries=1, retry_delay_ms=3_600_000))
-        await eventually(lambda: worker.executor._runs[A0].work.definition.retries == 1)
+        await eventually(lambda: worker.executor._execution.runs[A0].work.definition.retries == 1)
         worker.runner.fail(A0)
         await worker.becomes(A0, TaskState.PENDING)
         await worker.topics.submit(replace(job, retries=1, retry_delay_ms=10))

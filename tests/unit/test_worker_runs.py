@@ -21,8 +21,8 @@ from airflow_provider.ledger.records import (
     TaskWork,
 )
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.worker.run_table import RunTable
-from airflow_provider.worker.runs import RunState, TaskRun, first_run, last_word
+from airflow_provider.worker.execution.run_table import RunTable
+from airflow_provider.worker.execution.runs import RunState, TaskRun, first_run, last_word
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")
@@ -46,6 +46,14 @@ def table(*runs: TaskRun) -> RunTable:
     return made
 
 
+def start_next(runs: RunTable, *, slots: int, now_ms: int) -> list[TaskId]:
+    started = []
+    for task in runs.startable(slots=slots, now_ms=now_ms):
+        runs[task] = runs[task].start()
+        started.append(task)
+    return started
+
+
 @pytest.mark.parametrize(
     ("states", "started"),
     [
@@ -59,32 +67,32 @@ def table(*runs: TaskRun) -> RunTable:
 )
 def test_a_slot_is_taken_until_the_task_has_ended(states: list[RunState], started: list[int]) -> None:
     runs = table(*(run(index, state) for index, state in enumerate(states)))
-    assert runs.start_next(slots=2, now_ms=0) == [TaskId("a", index) for index in started]
+    assert start_next(runs, slots=2, now_ms=0) == [TaskId("a", index) for index in started]
 
 
 def test_planners_start_whatever_runs_and_take_nobodys_slot() -> None:
     runs = table(run(-1), run(0, RunState.STARTED), run(1))
-    assert runs.start_next(slots=1, now_ms=0) == [PLANNER]
+    assert start_next(runs, slots=1, now_ms=0) == [PLANNER]
     runs[PLANNER] = replace(runs[PLANNER], state=RunState.STARTED)
-    assert runs.start_next(slots=2, now_ms=0) == [TaskId("a", 1)]
+    assert start_next(runs, slots=2, now_ms=0) == [TaskId("a", 1)]
 
 
 def test_more_slots_taken_than_there_are_start_nothing() -> None:
     runs = table(run(0, RunState.STARTED), run(1, RunState.STARTED), run(2))
-    assert runs.start_next(slots=1, now_ms=0) == []
+    assert start_next(runs, slots=1, now_ms=0) == []
 
 
 def test_jobs_start_in_the_order_in_which_they_were_submitted() -> None:
     late, early = (replace(JOB, name=name, submitted_at_ms=at) for name, at in (("a", 2), ("z", 1)))
     runs = table(run(0, job=late), run(1, job=late), run(0, job=early))
-    assert runs.start_next(slots=2, now_ms=0) == [TaskId("z", 0), TaskId("a", 0)]
+    assert start_next(runs, slots=2, now_ms=0) == [TaskId("z", 0), TaskId("a", 0)]
 
 
 def test_a_task_waits_out_the_delay_before_its_next_attempt() -> None:
     runs = table(run(0, not_before_ms=100), run(1, not_before_ms=200), run(2, RunState.STARTED, not_before_ms=50))
-    assert runs.start_next(slots=9, now_ms=99) == []
+    assert start_next(runs, slots=9, now_ms=99) == []
     assert runs.next_due_ms(now_ms=99) == 100
-    assert runs.start_next(slots=9, now_ms=100) == [A0]
+    assert start_next(runs, slots=9, now_ms=100) == [A0]
     assert runs.next_due_ms(now_ms=100) == 200
     assert runs.next_due_ms(now_ms=200) is None
 
@@ -101,6 +109,7 @@ def test_whatever_became_of_the_tasks_it_starts_what_a_look_at_all_of_them_would
             runs.pop(task, None)
         else:
             runs[task] = run(index, state, job=jobs[number], not_before_ms=number * now)
+        runs.validate()
         assert runs.active == {each.task for each in runs.values() if each.state is not RunState.WAITING}
         later = [each.not_before_ms for each in runs.values() if each.state is RunState.WAITING]
         assert runs.next_due_ms(now_ms=now) == min((at_ms for at_ms in later if at_ms > now), default=None)
@@ -109,7 +118,7 @@ def test_whatever_became_of_the_tasks_it_starts_what_a_look_at_all_of_them_would
             planners = [run.task for run in due if run.task.is_planner]
             others = sorted((run.work.definition.submitted_at_ms, run.task) for run in due if not run.task.is_planner)
             free = max(0, 2 - sum(run.takes_slot for run in runs.values()))
-            assert runs.start_next(slots=2, now_ms=now) == planners + [task for _, task in others[:free]]
+            assert start_next(runs, slots=2, now_ms=now) == planners + [task for _, task in others[:free]]
 
 
 def test_a_next_attempt_counts_on_and_knows_why_the_last_one_failed() -> None:

@@ -9,12 +9,12 @@ import pytest
 from executor_bench import A0, A1, A2, A3, bench
 from waiting import eventually
 
-from airflow_provider.ledger.records import JobDefinition, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.ledger.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.spark.runner import SparkLost
-from airflow_provider.worker import spark_restarts
-from airflow_provider.worker.runs import RunState, TaskRun
-from airflow_provider.worker.spark_restarts import TRIAL_MS, SparkRestarts
+from airflow_provider.worker.execution import spark_restarts
+from airflow_provider.worker.execution.events import SparkLost
+from airflow_provider.worker.execution.runs import RunState, TaskRun
+from airflow_provider.worker.execution.spark_restarts import TRIAL_MS, SparkRestarts
 
 HOUR_MS = 3_600_000
 
@@ -150,8 +150,8 @@ def knowing(runs: Iterable[TaskRun], max_deaths: int = 3) -> SparkRestarts:
     return restarts
 
 
-def death_of(run: TaskRun, spark: int = 1) -> SparkLost:
-    return SparkLost(order=run.order(), spark=spark, error="gone")
+def death_of(run: TaskRun, spark: int = 1, *, now_ms: int, wall_ms: int) -> SparkLost:
+    return SparkLost(task=run.task, spark=spark, failure=TaskFailure.of("gone"), now_ms=now_ms, wall_ms=wall_ms)
 
 
 def running(index: int, deaths: int, started_at_ms: int) -> TaskRun:
@@ -175,7 +175,7 @@ def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
     restarts, wall = knowing(runs.values()), TRIAL_MS + 1_000
     after = {}
     for task in (A2, A1, A0):
-        after[task] = runs[task] = restarts.lost(runs, death_of(runs[task]), now_ms=0, wall_ms=wall)
+        after[task] = runs[task] = restarts.lost(runs, death_of(runs[task], now_ms=0, wall_ms=wall))
         runs[task] = replace(runs[task], state=RunState.WAITING)
     assert {task: run.spark_deaths for task, run in after.items()} == {A0: 2, A1: 3, A2: 0}
     assert [task for task, run in after.items() if restarts.condemns(run)] == [A1]
@@ -186,21 +186,21 @@ def test_a_death_while_nobody_is_on_trial_counts_for_all() -> None:
     restarts = knowing(runs.values())
     wall = TRIAL_MS + 1
     deaths = {
-        task: restarts.lost(runs, death_of(run), now_ms=0, wall_ms=wall).spark_deaths for task, run in runs.items()
+        task: restarts.lost(runs, death_of(run, now_ms=0, wall_ms=wall)).spark_deaths for task, run in runs.items()
     }
     assert deaths == {A0: 3, A1: 2, A3: 1}
 
 
 def test_spark_that_ends_before_a_task_has_begun_says_nothing_of_the_task() -> None:
     runs = table(run_of(0, state=RunState.STARTED))
-    after = SparkRestarts(1).lost(runs, death_of(runs[A0]), now_ms=0, wall_ms=0)
+    after = SparkRestarts(1).lost(runs, death_of(runs[A0], now_ms=0, wall_ms=0))
     assert after.spark_deaths == 0
 
 
 def test_a_streams_old_deaths_are_forgiven_and_a_batchs_are_not() -> None:
     for kind, deaths in ((TaskKind.STREAMING, 1), (TaskKind.BATCH, 3)):
         runs = table(replace(running(0, 2, started_at_ms=0), kind=kind))
-        after = knowing(runs.values()).lost(runs, death_of(runs[A0]), now_ms=0, wall_ms=HOUR_MS)
+        after = knowing(runs.values()).lost(runs, death_of(runs[A0], now_ms=0, wall_ms=HOUR_MS))
         assert after.spark_deaths == deaths
 
 
@@ -209,7 +209,7 @@ def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one
     pauses, now = [], 0
     for spark in range(9):
         for _ in range(2):  # each of its tasks tells of it
-            restarts.lost(runs, death_of(runs[A0], spark), now_ms=now, wall_ms=0)
+            restarts.lost(runs, death_of(runs[A0], spark, now_ms=now, wall_ms=0))
         until = restarts.due_ms(runs, now_ms=now, wall_ms=0)
         assert until is not None
         assert restarts.holds(until - 1)
@@ -218,5 +218,5 @@ def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one
         now = until
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
     now += 600_000
-    restarts.lost(runs, death_of(runs[A0], 10), now_ms=now, wall_ms=0)
+    restarts.lost(runs, death_of(runs[A0], 10, now_ms=now, wall_ms=0))
     assert restarts.due_ms(runs, now_ms=now, wall_ms=0) == now + 1_000

@@ -9,17 +9,17 @@ from waiting import eventually
 
 from airflow_provider.ledger.records import JobDefinition, TaskState, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.worker.runs import RunState, TaskRun
-from airflow_provider.worker.time_limits import TimeLimits
+from airflow_provider.worker.execution.run_table import RunTable
+from airflow_provider.worker.execution.runs import RunState, TaskRun
 
 SOON_MS = 30
 STOPPED = "stopped after task_timeout of 0.03 s"
 
 
-def run_of(task: TaskId, *, timeout_ms: int | None) -> TaskRun:
+def run_of(task: TaskId, *, timeout_ms: int | None, began_ms: int | None) -> TaskRun:
     job = JobDefinition(name="a", entry_point="m:f", timeout_ms=timeout_ms)
     work = TaskWork(task=task, definition=job, config={}, fingerprint="")
-    return TaskRun(work=work, epoch=Epoch(1), state=RunState.STARTED)
+    return TaskRun(work=work, epoch=Epoch(1), state=RunState.STARTED, began_ms=began_ms)
 
 
 def is_told_to_stop(worker: Bench) -> bool:
@@ -115,22 +115,19 @@ async def test_another_limit_holds_for_what_runs() -> None:
         await worker.becomes(A0, TaskState.FAILED)
 
 
-async def test_a_limit_that_is_taken_back_and_one_of_a_planner_mean_nothing() -> None:
-    over = list[TaskId]()
-    limits = TimeLimits(lambda task, _reason: over.append(task))
-    runs = {task: run_of(task, timeout_ms=SOON_MS) for task in (A0, PLANNER, A1)}
-    for run in runs.values():
-        limits.began(run)
-    limits.renew(run_of(A0, timeout_ms=None))
-    await eventually(lambda: over)
-    limits.close()
+def test_a_limit_that_is_taken_back_and_one_of_a_planner_mean_nothing() -> None:
+    runs = RunTable()
+    for task in (A0, PLANNER, A1):
+        runs[task] = run_of(task, timeout_ms=SOON_MS, began_ms=1)
+    runs[A0] = run_of(A0, timeout_ms=None, began_ms=1)
+    assert runs.next_due_ms(now_ms=SOON_MS) == SOON_MS + 1
+    over = runs.overdue(now_ms=SOON_MS + 1)
     assert over == [A1], "the last one of three that were to end at the same time"
 
 
-async def test_what_has_not_begun_has_no_limit_yet() -> None:
-    over = list[TaskId]()
-    limits = TimeLimits(lambda task, _reason: over.append(task))
-    limits.renew(run_of(A0, timeout_ms=1))
-    limits.began(run_of(A1, timeout_ms=2))
-    await eventually(lambda: over)
+def test_what_has_not_begun_has_no_limit_yet() -> None:
+    runs = RunTable()
+    runs[A0] = run_of(A0, timeout_ms=1, began_ms=None)
+    runs[A1] = run_of(A1, timeout_ms=2, began_ms=1)
+    over = runs.overdue(now_ms=100)
     assert over == [A1]

@@ -18,7 +18,7 @@ from waiting import eventually
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import PlanRecord, TaskEvent, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.worker import run_table
+from airflow_provider.worker.execution import run_table
 
 MANY = 1_000
 OTHER = WorkerId("w9")
@@ -232,6 +232,6 @@ async def test_a_planner_that_has_planned_is_compared_with_what_came_meanwhile(m
         monkeypatch.setattr(worker.topics, "publish_plan", publish_slowly)
         worker.runner.finish(PLANNER, [{"i": 9}])
         await worker.topics.submit(replace(job, config={"another": 1}))
-        await eventually(lambda: worker.topics.jobs is worker.executor._compared_with)
+        await eventually(lambda: worker.topics.jobs is worker.executor._execution.jobs)
         acknowledged.set()
         await eventually(lambda: len(worker.runner.orders) == 2, "it plans by the new definition")

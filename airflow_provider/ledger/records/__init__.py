@@ -26,7 +26,7 @@ from airflow_provider.ledger.records.keys import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.records.names import task_name
+from airflow_provider.ledger.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.ledger.records.removal import REMOVED, Removal
 from airflow_provider.ledger.records.status import (
     CheckpointClaim,
@@ -39,6 +39,7 @@ from airflow_provider.ledger.records.status import (
 from airflow_provider.ledger.records.stream_progress import StreamProgress
 
 __all__ = [
+    "CHECKPOINT_KEY",
     "GROUP_KEY",
     "REMOVED",
     "CheckpointClaim",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-_NAMED_BY: Final = ("name", "checkpoint_key")
+CHECKPOINT_KEY: Final = "checkpoint_key"
+"""In a task's configuration: the name of its checkpoint, where that is not the task's index."""
+_NAMED_BY: Final = ("name", CHECKPOINT_KEY)
 """The first of these in a task's configuration that is a text."""
 _LONGEST: Final = 60
 

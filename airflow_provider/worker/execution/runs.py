@@ -1,13 +1,15 @@
-"""What a worker knows of each task it was given, and what it has to say of it. Pure."""
+"""What a worker knows of each task it was given, and what it has to say of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from airflow_provider.ledger.records import (
     CheckpointClaim,
+    PlanRecord,
     StreamProgress,
     TaskFailure,
     TaskKind,
@@ -16,16 +18,14 @@ from airflow_provider.ledger.records import (
     TaskWork,
     task_name,
 )
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.spark.query_progress import QueryProgress
-from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, labelled
 
 
 class RunState(str, Enum):
     """Where a task is in this worker."""
 
     WAITING = "waiting"
-    """For a slot, or for its next attempt."""
+    """For a slot, for its next attempt, for the checkpoint that another task still has, or for its trial."""
     STARTED = "started"
     """Handed to the runner; its last event is still to come."""
     STOPPING = "stopping"
@@ -34,8 +34,31 @@ class RunState(str, Enum):
     """Told to stop, because it took longer than its job allows. That has been counted as a failure."""
     RESTARTING = "restarting"
     """Told to stop, because what it shall run has changed."""
+    PUBLISHING = "publishing"
+    """A planner that has made its plan, which is being written."""
     CLOSING = "closing"
     """Has ended; its last record is being written."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether a last event of the attempt is still to come."""
+        return self in _WITH_RUNNER
+
+
+_WITH_RUNNER = frozenset({RunState.STARTED, RunState.STOPPING, RunState.TIMED_OUT, RunState.RESTARTING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a task came to its end, as its last record says.
+
+    :param cut_short: what it had too much of has been left out
+    """
+
+    state: TaskState
+    at_ms: int
+    result: Any = None
+    cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +72,13 @@ class TaskRun:
     :param claim: of the checkpoint, where the task's configuration names it
     :param progress: of a stream: its last batch, as far as it was told
     :param wait_written: while it waits: whether this worker has written that it does
+    :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
+    :param handle: by which what runs is found again, if it outlives this process
+    :param revoked: the membership waits until it is released
+    :param plan: of a planner: what is being written
+    :param end: how it ended, while the record of that is being written
+    :param number: of the record that is being written
+    :param give_up_ms: somebody waits no longer than that for the record to be stored (monotonic milliseconds)
     """
 
     work: TaskWork
@@ -65,15 +95,46 @@ class TaskRun:
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
     wait_written: bool = False
+    began_ms: int | None = None
+    handle: Any = None
+    revoked: bool = False
+    plan: PlanRecord | None = None
+    end: End | None = None
+    number: int = 0
+    give_up_ms: int | None = None
 
     @property
     def task(self) -> TaskId:
         return self.work.task
 
     @property
+    def label(self) -> str:
+        """The task for people."""
+        return labelled(self.task, "" if self.task.is_planner else task_name(self.work.config))
+
+    @property
     def takes_slot(self) -> bool:
         """Planners are short and others wait for them: they never wait for a slot."""
-        return not self.task.is_planner and self.state is not RunState.WAITING and self.state is not RunState.CLOSING
+        return self.state in _WITH_RUNNER and not self.task.is_planner
+
+    @property
+    def due_ms(self) -> int | None:
+        """When something becomes of it though nothing happens: its next attempt may start, its time is over, nobody
+        waits for its record any longer (monotonic milliseconds). A planner has no time limit.
+        """
+        if self.state is RunState.WAITING:
+            return self.not_before_ms or None
+        if self.state is not RunState.STARTED:
+            return self.give_up_ms
+        limit_ms = self.work.definition.timeout_ms
+        if self.began_ms is None or limit_ms is None or self.task.is_planner:
+            return None
+        return self.began_ms + limit_ms
+
+    @property
+    def plans_again(self) -> bool:
+        """Whether this is a planner that would plan once more after a while: whoever is next makes the same plan."""
+        return self.task.is_planner and self.work.definition.replan_interval_ms is not None
 
     def is_of(self, work: TaskWork) -> bool:
         """Whether that is what is run here."""
@@ -83,11 +144,19 @@ class TaskRun:
     def failed(self, error: TaskFailure) -> TaskRun:
         return replace(self, failures=self.failures + 1, error=error)
 
-    def cut_short(self, state: TaskState, refusal: str) -> TaskRun:
+    @property
+    def may_try_again(self) -> bool:
+        """Whether its job lets it fail as often as it has."""
+        return self.failures <= self.work.definition.retries
+
+    def cut_short(self, refusal: str) -> TaskRun:
         """With an error for which there is room, where the record of its end is refused for its size."""
-        if state is TaskState.FAILED and self.error is not None:
-            return replace(self, error=TaskFailure(message=self.error.message))
-        return self.failed(TaskFailure.of(f"its result has no room in its record: {refusal}; return less"))
+        assert self.end is not None
+        end = End(state=TaskState.FAILED, at_ms=self.end.at_ms, cut_short=True)
+        if self.end.state is TaskState.FAILED and self.error is not None:
+            return replace(self, end=end, error=TaskFailure(message=self.error.message))
+        failed = self.failed(TaskFailure.of(f"its result has no room in its record: {refusal}; return less"))
+        return replace(failed, end=end)
 
     def next_attempt(self, delay_ms: int, *, now_ms: int, wall_ms: int) -> TaskRun:
         return replace(
@@ -95,7 +164,11 @@ class TaskRun:
             state=RunState.WAITING,
             attempt=self.attempt + 1,
             started_at_ms=None,
+            began_ms=None,
+            handle=None,
             progress=None,
+            plan=None,
+            give_up_ms=None,
             not_before_ms=now_ms + delay_ms,
             retry_at_ms=wall_ms + delay_ms if delay_ms else None,
             wait_written=True,
@@ -108,27 +181,8 @@ class TaskRun:
             return replace(self, work=work)
         return replace(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
-    def progressed(self, progress: QueryProgress, wall_ms: int) -> TaskRun:
-        told = StreamProgress(batch=progress.batch, rows_per_second=progress.rows_per_second, at_ms=wall_ms)
-        return replace(self, progress=told)
-
     def start(self) -> TaskRun:
         return replace(self, state=RunState.STARTED, retry_at_ms=None)
-
-    def order(self) -> TaskOrder:
-        """What a runner is told."""
-        definition = self.work.definition
-        return TaskOrder(
-            task=self.task,
-            entry_point=definition.entry_point,
-            config=self.work.config,
-            epoch=self.epoch,
-            attempt=self.attempt,
-            run_key=definition.run_key or None,
-            name="" if self.task.is_planner else task_name(self.work.config),
-            max_tasks=definition.max_tasks,
-            bounded=self.task.is_planner or definition.kind is TaskKind.BATCH,
-        )
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record that says so."""
@@ -146,6 +200,7 @@ class TaskRun:
             started_at_ms=self.started_at_ms,
             retry_at_ms=self.retry_at_ms,
             error=self.error,
+            handle=self.handle,
             claim=self.claim,
             progress=self.progress,
             **more,  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 """The order of a new plan's tasks. A task is known by its index, and a streaming one goes on by its checkpoint: what
-has a checkpoint key stays at the index that it had, so that it goes on undisturbed where it runs. Pure.
+has a checkpoint key stays at the index that it had, so that it goes on undisturbed where it runs.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider.ledger.records import JobError, PlanRecord
-from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
+from airflow_provider.ledger.records import CHECKPOINT_KEY, JobError, PlanRecord
 
 
 def in_known_order(plan: PlanRecord, known: PlanRecord | None) -> PlanRecord:

@@ -18,23 +18,21 @@ So a start waits as long as the last holder really runs or stops, and for one se
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.ledger.memo import Memo
-from airflow_provider.ledger.records import CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
+from airflow_provider.ledger.presence import is_same_process
+from airflow_provider.ledger.records import CHECKPOINT_KEY, CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.spark.checkpoints import CHECKPOINT_KEY
-from airflow_provider.worker.process import is_same_process, this_process
-from airflow_provider.worker.runs import RunState, TaskRun
+from airflow_provider.worker.execution.runs import RunState, TaskRun
 
-log = logging.getLogger(__name__)
-
+LOOK_MS: Final = 1_000
+"""How often to look as long as something waits: no record says that the lease of a holder who was lost is over."""
 _Holders = Mapping[tuple[str, str], Sequence[TaskStatus]]
 
 
@@ -44,10 +42,12 @@ class Blocked:
 
     :param unread: whose own claim has not been read back
     :param held: whose key another task holds
+    :param news: what to say of those who hold a key since the last look
     """
 
     unread: Tasks
     held: Tasks
+    news: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> Tasks:
@@ -57,10 +57,12 @@ class Blocked:
 class Claims:
     """The claims of one process, and what stands in their way.
 
-    :param lease_ms: how long this process may go on when another has taken its worker's name
+    :param process: which one this is, as in its worker's record
+    :param lease_ms: how long it may go on when another has taken its worker's name
     """
 
-    def __init__(self, lease_ms: int) -> None:
+    def __init__(self, *, process: str, lease_ms: int) -> None:
+        self._process = process
         self._lease_ms = lease_ms
         self._numbers = count(1)
         self._holders: Memo[Mapping[TaskId, TaskStatus], _Holders] = Memo()
@@ -72,7 +74,7 @@ class Claims:
         key: Any = None if work.task.is_planner else work.config.get(CHECKPOINT_KEY)
         if not isinstance(key, str):
             return None
-        return CheckpointClaim(key=key, process=this_process(), number=next(self._numbers), lease_ms=self._lease_ms)
+        return CheckpointClaim(key=key, process=self._process, number=next(self._numbers), lease_ms=self._lease_ms)
 
     def blocked(self, runs: Iterable[TaskRun], status: StatusSnapshot, *, now_ms: int) -> Blocked:
         """Which of these may not start yet."""
@@ -86,13 +88,14 @@ class Claims:
             holder = next((other for other in others if self._holds(other, status, now_ms)), None)
             if holder is not None:
                 held[run.task] = holder
-        self._tell(held)
-        return Blocked(frozenset(run.task for run in waiting if not _is_read(run, status)), frozenset(held))
+        news = self._news_of(held)
+        unread = frozenset(run.task for run in waiting if not _is_read(run, status))
+        return Blocked(unread, frozenset(held), news)
 
-    def _tell(self, held: Mapping[TaskId, TaskStatus]) -> None:
-        for task in held.keys() - self._told:
-            log.info("task %s waits: %s has its checkpoint, on %s", task, held[task].task, held[task].worker)
+    def _news_of(self, held: Mapping[TaskId, TaskStatus]) -> tuple[str, ...]:
+        new = sorted(held.keys() - self._told)
         self._told = frozenset(held)
+        return tuple(f"task {task} waits: {held[task].task} has its checkpoint, on {held[task].worker}" for task in new)
 
     def _holds(self, other: TaskStatus, status: StatusSnapshot, now_ms: int) -> bool:
         claim, group, told = other.standing_claim, status.group, status.workers.get(other.worker)

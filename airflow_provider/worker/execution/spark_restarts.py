@@ -1,4 +1,4 @@
-"""When a worker starts tasks again after its Spark has ended, and which of them are to blame. Pure: told the time.
+"""When a worker starts tasks again after its Spark has ended, and which of them are to blame.
 
 Nobody sees which task has ended a JVM that several shared. So at first each that ran then is counted, and all start
 again. A task that another death would fail has a trial: those run one after the other, each until it has ended or has
@@ -15,8 +15,8 @@ from typing import Final
 
 from airflow_provider.ledger.records import TaskFailure, TaskKind
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.spark.runner import SparkLost
-from airflow_provider.worker.runs import RunState, TaskRun
+from airflow_provider.worker.execution.events import SparkLost
+from airflow_provider.worker.execution.runs import RunState, TaskRun
 
 TRIAL_MS: Final = 60_000
 _FIRST_WAIT_MS: Final = 1_000
@@ -47,15 +47,16 @@ class SparkRestarts:
         if 0 < run.spark_deaths >= self._max_deaths - 1:
             self._last_chance.add(run.task)
 
-    def lost(self, runs: Mapping[TaskId, TaskRun], event: SparkLost, *, now_ms: int, wall_ms: int) -> TaskRun:
+    def lost(self, runs: Mapping[TaskId, TaskRun], event: SparkLost) -> TaskRun:
         """The task as it is after its Spark has ended."""
+        now_ms, wall_ms = event.now_ms, event.wall_ms
         if event.spark not in self._on_trial_at:
             self._on_trial_at[event.spark] = self._on_trial(runs, wall_ms)
             self._wait(now_ms)
-        run = runs[event.order.task]
+        run = runs[event.task]
         on_trial = self._on_trial_at[event.spark]
         if run.started_at_ms is None or (on_trial and run.task not in on_trial):
-            return replace(run, error=TaskFailure.of(event.error, event.traceback))
+            return replace(run, error=event.failure)
         forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
         deaths = 1 if forgiven else run.spark_deaths + 1
         run = replace(run, spark_deaths=deaths, error=self._told(deaths, event))
@@ -121,4 +122,4 @@ class SparkRestarts:
                 ", so it is taken for the reason, and not tried again; give it less to do at once, or Spark more memory"
                 f" (max_spark_deaths={self._max_deaths})"
             )
-        return TaskFailure.of(f"{message}. The last time: {event.error}", event.traceback)
+        return TaskFailure.of(f"{message}. The last time: {event.failure.message}", event.failure.traceback)

@@ -1,0 +1,198 @@
+"""What becomes of an attempt, and of the records with which a task ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider.ledger.records import JobError, PlanRecord, TaskKind, TaskState
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.worker.execution.commands import GiveUpWriting, WritePlan, WriteProgress
+from airflow_provider.worker.execution.events import (
+    AttemptBegan,
+    AttemptFailed,
+    AttemptFinished,
+    EndRefused,
+    EndWritten,
+    PlanRefused,
+    PlanWritten,
+    SparkAbsent,
+    SparkLost,
+    StreamBegan,
+    StreamProgressed,
+    TaskEvent,
+    TimerFired,
+)
+from airflow_provider.worker.execution.having import on_topics_waiting
+from airflow_provider.worker.execution.replanning import in_known_order
+from airflow_provider.worker.execution.runs import RunState, TaskRun
+from airflow_provider.worker.execution.state import Execution, ImpossibleEventError
+
+# ---- it runs
+
+
+def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
+    run = x.set(task, started_at_ms=x.wall, began_ms=x.now, handle=event.handle)
+    x.write(run, TaskState.RUNNING)
+
+
+def on_stream_began(x: Execution, task: TaskId, _event: StreamBegan) -> None:
+    x.write(x.set(task, kind=TaskKind.STREAMING), TaskState.RUNNING)
+
+
+def on_stream_progressed(x: Execution, task: TaskId, event: StreamProgressed) -> None:
+    run = x.set(task, progress=event.progress)
+    x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
+
+
+def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
+    """It counts as a failure from now on, whatever else has the task stopped until its end."""
+    run = x.runs[task]
+    limit_ms = run.work.definition.timeout_ms
+    assert limit_ms is not None
+    reason = f"stopped after task_timeout of {limit_ms / 1000:g} s"
+    x.runs[task] = run.failed(x.failure(reason))
+    x.stop(task, RunState.TIMED_OUT, reason)
+
+
+# ---- its last event
+
+
+def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
+    run = x.runs[task]
+    if not task.is_planner:
+        x.close(run, TaskState.FINISHED, event.result)
+    elif run.state is RunState.STOPPING and run.plans_again:
+        on_stopped(x, task, event)  # whoever is next makes the same plan
+    else:
+        _publish(x, run, event)
+
+
+def on_stopped(x: Execution, task: TaskId, _event: TaskEvent) -> None:
+    run = x.runs[task]
+    x.write_stopped(run, ended_at_ms=x.wall)
+    x.release_stopped(task)
+
+
+def on_stopped_to_restart(x: Execution, task: TaskId, _event: TaskEvent) -> None:
+    """It begins anew, if it is still to run."""
+    run = x.runs.pop(task)
+    x.write_stopped(run, ended_at_ms=x.wall)
+    if not x.admit(task, run.epoch):
+        x.release_stopped(task)
+
+
+def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
+    failure = event.failure
+    failed = x.runs[task].failed(x.failure(failure.message, failure.traceback))
+    if event.retryable:
+        _try_again(x, failed)
+    else:
+        x.close(failed, TaskState.FAILED)
+
+
+def on_timed_out(x: Execution, task: TaskId, _event: TaskEvent) -> None:
+    """It has stopped at last."""
+    _try_again(x, x.runs[task])
+
+
+def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
+    run = x.restarts.lost(x.runs, event)
+    if run.started_at_ms is None:
+        _still_to_come(x, task)
+    elif x.restarts.condemns(run):
+        x.close(run, TaskState.FAILED)
+    else:
+        x.wait_for_next(run, 0)
+
+
+def on_spark_absent(x: Execution, task: TaskId, event: SparkAbsent) -> None:
+    x.unable = event.error
+    if x.runs[task].started_at_ms is None:
+        _still_to_come(x, task)
+    else:
+        x.wait_for_next(x.runs[task], 0)
+
+
+def _still_to_come(x: Execution, task: TaskId) -> None:
+    x.set(task, state=RunState.WAITING, began_ms=None)
+
+
+def _try_again(x: Execution, failed: TaskRun) -> None:
+    """As often as its job says; here, or by whoever has it next."""
+    if not failed.may_try_again:
+        x.close(failed, TaskState.FAILED)
+    elif failed.revoked:
+        x.write_stopped(failed, ended_at_ms=x.wall)
+        x.release_stopped(failed.task)
+    else:
+        x.wait_for_next(failed, failed.work.definition.retry_delay_ms)
+
+
+# ---- a plan
+
+
+def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
+    definition = run.work.definition
+    try:
+        plan = PlanRecord.of(definition, event.result, planned_by=x.settings.worker, at_ms=x.wall)
+        plan = in_known_order(plan, x.jobs.plans.get(definition.name))
+    except JobError as wrong:
+        x.close(run.failed(x.failure(str(wrong))), TaskState.FAILED)
+        return
+    known = x.jobs.plan_of(definition.name)
+    run = replace(run, plan=plan)
+    if definition.name not in x.jobs.jobs or (known is not None and known.configs == plan.configs):
+        _planned(x, run)
+        return
+    number = x.next_number()
+    x.runs[run.task] = replace(run, state=RunState.PUBLISHING, number=number, give_up_ms=x.give_up_ms(run))
+    x.do(WritePlan(number=number, task=run.task, plan=plan))
+
+
+def on_plan_written(x: Execution, task: TaskId, event: PlanWritten) -> None:
+    if event.number == x.runs[task].number:
+        _planned(x, x.runs[task])
+
+
+def on_plan_refused(x: Execution, task: TaskId, event: PlanRefused) -> None:
+    run = x.runs[task]
+    if event.number == run.number:
+        advice = "make fewer tasks, or smaller configs"
+        x.close(run.failed(x.failure(f"{event.refusal}; {advice}")), TaskState.FAILED)
+
+
+def _planned(x: Execution, run: TaskRun) -> None:
+    definition = run.work.definition
+    assert run.plan is not None
+    if definition.replan_interval_ms is None:
+        x.close(run, TaskState.FINISHED, {"tasks": len(run.plan.configs)})
+        return
+    x.wait_for_next(replace(run, failures=0, error=None), definition.replan_interval_ms)
+    on_topics_waiting(x, run.task)  # what came while the plan was being written
+
+
+# ---- an end
+
+
+def on_end_written(x: Execution, task: TaskId, event: EndWritten) -> None:
+    if event.number == x.runs[task].number:
+        x.release_finished(task)
+
+
+def on_end_refused(x: Execution, task: TaskId, event: EndRefused) -> None:
+    """One that has too much in it is written without that."""
+    run = x.runs[task]
+    if event.number != run.number:
+        return
+    if run.end is not None and run.end.cut_short:
+        raise ImpossibleEventError(f"task {run.label}: there is no room for any record of its end: {event.refusal}")
+    x.write_end(run.cut_short(event.refusal))
+
+
+def on_given_up(x: Execution, task: TaskId, _event: TimerFired) -> None:
+    """Somebody waits for a task that has ended, and its last record can't be written: it has to run again."""
+    run = x.runs[task]
+    x.do(GiveUpWriting(task=task))
+    x.write_stopped(run, ended_at_ms=x.wall)
+    x.warn(f"task {run.label} has ended, but its last record could not be written: it will run again")
+    x.release_stopped(task)

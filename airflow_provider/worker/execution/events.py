@@ -1,0 +1,190 @@
+"""What a worker's executor hears.
+
+Every event carries the caller's clocks: ``now_ms`` (monotonic) to measure by, and ``wall_ms`` (since 1970) for what
+others read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import StreamProgress, TaskFailure
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something happened at ``now_ms``, which is ``wall_ms`` by the wall clock."""
+
+    now_ms: int
+    wall_ms: int
+
+
+# ---- from the membership
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksGiven(Event):
+    """These are this worker's from ``epoch`` on."""
+
+    tasks: Tasks
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksRevoked(Event):
+    """These are to stop, started or not, and the membership waits until they are released."""
+
+    tasks: Tasks
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochAdvanced(Event):
+    """The worker keeps what it has under this epoch."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained(Event):
+    """Tasks are not started any more; what runs goes on. Planners start: others wait for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed(Event):
+    """The worker ends in this process: nothing is started any more."""
+
+
+# ---- from the topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsRead(Event):
+    """The jobs and status topics have been read so far."""
+
+    jobs: JobsSnapshot
+    status: StatusSnapshot
+
+
+# ---- from the table itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFree(Event):
+    """It is this task's turn. The machine finds that out by itself, after each event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired(Event):
+    """The time asked for by :class:`~.commands.ArmTimer` has come."""
+
+
+# ---- from whoever runs a task, or writes of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEvent(Event):
+    """Something happened to the present attempt at ``task``."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptBegan(TaskEvent):
+    """The job's own code has been called; waiting for Spark is over.
+
+    :param handle: by which what runs is found again, if it outlives this process; any JSON value
+    """
+
+    handle: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamBegan(TaskEvent):
+    """The attempt is a stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamProgressed(TaskEvent):
+    """The stream has done another batch; not told of each."""
+
+    progress: StreamProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFinished(TaskEvent):
+    """The attempt is done.
+
+    :param result: any JSON value; of a planner the configurations of the job's tasks
+    """
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed(TaskEvent):
+    """The attempt ended with an error.
+
+    :param retryable: False if another attempt cannot help
+    """
+
+    failure: TaskFailure
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStopped(TaskEvent):
+    """The attempt ended because it was to stop, or never began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLost(TaskEvent):
+    """The Spark that the attempt ran on has ended, and the attempt with it.
+
+    :param spark: which Spark of this process, from 1: what it ran has ended together
+    """
+
+    spark: int
+    failure: TaskFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAbsent(TaskEvent):
+    """Spark could not be started, so the attempt has not begun. Another one would not begin here, either."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written(TaskEvent):
+    """A record with this ``number`` is stored."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWritten(Written):
+    """The plan is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRefused(Written):
+    """No broker will ever take the plan."""
+
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndWritten(Written):
+    """The record of the task's end is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRefused(Written):
+    """No broker will ever take the record of the task's end."""
+
+    refusal: str

@@ -1,0 +1,171 @@
+"""What the membership and the topics say of the tasks that a worker has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.worker.execution.commands import GiveUpWriting, StartAttempt
+from airflow_provider.worker.execution.events import EpochAdvanced, SlotFree, TasksGiven, TasksRevoked, TopicsRead
+from airflow_provider.worker.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
+from airflow_provider.worker.execution.state import Execution
+
+_MOST_SAID: Final = 100
+"""Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
+
+
+# ---- given
+
+
+def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
+    if not x.admit(task, event.epoch):
+        x.release_stopped(task)
+
+
+def on_given_back(x: Execution, task: TaskId, event: TasksGiven) -> None:
+    """It starts again when it has stopped."""
+    x.set(task, state=RunState.RESTARTING, epoch=event.epoch, revoked=False)
+
+
+def on_given_again(x: Execution, task: TaskId, _event: TasksGiven) -> None:
+    """It is here, and nobody waits for its end any more."""
+    if x.runs[task].revoked:
+        x.set(task, revoked=False, give_up_ms=None)
+
+
+# ---- revoked
+
+
+def on_revoked_unknown(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
+    x.release_stopped(task)
+
+
+def on_revoked_waiting(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
+    """Nothing was started, so nothing is said; but others may wait for its checkpoint."""
+    run = x.runs[task]
+    if run.claim is None:
+        x.remember_stopped(run)
+    else:
+        x.write_stopped(run, ended_at_ms=None)
+    x.release_stopped(task)
+
+
+def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    """What outlives this process is not ended: whoever has the task next goes on with it."""
+    run = _revoke(x, task)
+    if run.handle is None:
+        x.stop(task, RunState.STOPPING, event.reason)
+    else:
+        x.let_go(task)
+
+
+def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    """If that was its last attempt, it fails as soon as it has stopped: whoever is next would try it once too often."""
+    if x.runs[task].may_try_again:
+        on_revoked(x, task, event)
+    else:
+        _revoke(x, task)
+
+
+def on_revoked_stopping(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
+    _revoke(x, task)
+
+
+def _revoke(x: Execution, task: TaskId) -> TaskRun:
+    run = x.set(task, revoked=True)
+    x.stopped_running += run.takes_slot and run.began_ms is not None
+    return run
+
+
+def on_revoked_ended(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
+    """Its last record is on its way, and waited for a while."""
+    run = x.set(task, revoked=True)
+    x.set(task, give_up_ms=x.give_up_ms(run))
+
+
+def on_revoked_publishing(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    """A planner that would plan again has no last word to wait for."""
+    run = x.runs[task]
+    if not run.plans_again:
+        on_revoked_ended(x, task, event)
+        return
+    x.do(GiveUpWriting(task=task))
+    x.write_stopped(run, ended_at_ms=None)
+    x.release_stopped(task)
+
+
+# ---- a round
+
+
+def on_epoch(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
+    x.set(task, epoch=event.epoch)
+
+
+def on_epoch_waiting(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
+    run = x.runs[task]
+    kept = not run.wait_written and run.epoch < event.epoch
+    mistakable = kept and says_that_it_was_released(x.status.tasks.get(task), x.settings.worker)
+    x.set(task, epoch=event.epoch)
+    if mistakable and x.waits_said < _MOST_SAID:
+        x.waits_said += 1
+        x.say_that_it_waits(task)
+
+
+def on_epoch_closing(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
+    run = x.runs[task]
+    if run.epoch < event.epoch:
+        x.write_end(replace(run, epoch=event.epoch))
+
+
+# ---- what is to run
+
+
+def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = None) -> None:
+    """What waits for something that is no longer to run goes, or waits for what is."""
+    run = x.runs[task]
+    work = x.jobs.work_of(task)
+    if work is not None and run.is_of(work):
+        _go_on_under(x, run)
+        return
+    del x.runs[task]
+    if work is not None and x.admit(task, run.epoch):
+        return
+    if run.wait_written or task.job in x.jobs.jobs:  # else its job is gone, and nothing was said of it
+        x.write_stopped(run, ended_at_ms=None)
+    x.release_stopped(task)
+
+
+def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
+    """What is no longer to run is ended, whoever would go on with it."""
+    run = x.runs[task]
+    work = x.jobs.work_of(task)
+    if work is None:
+        x.stop(task, RunState.STOPPING, "it is no longer configured")
+    elif not run.is_of(work):
+        x.stop(task, RunState.RESTARTING, "its configuration has changed")
+    else:
+        _go_on_under(x, run)
+
+
+def _go_on_under(x: Execution, run: TaskRun) -> None:
+    """The same work, by a definition that may have another time limit, other retries or another interval."""
+    work = x.jobs.work_of(run.task)
+    if work is None or run.work.definition is work.definition:
+        return
+    run = run.under(work, now_ms=x.now, wall_ms=x.wall)
+    if run.task.is_planner and x.jobs.plan_of(run.task.job) is None:
+        run = replace(run, not_before_ms=0, retry_at_ms=None)
+    x.runs[run.task] = run
+
+
+# ---- its turn
+
+
+def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
+    run = x.runs[task]
+    if ended_elsewhere(run, x.status.tasks):
+        x.release_stopped(task)
+        return
+    x.runs[task] = run = run.start()
+    x.do(StartAttempt(run=run))

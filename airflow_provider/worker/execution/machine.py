@@ -1,0 +1,283 @@
+"""What a worker's process does with the tasks that it was given, as a state machine without I/O: events in, commands
+out.
+
+Slots, attempts, retries, stops and the records that say so are decided in this package. :func:`handle` takes what is
+known and an event, and gives the commands to carry out. It reads no clock, starts no thread and writes nothing; whoever
+drives it (``worker/executor.py``, or a simulation) does, and feeds the results back as events.
+
+Theory of operation
+===================
+
+Tasks come from the membership, and are its until they are released, in one of two ways. *Stopped*: nothing of it runs
+here, and it is still to be run. *Finished*: it has come to its end, and the status topic says so. What comes to an end
+while it is being revoked has come to its end.
+
+Turns. A task waits until a slot is free, those of the job submitted first first. A planner is short and others wait for
+it: it takes no slot. What waits may have to wait for something else, too: for the delay before its next attempt; for
+the checkpoint that another task still has (``claims.py``); for Spark, which has just ended, and for its trial, when
+Spark has ended under it before (``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
+
+An attempt is handed to a runner, and is over with its last event, however late that comes. Until then it has its slot,
+and there is no second one. A failed attempt is followed by another, as often as the job says. An attempt that takes
+longer than the job allows has failed, and is told to stop. If Spark ends under an attempt, the attempt has not failed.
+
+Stops. To *stop* an attempt ends its work. To *stop watching* it lets go of its handle: the work goes on without this
+process. A revoked task is stopped, or, where it has a handle, let go of; what is no longer configured is stopped in
+any case. What is configured otherwise, or is given back while it stops, restarts: it waits for its turn when it has
+stopped.
+
+Records. Each step of a task is written. That it waits for its first start is no step: the group's record says who has
+it, and thousands may wait. A task that came to its end is released after its last record is stored, so that the next
+leader never takes it for lost; that record is of the epoch in which the task is released. A task that was stopped is
+released without waiting, because somebody may be waiting for it. If the membership waits for a task whose last record
+can't be written, the record is given up after a while, and the task runs again elsewhere.
+
+A planner's result is the plan. It is published before the planner is closed; or, where the job is planned again and
+again, before the planner waits for its next time.
+
+The table has a row for each state of a task, and one for a task that is not here. What events mean for all tasks at
+once stands below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.worker.execution import attempts, having
+from airflow_provider.worker.execution.commands import Command
+from airflow_provider.worker.execution.events import (
+    AttemptBegan,
+    AttemptFailed,
+    AttemptFinished,
+    AttemptStopped,
+    Closed,
+    Drained,
+    EndRefused,
+    EndWritten,
+    EpochAdvanced,
+    Event,
+    PlanRefused,
+    PlanWritten,
+    SlotFree,
+    SparkAbsent,
+    SparkLost,
+    StreamBegan,
+    StreamProgressed,
+    TaskEvent,
+    TasksGiven,
+    TasksRevoked,
+    TimerFired,
+    TopicsRead,
+)
+from airflow_provider.worker.execution.runs import RunState
+from airflow_provider.worker.execution.state import Execution, ImpossibleEventError
+
+Handler = Callable[[Execution, TaskId, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an event does to a task in a state: its handler, and the states in which that may end (None: not here)."""
+
+    handler: Handler
+    leads_to: frozenset[RunState | None]
+
+
+def _to(handler: Handler, *states: RunState | None) -> Rule:
+    return Rule(handler, frozenset(states))
+
+
+def _late(_x: Execution, _task: TaskId, _event: Event) -> None:
+    """News of an attempt or a record that nobody waits for any more, or that this state has no use for."""
+
+
+_GONE: Final = None
+_WAITING = RunState.WAITING
+_STARTED = RunState.STARTED
+_STOPPING = RunState.STOPPING
+_TIMED_OUT = RunState.TIMED_OUT
+_RESTARTING = RunState.RESTARTING
+_PUBLISHING = RunState.PUBLISHING
+_CLOSING = RunState.CLOSING
+
+_WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
+_LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
+_OF_ATTEMPT = (AttemptBegan, StreamBegan, StreamProgressed, *_LAST)
+
+
+def _all_late(state: RunState | None, *events: Iterable[type[Event]]) -> dict[type[Event], Rule]:
+    return {event: _to(_late, state) for some in events for event in some}
+
+
+TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
+    _GONE: {
+        TasksGiven: _to(having.on_given, _WAITING, _GONE),
+        TasksRevoked: _to(having.on_revoked_unknown, _GONE),
+        **_all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
+    },
+    _WAITING: {
+        TasksGiven: _to(_late, _WAITING),
+        TasksRevoked: _to(having.on_revoked_waiting, _GONE),
+        EpochAdvanced: _to(having.on_epoch_waiting, _WAITING),
+        TopicsRead: _to(having.on_topics_waiting, _WAITING, _GONE),
+        SlotFree: _to(having.on_slot_free, _STARTED, _GONE),
+        **_all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
+    },
+    _STARTED: {
+        TasksGiven: _to(_late, _STARTED),
+        TasksRevoked: _to(having.on_revoked, _STOPPING),
+        EpochAdvanced: _to(having.on_epoch, _STARTED),
+        TopicsRead: _to(having.on_topics, _STARTED, _STOPPING, _RESTARTING),
+        TimerFired: _to(attempts.on_time_over, _TIMED_OUT),
+        AttemptBegan: _to(attempts.on_began, _STARTED),
+        StreamBegan: _to(attempts.on_stream_began, _STARTED),
+        StreamProgressed: _to(attempts.on_stream_progressed, _STARTED),
+        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING, _GONE),
+        AttemptFailed: _to(attempts.on_failed, _WAITING, _CLOSING),
+        AttemptStopped: _to(attempts.on_stopped, _GONE),
+        SparkLost: _to(attempts.on_spark_lost, _WAITING, _CLOSING),
+        SparkAbsent: _to(attempts.on_spark_absent, _WAITING),
+        **_all_late(_STARTED, _WRITTEN),
+    },
+    _STOPPING: {
+        TasksGiven: _to(having.on_given_back, _RESTARTING),
+        TasksRevoked: _to(having.on_revoked_stopping, _STOPPING),
+        EpochAdvanced: _to(having.on_epoch, _STOPPING),
+        TopicsRead: _to(_late, _STOPPING),
+        AttemptBegan: _to(attempts.on_began, _STOPPING),
+        StreamBegan: _to(attempts.on_stream_began, _STOPPING),
+        StreamProgressed: _to(_late, _STOPPING),
+        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
+        AttemptFailed: _to(attempts.on_stopped, _GONE),
+        AttemptStopped: _to(attempts.on_stopped, _GONE),
+        SparkLost: _to(attempts.on_stopped, _GONE),
+        SparkAbsent: _to(attempts.on_stopped, _GONE),
+        **_all_late(_STOPPING, _WRITTEN),
+    },
+    _TIMED_OUT: {
+        TasksGiven: _to(having.on_given_again, _TIMED_OUT),
+        TasksRevoked: _to(having.on_revoked_timed_out, _STOPPING, _TIMED_OUT),
+        EpochAdvanced: _to(having.on_epoch, _TIMED_OUT),
+        TopicsRead: _to(having.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
+        AttemptBegan: _to(attempts.on_began, _TIMED_OUT),
+        StreamBegan: _to(attempts.on_stream_began, _TIMED_OUT),
+        StreamProgressed: _to(_late, _TIMED_OUT),
+        AttemptFinished: _to(attempts.on_finished, _CLOSING),
+        AttemptFailed: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        AttemptStopped: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkLost: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkAbsent: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        **_all_late(_TIMED_OUT, _WRITTEN),
+    },
+    _RESTARTING: {
+        TasksGiven: _to(_late, _RESTARTING),
+        TasksRevoked: _to(having.on_revoked, _STOPPING),
+        EpochAdvanced: _to(having.on_epoch, _RESTARTING),
+        TopicsRead: _to(_late, _RESTARTING),
+        AttemptBegan: _to(attempts.on_began, _RESTARTING),
+        StreamBegan: _to(attempts.on_stream_began, _RESTARTING),
+        StreamProgressed: _to(_late, _RESTARTING),
+        **{last: _to(attempts.on_stopped_to_restart, _WAITING, _GONE) for last in _LAST},
+        **_all_late(_RESTARTING, _WRITTEN),
+    },
+    _PUBLISHING: {
+        TasksGiven: _to(having.on_given_again, _PUBLISHING),
+        TasksRevoked: _to(having.on_revoked_publishing, _PUBLISHING, _GONE),
+        EpochAdvanced: _to(having.on_epoch, _PUBLISHING),
+        TopicsRead: _to(_late, _PUBLISHING),
+        TimerFired: _to(attempts.on_given_up, _GONE),
+        PlanWritten: _to(attempts.on_plan_written, _CLOSING, _WAITING, _GONE, _PUBLISHING),
+        PlanRefused: _to(attempts.on_plan_refused, _CLOSING, _PUBLISHING),
+        **_all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused)),
+    },
+    _CLOSING: {
+        TasksGiven: _to(having.on_given_again, _CLOSING),
+        TasksRevoked: _to(having.on_revoked_ended, _CLOSING),
+        EpochAdvanced: _to(having.on_epoch_closing, _CLOSING),
+        TopicsRead: _to(_late, _CLOSING),
+        TimerFired: _to(attempts.on_given_up, _GONE),
+        EndWritten: _to(attempts.on_end_written, _GONE, _CLOSING),
+        EndRefused: _to(attempts.on_end_refused, _CLOSING),
+        **_all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused)),
+    },
+}
+
+
+def handle(x: Execution, event: Event) -> list[Command]:
+    """Take in one event.
+
+    :return: the commands to carry out in their order
+    :raises ImpossibleEventError: for an event that cannot happen as things are, which is a fault of this program
+    """
+    x.begin(event)
+    for task in _concerned(x, event):
+        _apply(x, task, event)
+    _start_next(x)
+    return x.commands()
+
+
+def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
+    """The tasks that an event is about; takes in what it says of the worker as a whole."""
+    match event:
+        case TaskEvent():
+            return (event.task,)
+        case TasksGiven() | TasksRevoked():
+            return sorted(event.tasks)
+        case TopicsRead():
+            return _read(x, event)
+        case EpochAdvanced():
+            return list(x.runs)
+        case TimerFired():
+            x.armed_at = None
+            if x.look_at_ms is not None and x.look_at_ms <= x.now:
+                x.press_claims()
+            return x.runs.overdue(now_ms=x.now)
+        case Drained():
+            x.slots = 0  # planners need none
+        case Closed():
+            x.slots, x.closed = 0, True
+    return ()
+
+
+def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
+    """What is to run is compared when the jobs topic has changed only: there may be thousands of tasks."""
+    changed = event.jobs is not x.jobs
+    x.jobs, x.status = event.jobs, event.status
+    if not changed:
+        return ()
+    x.forget_removed_jobs()
+    return list(x.runs)
+
+
+def _apply(x: Execution, task: TaskId, event: Event) -> None:
+    before = x.state_of(task)
+    rule = TRANSITIONS[before].get(type(event))
+    if rule is None:
+        raise ImpossibleEventError(f"{type(event).__name__} of task {task}, which is {_name(before)}: {event}")
+    rule.handler(x, task, event)
+    after = x.state_of(task)
+    if after not in rule.leads_to:
+        raise ImpossibleEventError(
+            f"{type(event).__name__} of task {task}, which was {_name(before)}, led to {_name(after)}, which its rule"
+            " excludes"
+        )
+
+
+def _start_next(x: Execution) -> None:
+    """As many as there are slots. What has ended elsewhere makes room for others."""
+    if not x.may_start:
+        return
+    turn, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
+    x.blocked = x.restarts.blocked(x.runs, x.look_at_claims(), now_ms=x.now, wall_ms=x.wall)
+    for task in x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked):
+        _apply(x, task, turn)
+        ended = ended or task not in x.runs
+    if ended:
+        _start_next(x)
+
+
+def _name(state: RunState | None) -> str:
+    return "not here" if state is None else state.value

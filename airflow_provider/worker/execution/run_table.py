@@ -1,0 +1,161 @@
+"""The tasks of one worker, with what is asked of them all the time: which run, which to start next, when to look again.
+
+A worker may have thousands of tasks that wait, and asks after each end of one: no answer looks at all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from heapq import heappop, heappush
+
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.worker.execution.runs import RunState, TaskRun
+
+_Turn = tuple[bool, int, TaskId]
+
+
+class RunTable(MutableMapping[TaskId, TaskRun]):
+    """Runs by task. A change costs the same, however many there are."""
+
+    __slots__ = ("_active", "_busy", "_claiming", "_later", "_overdue", "_runs", "_startable")
+
+    def __init__(self) -> None:
+        self._runs: dict[TaskId, TaskRun] = {}
+        self._active: set[TaskId] = set()
+        self._claiming: set[TaskId] = set()
+        self._busy = 0
+        # What has changed since it was put there is left there, and passed over when its turn comes.
+        self._startable: list[_Turn] = []
+        self._later: list[tuple[int, TaskId]] = []
+        self._overdue: list[TaskId] = []
+
+    @property
+    def active(self) -> Tasks:
+        """Those that do not wait."""
+        return frozenset(self._active)
+
+    @property
+    def claiming(self) -> list[TaskRun]:
+        """Those that wait, and whose configuration names a checkpoint."""
+        return [self._runs[task] for task in self._claiming]
+
+    @property
+    def busy(self) -> int:
+        """How many slots are taken."""
+        return self._busy
+
+    def startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> Iterator[TaskId]:
+        """What may start: planners, tasks as slots are free, those of the job submitted first first. Whoever asks
+        starts each, or takes it out, before it asks for the next one.
+
+        :param now_ms: the monotonic clock
+        :param blocked: which may not start yet
+        """
+        self._wake(now_ms)
+        put_off = []
+        while self._startable and (not self._startable[0][0] or self._busy < slots):
+            turn = heappop(self._startable)
+            run = self._runs.get(turn[-1])
+            if run is None or not _waits(run) or run.not_before_ms > now_ms or _turn(run) != turn:
+                continue
+            if run.task in blocked:
+                put_off.append(turn)
+            else:
+                yield run.task
+        for turn in put_off:
+            heappush(self._startable, turn)
+
+    def overdue(self, *, now_ms: int) -> list[TaskId]:
+        """Of what does not wait: the tasks whose time has come (:attr:`TaskRun.due_ms`), each told once."""
+        self._wake(now_ms)
+        overdue, self._overdue = self._overdue, []
+        return overdue
+
+    def next_due_ms(self, *, now_ms: int) -> int | None:
+        """When the time of the next one comes after this (monotonic milliseconds)."""
+        self._wake(now_ms)
+        while self._later and not self._is_due_at(*self._later[0]):
+            heappop(self._later)
+        return self._later[0][0] if self._later else None
+
+    def _wake(self, now_ms: int) -> None:
+        while self._later and self._later[0][0] <= now_ms:
+            at_ms, task = heappop(self._later)
+            if not self._is_due_at(at_ms, task):
+                continue
+            if _waits(self._runs[task]):
+                heappush(self._startable, _turn(self._runs[task]))
+            elif task not in self._overdue:
+                self._overdue.append(task)
+
+    def _is_due_at(self, at_ms: int, task: TaskId) -> bool:
+        run = self._runs.get(task)
+        return run is not None and run.due_ms == at_ms
+
+    # ---- a mapping
+
+    def __getitem__(self, task: TaskId) -> TaskRun:
+        return self._runs[task]
+
+    def __setitem__(self, task: TaskId, run: TaskRun) -> None:
+        before = self._runs.get(task)
+        self._runs[task] = run
+        self._busy += run.takes_slot - (before is not None and before.takes_slot)
+        waits, due_ms = _waits(run), run.due_ms
+        if waits and run.claim is not None:
+            self._claiming.add(task)
+        else:
+            self._claiming.discard(task)
+        if waits:
+            self._active.discard(task)
+        else:
+            self._active.add(task)
+        if before is not None and _waits(before) is waits and _has_its_place(before, run):
+            return
+        if due_ms is not None:
+            heappush(self._later, (due_ms, task))
+        elif waits:
+            heappush(self._startable, _turn(run))
+
+    def __delitem__(self, task: TaskId) -> None:
+        self._busy -= self._runs.pop(task).takes_slot
+        self._active.discard(task)
+        self._claiming.discard(task)
+
+    def validate(self) -> None:
+        """Check what must hold after every change.
+
+        :raises AssertionError: naming what does not
+        """
+        turns, times = {turn[-1] for turn in self._startable}, set(self._later)
+        for task, run in self._runs.items():
+            assert run.task == task, f"{task} has the run of {run.task}"
+            assert (task in self._active) is not _waits(run), f"{task} is active or waits"
+            assert (task in self._claiming) is (_waits(run) and run.claim is not None), f"{task} claims as it waits"
+            due_ms = run.due_ms
+            known = due_ms is not None and ((due_ms, task) in times or task in self._overdue)
+            assert due_ms is None or known or task in turns, f"{task} is not forgotten at {due_ms}"
+            assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
+        assert self._active | self._claiming <= self._runs.keys(), "what is gone is neither active nor claims"
+        assert self._busy == sum(run.takes_slot for run in self._runs.values()), "each slot is counted"
+
+    def __iter__(self) -> Iterator[TaskId]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+
+def _waits(run: TaskRun) -> bool:
+    return run.state is RunState.WAITING
+
+
+def _turn(run: TaskRun) -> _Turn:
+    if run.task.is_planner:
+        return False, 0, run.task
+    return True, run.work.definition.submitted_at_ms, run.task
+
+
+def _has_its_place(before: TaskRun, run: TaskRun) -> bool:
+    """Whether what has changed of a task changes neither its turn nor its time."""
+    return before.due_ms == run.due_ms and (before.work is run.work or not _waits(run))

@@ -1,0 +1,304 @@
+"""Everything that the machine knows, and the steps that its handlers share.
+
+Unlike the member's it changes in place: a worker may have thousands of tasks, and a new value of all of them for each
+event would cost more than the event. What is known of one task is a frozen value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.worker.execution import claims
+from airflow_provider.worker.execution.claims import Claims
+from airflow_provider.worker.execution.commands import (
+    ArmTimer,
+    Command,
+    Inform,
+    ReleaseFinished,
+    ReleaseStopped,
+    StopAttempts,
+    StopWatching,
+    Warn,
+    WriteEnd,
+    WriteStatus,
+    WriteStopped,
+)
+from airflow_provider.worker.execution.events import Event
+from airflow_provider.worker.execution.run_table import RunTable
+from airflow_provider.worker.execution.runs import End, RunState, TaskRun, first_run, is_said_to_run, last_word
+from airflow_provider.worker.execution.spark_restarts import SparkRestarts
+
+LAST_WORDS_MS: Final = 5_000
+"""So long the membership waits at most for the record of a task that has ended."""
+
+
+class ImpossibleEventError(Exception):
+    """An event that cannot happen as things are, or a rule that was broken: a fault of this program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionSettings:
+    """What does not change as long as a worker's process runs tasks.
+
+    :param slots: how many tasks run at once
+    :param process: which one this is (:attr:`~airflow_provider.ledger.records.WorkerStatus.process`)
+    :param lease_ms: how long it may go on when another has taken its worker's name
+    :param linger_ms: how long there must be nothing to do until the membership had better go on without this process
+    :param max_spark_deaths: a task under which Spark has ended so often fails
+    :param mask: takes secrets out of what is said of errors
+    """
+
+    worker: WorkerId
+    slots: int
+    process: str
+    lease_ms: int
+    linger_ms: int
+    max_spark_deaths: int
+    mask: Callable[[str], str]
+
+
+class Execution:
+    """What a worker does with the tasks that it was given.
+
+    :param jobs: the jobs topic as far as it was read
+    :param status: the status topic as far as it was read
+    :param now_ms: the monotonic clock
+    :ivar runs: the tasks that it has
+    :ivar unable: why no task can be started here, though perhaps elsewhere; mostly nothing
+    :ivar stopped_running: how many tasks, planners apart, were running here when they were revoked
+    """
+
+    def __init__(self, settings: ExecutionSettings, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int) -> None:
+        self.settings = settings
+        self.jobs = jobs
+        self.status = status
+        self.slots = settings.slots
+        self.closed = False
+        self.unable = ""
+        self.stopped_running = 0
+        self.runs = RunTable()
+        self.restarts = SparkRestarts(settings.max_spark_deaths)
+        self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
+        self.stops: dict[TaskId, TaskStatus] = {}
+        self.idle_since_ms = self.now = now_ms
+        self.wall = 0
+        self.look_at_ms: int | None = None
+        self.armed_at: int | None = None
+        self.blocked = NO_TASKS
+        self.waits_said = 0
+        self._number = 0
+        self._commands: list[Command] = []
+        self._stopped: set[TaskId] = set()
+        self._finished: set[TaskId] = set()
+
+    def done(self, now_ms: int) -> bool:
+        """Whether there has been nothing to do for long enough."""
+        return not self.runs and now_ms >= self.idle_since_ms + self.settings.linger_ms
+
+    def state_of(self, task: TaskId) -> RunState | None:
+        """None: it is not here."""
+        run = self.runs.get(task)
+        return run.state if run is not None else None
+
+    # ---- one event
+
+    def begin(self, event: Event) -> None:
+        self.now, self.wall = event.now_ms, event.wall_ms
+        self.waits_said = 0
+
+    def do(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def commands(self) -> list[Command]:
+        """What came of the event. What is released comes last: the membership may go on at once."""
+        self._arm()
+        if self._stopped:
+            self.do(ReleaseStopped(tasks=frozenset(self._stopped)))
+        if self._finished:
+            self.do(ReleaseFinished(tasks=frozenset(self._finished)))
+        commands, self._commands, self._stopped, self._finished = self._commands, [], set(), set()
+        return commands
+
+    def _arm(self) -> None:
+        """A timer that fires too soon is harmless, and armed for each event it would cost more than that."""
+        due_ms = self.next_due_ms()
+        if due_ms is not None and (self.armed_at is None or due_ms < self.armed_at):
+            self.armed_at = due_ms
+            self.do(ArmTimer(at_ms=due_ms))
+
+    def next_due_ms(self) -> int | None:
+        """When something changes though nothing happens (monotonic milliseconds)."""
+        due = self.restarts.due_ms(
+            self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now, wall_ms=self.wall
+        )
+        over = self.idle_since_ms + self.settings.linger_ms
+        lingers = over if not self.runs and over > self.now else None
+        return min((at for at in (due, self.look_at_ms, lingers) if at is not None), default=None)
+
+    # ---- what handlers do
+
+    def set(self, task: TaskId, **changes: Any) -> TaskRun:
+        run = self.runs[task] = replace(self.runs[task], **changes)
+        return run
+
+    def admit(self, task: TaskId, epoch: Epoch) -> bool:
+        """Take a task in, unless it is already over."""
+        work = self.jobs.work_of(task)
+        if work is None or not needs_running(task, self.jobs, self.status.tasks):
+            return False
+        last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
+        run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
+        claim = self.claims.of(work)
+        if claim is not None:
+            run = replace(run, claim=claim)
+        self.runs[task] = run
+        self.restarts.admit(run)
+        if claim is not None or is_said_to_run(last):
+            self.say_that_it_waits(task)
+        return True
+
+    def say_that_it_waits(self, task: TaskId) -> None:
+        self.write(self.set(task, wait_written=True), TaskState.PENDING)
+
+    def wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
+        """It is tried again here, after this time."""
+        waiting = self.runs[run.task] = run.next_attempt(delay_ms, now_ms=self.now, wall_ms=self.wall)
+        self.write(waiting, TaskState.PENDING)
+
+    def stop(self, task: TaskId, state: RunState, reason: str) -> None:
+        """End its work, for this reason."""
+        self.set(task, state=state)
+        self.do(StopAttempts(tasks=frozenset({task}), reason=reason))
+
+    def let_go(self, task: TaskId) -> None:
+        """Somebody else goes on with its work."""
+        self.set(task, state=RunState.STOPPING)
+        self.do(StopWatching(tasks=frozenset({task})))
+
+    def write(self, run: TaskRun, state: TaskState) -> None:
+        self.do(WriteStatus(status=run.status(state, self.settings.worker)))
+
+    def write_stopped(self, run: TaskRun, *, ended_at_ms: int | None) -> None:
+        """Say so, and know it if the task comes back before the topic does.
+
+        :param ended_at_ms: by the wall clock, where there was anything of it that has ended
+        """
+        status = self.stops[run.task] = run.status(TaskState.STOPPED, self.settings.worker, finished_at_ms=ended_at_ms)
+        self.do(WriteStopped(status=status))
+
+    def remember_stopped(self, run: TaskRun) -> None:
+        """Say nothing of it, and know it if the task comes back."""
+        self.stops[run.task] = run.status(TaskState.STOPPED, self.settings.worker)
+
+    def close(self, run: TaskRun, state: TaskState, result: Any = None) -> None:
+        """It has come to its end, which is written before it is released: the next leader must not take it for lost."""
+        self.write_end(replace(run, end=End(state=state, at_ms=self.wall, result=result), plan=None))
+
+    def write_end(self, run: TaskRun) -> None:
+        """In the present epoch: a leader would not know it from a word of an earlier one."""
+        assert run.end is not None
+        closing = self.runs[run.task] = replace(
+            run, state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
+        )
+        status = run.status(run.end.state, self.settings.worker, finished_at_ms=run.end.at_ms, result=run.end.result)
+        self.do(WriteEnd(number=closing.number, status=status))
+
+    def give_up_ms(self, run: TaskRun) -> int | None:
+        """Until when the membership waits for its record, if it does."""
+        waited_for = run.revoked or run.state is RunState.STOPPING
+        return run.give_up_ms or (self.now + LAST_WORDS_MS if waited_for else None)
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def warn(self, message: str) -> None:
+        self.do(Warn(message=message))
+
+    def failure(self, message: str, traceback: str = "") -> TaskFailure:
+        mask = self.settings.mask
+        return TaskFailure.of(mask(message), mask(traceback))
+
+    def release_stopped(self, task: TaskId) -> None:
+        """Nothing of it is here any more, and it is still to be run."""
+        self.runs.pop(task, None)
+        self._stopped.add(task)
+        self.idle_since_ms = self.now
+
+    def release_finished(self, task: TaskId) -> None:
+        """It has come to its end, and the topic says so."""
+        del self.runs[task]
+        self._finished.add(task)
+        self.idle_since_ms = self.now
+
+    def forget_removed_jobs(self) -> None:
+        """A worker may live for months, and see many jobs."""
+        self.stops = {task: stopped for task, stopped in self.stops.items() if task.job in self.jobs.jobs}
+
+    # ---- who may start
+
+    @property
+    def may_start(self) -> bool:
+        return not (self.closed or self.unable or self.restarts.holds(self.now))
+
+    def look_at_claims(self) -> Tasks:
+        """Which tasks wait for a checkpoint; looks again as long as there are some."""
+        blocked = self.claims.blocked(self.runs.claiming, self.status, now_ms=self.now)
+        for message in blocked.news:
+            self.do(Inform(message=message))
+        if blocked.tasks and self.look_at_ms is None:
+            self.look_at_ms = self.now + claims.LOOK_MS
+        return blocked.tasks
+
+    def press_claims(self) -> None:
+        """Write those claims again that can't be read: perhaps a word of a later epoch about the task hides them."""
+        self.look_at_ms = None
+        for task in self.claims.blocked(self.runs.claiming, self.status, now_ms=self.now).unread:
+            self.write(self.runs[task], TaskState.PENDING)
+
+    def validate(self) -> None:
+        """Check what must hold after each event.
+
+        :raises ImpossibleEventError: naming what does not
+        """
+        self.runs.validate()
+        runs = self.runs.values()
+        started = [run for run in runs if run.state is RunState.STARTED]
+        broken = {
+            "no more tasks run than there were slots": self.runs.busy <= self.settings.slots,
+            "a planner takes no slot": not any(run.takes_slot for run in runs if run.task.is_planner),
+            "what waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),
+            "what waits has not begun": not any(
+                run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING
+            ),
+            "what waits is not waited for": not any(run.revoked for run in runs if run.state is RunState.WAITING),
+            "a time limit that is over has been counted as a failure": all(
+                run.failures and run.error for run in runs if run.state is RunState.TIMED_OUT
+            ),
+            "only a planner publishes a plan": all(
+                (run.plan is not None) is (run.state is RunState.PUBLISHING)
+                and (run.plan is None or run.task.is_planner)
+                for run in runs
+            ),
+            "what is closing has an end, and nothing else has": all(
+                (run.end is not None) is (run.state is RunState.CLOSING) for run in runs
+            ),
+            "the record of what is revoked is not waited for without end": all(
+                run.give_up_ms is not None
+                for run in runs
+                if run.revoked and run.state in (RunState.CLOSING, RunState.PUBLISHING)
+            ),
+            "what was released is not here": not any(task in self.runs for task in self._stopped | self._finished),
+            "the timer is armed for what is due": (due := self.next_due_ms()) is None
+            or (self.armed_at is not None and self.armed_at <= due),
+        }
+        for rule, holds in broken.items():
+            if not holds:
+                raise ImpossibleEventError(f"{rule}: {list(runs)}")

@@ -1,0 +1,72 @@
+"""Between the machine and a runner: what is to run, in a runner's terms, and what a runner says, in the machine's."""
+
+from __future__ import annotations
+
+from airflow_provider.ledger.records import StreamProgress, TaskFailure, TaskKind, task_name
+from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
+from airflow_provider.spark.runner import (
+    QueryProgressed,
+    QueryStarted,
+    RunnerEvent,
+    SparkAbsent,
+    SparkLost,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+)
+from airflow_provider.worker.execution import events
+from airflow_provider.worker.execution.runs import TaskRun
+
+
+def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
+    """What a runner is told.
+
+    :param root: folder or URI of all streaming checkpoints; None: there is none
+    :raises CheckpointError: if the task has no folder for its checkpoint
+    """
+    task, definition, config = run.task, run.work.definition, run.work.config
+    bounded = task.is_planner or definition.kind is TaskKind.BATCH
+    return TaskOrder(
+        task=task,
+        entry_point=definition.entry_point,
+        config=config,
+        epoch=run.epoch,
+        attempt=run.attempt,
+        run_key=definition.run_key or None,
+        checkpoint_location=checkpoint_location(checkpoint_root(root, task, bounded=bounded), group_id, task, config),
+        name="" if task.is_planner else task_name(config),
+        max_tasks=definition.max_tasks,
+        bounded=bounded,
+    )
+
+
+def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent:
+    """What the machine hears of it."""
+    task = event.order.task
+    match event:
+        case TaskStarted():
+            return events.AttemptBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
+        case TaskFinished():
+            return events.AttemptFinished(now_ms=now_ms, wall_ms=wall_ms, task=task, result=event.result)
+        case QueryStarted():
+            return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
+        case QueryProgressed(progress=told):
+            progress = StreamProgress(batch=told.batch, rows_per_second=told.rows_per_second, at_ms=wall_ms)
+            return events.StreamProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
+        case TaskFailed():
+            return events.AttemptFailed(
+                now_ms=now_ms,
+                wall_ms=wall_ms,
+                task=task,
+                failure=TaskFailure(message=event.error, traceback=event.traceback),
+                retryable=event.retryable,
+            )
+        case TaskStopped():
+            return events.AttemptStopped(now_ms=now_ms, wall_ms=wall_ms, task=task)
+        case SparkLost():
+            failure = TaskFailure.of(event.error, event.traceback)
+            return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
+        case SparkAbsent():
+            return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)
