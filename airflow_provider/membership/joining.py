@@ -21,7 +21,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.record import epoch_of
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.turn import Turn
-from airflow_provider.protocol.embedded import decode_assignment
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
@@ -265,8 +265,10 @@ def on_assignment_computed(turn: Turn, event: AssignmentComputed) -> None:
 def on_synced(turn: Turn, event: Synced) -> None:
     if event.seq != turn.state.awaiting:
         return
+    protocol = turn.state.protocol
+    assert protocol is not None  # chosen by the coordinator when all had joined
     try:
-        assignment = decode_assignment(event.assignment)
+        assignment = CODECS[protocol].decode_assignment(event.assignment)
     except MalformedEmbeddedError as malformed:
         turn.do(Warn(message=f"the leader {turn.state.leader!r} sent no assignment: {malformed}; joining again"))
         begin_again(turn)
@@ -280,8 +282,8 @@ def on_synced(turn: Turn, event: Synced) -> None:
         turn.do(PublishGroup(record=turn.state.record))
     if assignment.error != AssignmentError.NONE:
         _adopt_nothing(turn, assignment)
-    elif not state.returning or (assignment.version == 0 and not state.is_leader):
-        _adopt_difference(turn, assignment)
+    elif not state.returning or not (protocol.cooperative or state.is_leader):
+        _adopt_answer(turn, assignment, protocol)
     else:
         patience = turn.now + state.settings.session_timeout_ms // 2
         turn.set(unadopted=assignment, record_by=max(patience, state.hold_until or 0))
@@ -321,19 +323,19 @@ def _complete(turn: Turn, assignment: Assignment) -> None:
     )
 
 
-def _adopt_difference(turn: Turn, assignment: Assignment) -> None:
+def _adopt_answer(turn: Turn, assignment: Assignment, protocol: SubProtocol) -> None:
     """Apply what the leader computed from what this member reported when it joined.
 
     That may be the last round again: a follower that joins a stable group with the same metadata as last time, so
     owning what it owned then, is answered with that round's assignment.
     """
     state = turn.state
-    downgraded = assignment.version == 0 and state.last_completed >= 0 and bool(state.owned)
+    downgraded = not protocol.cooperative and state.last_completed >= 0 and bool(state.owned)
     _complete(turn, assignment)
     if downgraded:
         turn.stop(state.owned, StopReason.EAGER)
     else:
-        revoked = assignment.revoked if assignment.version else state.owned - assignment.assigned
+        revoked = assignment.revoked if protocol.cooperative else state.owned - assignment.assigned
         turn.stop(revoked, StopReason.REVOKED)
         turn.hold(assignment.assigned - state.owned)
     _after_adoption(turn, rejoin_at=turn.now + assignment.delay_ms, rejoin=bool(assignment.revoked))

@@ -13,7 +13,7 @@ from airflow_provider.membership.brake import IN_A_ROW_MS
 from airflow_provider.membership.causes import cause_of
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import GroupRecord, epoch_of
-from airflow_provider.protocol.embedded import decode_metadata, encode_assignment
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
@@ -88,10 +88,11 @@ class Verdict:
 def lead(call: Call) -> Verdict:
     """Assign for the whole group."""
     names = {_name(member): member.member_id for member in call.members}
+    codec = CODECS[call.protocol]
     states: dict[WorkerId, WorkerState] = {}
     for member in call.members:
         try:
-            states[_name(member)] = decode_metadata(member.metadata)
+            states[_name(member)] = codec.decode_metadata(member.metadata)
         except MalformedEmbeddedError:
             continue
     unreadable = tuple(sorted(names.keys() - states.keys()))
@@ -109,13 +110,13 @@ def lead(call: Call) -> Verdict:
     furthest = max((offset for name, offset in offsets.items() if name not in unbelievable), default=call.config_offset)
     if call.config_offset < furthest:
         mismatch = replace(header, error=AssignmentError.CONFIG_MISMATCH, config_offset=furthest)
-        behind = encode_assignment(mismatch)
+        behind = codec.encode_assignment(mismatch)
         assignments = dict.fromkeys(names.values(), behind)
         return Verdict(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
     outcome = _decide(call, states)
     assignments = {
-        member_id: encode_assignment(
+        member_id: codec.encode_assignment(
             replace(
                 header,
                 assigned=outcome.assigned.get(name, NO_TASKS),

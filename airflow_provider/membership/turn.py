@@ -20,7 +20,7 @@ from airflow_provider.membership.events import (
     StopTasks,
 )
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     NO_GENERATION,
@@ -118,7 +118,7 @@ class Turn:
 
     def _metadata(self, offer: SubProtocol) -> bytes:
         state = self.state
-        return encode_metadata(
+        return CODECS[offer].encode_metadata(
             WorkerState(
                 version=offer.version,
                 url=state.settings.url,

@@ -118,7 +118,7 @@ MUTATIONS = (
         name="takes the bytes of the last round for news when it comes back",
         module=f"{MEMBERSHIP}.joining",
         edits=(
-            ("elif not state.returning or (assignment.version == 0 and not state.is_leader):", "else:"),
+            ("elif not state.returning or not (protocol.cooperative or state.is_leader):", "else:"),
             ("    else:\n        patience", "    if False:\n        patience"),
         ),
         # In a whole group the leader hears from the worker's own record what it does not have, and gives it out again.

@@ -17,7 +17,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,

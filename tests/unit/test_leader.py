@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from embedded_bytes import decode_assignment, encode_metadata
 from member_script import tasks
 
 from airflow_provider.assignors.model import MoveReason
@@ -15,7 +16,6 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, Verdict, lead
 from airflow_provider.membership.record import GroupRecord, newer
-from airflow_provider.protocol.embedded import decode_assignment, encode_metadata
 from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,

@@ -39,7 +39,7 @@ from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import encode_assignment, encode_metadata
+from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
