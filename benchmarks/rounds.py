@@ -21,7 +21,7 @@ from airflow_provider.ledger.records.envelope import decode, encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import decode_metadata, encode_metadata
+from airflow_provider.protocol.embedded.v1 import decode_metadata, encode_metadata
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,

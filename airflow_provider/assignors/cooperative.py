@@ -53,8 +53,8 @@ from __future__ import annotations
 
 from airflow_provider.assignors.balance import Pool
 from airflow_provider.assignors.lost import judge
-from airflow_provider.assignors.model import Memory, Outcome, Round
-from airflow_provider.assignors.outcome import Changes, Shuffle, write_down
+from airflow_provider.assignors.model import GroupAssignment, Memory, Round
+from airflow_provider.assignors.moves import Difference, Shuffle, write_down
 from airflow_provider.assignors.pace import pace
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.replanned import planned_again
@@ -62,7 +62,7 @@ from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 
-def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa: A002  # it is KIP-415's word
+def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment:  # noqa: A002  # it is KIP-415's word
     """Compute one round.
 
     :param memory: what the leader's last round returned, or an empty one for a leader that knows nothing
@@ -70,31 +70,31 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> Outcome:  # noqa:
     """
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
-    changes = _compare(round, memory)
-    kept = {worker: minus(round.owned[worker], changes.stopped) for worker in sorted(round.owned)}
-    verdict = judge(changes.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
+    difference = _compare(round, memory)
+    kept = {worker: minus(round.owned[worker], difference.stopped) for worker in sorted(round.owned)}
+    lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
-    again = planned_again(changes.created, round, memory)
-    own = merged((verdict.own, again))
+    again = planned_again(difference.created, round, memory)
+    own = merged((lost_work.own, again))
     pools = _pools(planners, len(round.configured) - len(planners), kept, own)
     unbalanced = any(pool.stops for pool in pools)
-    decided = pace(policy, verdict, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
+    decided = pace(policy, lost_work, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
     limits = _limits(decided.allowance, *pools)
     taken = merged(pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
-    free = plus(minus(changes.created, NO_TASKS.union(*again.values())), verdict.as_new)
+    free = plus(minus(difference.created, NO_TASKS.union(*again.values())), lost_work.as_new)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((*(pool.returned for pool in pools), *placed))
     of_planners, of_tasks = pools
     shuffle = Shuffle(kept=kept, taken=taken, given=given, over=(of_planners.over, of_tasks.over))
-    return write_down(round, memory, changes, verdict, decided, shuffle)
+    return write_down(round, memory, difference, lost_work, decided, shuffle)
 
 
-def _compare(round: Round, memory: Memory) -> Changes:  # noqa: A002
+def _compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
     active: Tasks = NO_TASKS.union(*round.owned.values())
     previous = _trusted_assignment(round, memory, active)
     unowned = minus(round.configured, active)
     lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned}
-    return Changes(
+    return Difference(
         removed=active - round.configured,
         duplicated=_duplicated(round.owned, active),
         created=minus(unowned, frozenset(lost)),

@@ -17,7 +17,7 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LostWork:
     """What becomes of the lost work in this round.
 
     :param delay_ms: how much longer something waits at least; 0: no delay runs
@@ -47,7 +47,7 @@ def judge(
     round: Round,  # noqa: A002  # it is KIP-415's word
     *,
     max_delay_ms: int,
-) -> Verdict:
+) -> LostWork:
     """Decide about the lost work.
 
     :param lost: each lost task and the worker that had it
@@ -66,14 +66,14 @@ def judge(
     awaited = {worker: end_ms for worker, end_ms in ends.items() if end_ms > round.now_ms}
     unknown = {worker: tasks for worker, tasks in by_worker.items() if worker not in back and worker not in ends}
     missed = bool(memory.members - kept.keys() - ends.keys())
-    verdict = _of_the_unknown(unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
-    delays = filter(None, (verdict.delay_ms, *(end_ms - round.now_ms for end_ms in awaited.values())))
+    lost_work = _of_the_unknown(unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
+    delays = filter(None, (lost_work.delay_ms, *(end_ms - round.now_ms for end_ms in awaited.values())))
     return replace(
-        verdict,
+        lost_work,
         delay_ms=min(delays, default=0),
-        own={**verdict.own, **back},
-        as_new=verdict.as_new.union(*(by_worker[worker] for worker in ends.keys() - awaited.keys())),
-        waiting={**verdict.waiting, **{worker: by_worker[worker] for worker in awaited}},
+        own={**lost_work.own, **back},
+        as_new=lost_work.as_new.union(*(by_worker[worker] for worker in ends.keys() - awaited.keys())),
+        waiting={**lost_work.waiting, **{worker: by_worker[worker] for worker in awaited}},
         awaited=awaited,
     )
 
@@ -98,7 +98,7 @@ def _end_ms(worker: WorkerId, memory: Memory, round: Round, max_delay_ms: int) -
 
 def _of_the_unknown(
     lost: Shares, kept: Shares, memory: Memory, *, missed: bool, now_ms: int, max_delay_ms: int
-) -> Verdict:
+) -> LostWork:
     """KIP-415's rule.
 
     The delay that runs may be one of module ``pace``, after rounds that revoked: it is waited for in the same way, and
@@ -110,12 +110,12 @@ def _of_the_unknown(
     nothing_to_wait_for = not lost and not memory.revoked_in_previous
     no_reason_to_start = not runs and (not lost or not missed)
     if max_delay_ms == 0 or nothing_to_wait_for or no_reason_to_start:
-        return Verdict(as_new=NO_TASKS.union(*lost.values()))
+        return LostWork(as_new=NO_TASKS.union(*lost.values()))
     if runs and now_ms >= memory.deadline_ms:
         return _after_delay(lost, [worker for worker in memory.candidates if worker in kept])
     delay_ms = min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms
     empty = sorted(worker for worker, tasks in kept.items() if not tasks)
-    return Verdict(
+    return LostWork(
         delay_ms=delay_ms,
         deadline_ms=now_ms + delay_ms,
         candidates=tuple(dict.fromkeys((*memory.candidates, *empty))),
@@ -123,9 +123,9 @@ def _of_the_unknown(
     )
 
 
-def _after_delay(lost: Shares, candidates: Sequence[WorkerId]) -> Verdict:
+def _after_delay(lost: Shares, candidates: Sequence[WorkerId]) -> LostWork:
     """To each candidate its own; the rest to whoever has the least, which candidates mostly have."""
-    return Verdict(
+    return LostWork(
         own={worker: lost.get(worker, NO_TASKS) for worker in candidates},
         as_new=NO_TASKS.union(*(tasks for worker, tasks in lost.items() if worker not in candidates)),
         waited=True,

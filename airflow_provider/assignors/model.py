@@ -246,7 +246,7 @@ def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class GroupAssignment:
     """What a round decides; every mapping has an entry for every member.
 
     :param assigned: what each member starts

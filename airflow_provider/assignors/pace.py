@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from airflow_provider.assignors.balance import NO_LIMIT
-from airflow_provider.assignors.lost import Verdict
+from airflow_provider.assignors.lost import LostWork
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.policy import Deferred, Incremental, Policy
 
@@ -31,27 +31,27 @@ class Pace:
     next_moves_at_ms: int = 0
 
 
-def pace(policy: Policy, verdict: Verdict, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
+def pace(policy: Policy, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
     """Decide about the revocations that balance asks for (rule 6)."""
     next_moves_at_ms = _next_moves_at_ms(policy, memory, now_ms) if isinstance(policy, Incremental) else 0
-    if verdict.delay_ms:
+    if lost_work.delay_ms:
         return Pace(
-            delay_ms=verdict.delay_ms,
-            deadline_ms=verdict.deadline_ms,
+            delay_ms=lost_work.delay_ms,
+            deadline_ms=lost_work.deadline_ms,
             successive_revocations=memory.successive_revocations,
             next_moves_at_ms=next_moves_at_ms,
         )
     if isinstance(policy, Deferred):
-        return _all_or_later(policy, verdict, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
+        return _all_or_later(policy, lost_work, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
     if next_moves_at_ms or not wants_to_revoke:
         return Pace(delay_ms=next_moves_at_ms - now_ms if wants_to_revoke else 0, next_moves_at_ms=next_moves_at_ms)
     return Pace(allowance=policy.max_moves, revoked_in_previous=True)
 
 
-def _all_or_later(policy: Deferred, verdict: Verdict, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
+def _all_or_later(policy: Deferred, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
     """Everything, unless the round before revoked too; then after a delay that grows with each such round."""
     successive = memory.successive_revocations
-    revoked_just_now = memory.revoked_in_previous and not verdict.waited
+    revoked_just_now = memory.revoked_in_previous and not lost_work.waited
     if not wants_to_revoke:
         return Pace(successive_revocations=0 if revoked_just_now else successive)
     if not revoked_just_now:

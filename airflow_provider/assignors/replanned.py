@@ -19,7 +19,7 @@ def still_planned(round: Round, memory: Memory) -> Shares:  # noqa: A002  # it i
     It is what a leader remembers for the round that has the new plan. Whether the last round reached the members makes
     no difference: it is where tasks had better go, and nobody waits for that.
     """
-    planning = {task.job for task in round.configured if task.is_planner}
+    planning = {job for job, index in round.configured if index < 0}
     if not planning:
         return {}
     had: dict[TaskId, WorkerId] = {}

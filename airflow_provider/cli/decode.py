@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.terminal import complain, say
-from airflow_provider.protocol.embedded import decode_assignment, decode_metadata
+from airflow_provider.protocol.embedded import codec_of_bytes
 from airflow_provider.protocol.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
 
 
@@ -79,7 +79,7 @@ def _from_hex(line: bytes) -> bytes:
 
 _DECODERS: Final[Mapping[str, Callable[[bytes], dict[str, Any]]]] = MappingProxyType(
     {
-        "metadata": lambda data: metadata_to_json(decode_metadata(data)),
-        "assignment": lambda data: assignment_to_json(decode_assignment(data)),
+        "metadata": lambda data: metadata_to_json(codec_of_bytes(data).decode_metadata(data)),
+        "assignment": lambda data: assignment_to_json(codec_of_bytes(data).decode_assignment(data)),
     }
 )

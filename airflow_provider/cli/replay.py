@@ -12,16 +12,16 @@ from airflow_provider.assignors.balance import above_shares
 from airflow_provider.assignors.cooperative import assign
 from airflow_provider.assignors.model import (
     Absence,
+    GroupAssignment,
     LeaveReason,
     Memory,
     Move,
     MoveReason,
-    Outcome,
     Round,
     one_by_one,
 )
+from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.policy import Incremental, Policy
-from airflow_provider.assignors.words import why
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.terminal import complain, say
@@ -90,11 +90,11 @@ def run(args: argparse.Namespace) -> int:
             else:
                 named |= this.named
                 this = replace(this, named=named & this.owned.keys())
-                outcome = assign(this, Memory() if restarts else memory, policy=policy)
-                answer = outcome_to_json(outcome)
+                decided = assign(this, Memory() if restarts else memory, policy=policy)
+                answer = assignment_to_json(decided)
                 if args.explain:
-                    answer["explain"] = [*explain(this, memory, outcome), *held_back(this, outcome, policy)]
-                memory = outcome.memory
+                    answer["explain"] = [*explain(this, memory, decided), *held_back(this, decided, policy)]
+                memory = decided.memory
             say(json.dumps(answer))
     return status
 
@@ -135,23 +135,23 @@ def _parse(data: object) -> tuple[bool, Round]:
     return event == LEADER_RESTART, this
 
 
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+def assignment_to_json(decided: GroupAssignment) -> dict[str, Any]:
     return {
-        "assigned": {worker: tasks_to_json(tasks) for worker, tasks in sorted(outcome.assigned.items())},
-        "revoked": {worker: tasks_to_json(tasks) for worker, tasks in sorted(outcome.revoked.items())},
-        "delay": outcome.delay_ms,
+        "assigned": {worker: tasks_to_json(tasks) for worker, tasks in sorted(decided.assigned.items())},
+        "revoked": {worker: tasks_to_json(tasks) for worker, tasks in sorted(decided.revoked.items())},
+        "delay": decided.delay_ms,
     }
 
 
-def explain(this: Round, memory: Memory, outcome: Outcome) -> Iterator[str]:
+def explain(this: Round, memory: Memory, decided: GroupAssignment) -> Iterator[str]:
     """A sentence for each task that moves, and for each worker that is to be back.
 
     :param memory: of the round before
     """
-    for task, move in one_by_one(outcome.moves):
+    for task, move in one_by_one(decided.moves):
         yield f"{_sentence(task, move)}{_why_not_back(this, memory, move)}"
-    for worker, end_ms in outcome.memory.awaited.items():
-        tasks = len(outcome.memory.assignment[worker])
+    for worker, end_ms in decided.memory.awaited.items():
+        tasks = len(decided.memory.assignment[worker])
         what = "1 task waits" if tasks == 1 else f"{tasks} tasks wait"
         yield f"{what} for {worker}: it is to be back within {(end_ms - this.now_ms) / 1000:g} s"
 
@@ -168,13 +168,13 @@ def _why_not_back(this: Round, memory: Memory, move: Move) -> str:
     return ", and was not back in time" if move.source in memory.awaited else ""
 
 
-def held_back(this: Round, outcome: Outcome, policy: Policy) -> Iterator[str]:
+def held_back(this: Round, decided: GroupAssignment, policy: Policy) -> Iterator[str]:
     """A sentence about the moves that balance asks for and that a policy of steps leaves for later."""
-    left = above_shares(this.configured, outcome.target)
-    if not isinstance(policy, Incremental) or not left or outcome.memory.ends_ms:
+    left = above_shares(this.configured, decided.target)
+    if not isinstance(policy, Incremental) or not left or decided.memory.ends_ms:
         return
     it = "it stays where it is" if left == 1 else "they stay where they are"
-    why = f" for {outcome.delay_ms / 1000:g} s" if outcome.delay_ms else f" (moves in a round: {policy.max_moves})"
+    why = f" for {decided.delay_ms / 1000:g} s" if decided.delay_ms else f" (moves in a round: {policy.max_moves})"
     yield f"{left} more would have to stop for everybody to have its share: {it}{why}"
 
 

@@ -18,10 +18,10 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -88,13 +88,13 @@ async def assign(
     :param session_timeout_ms: the leader's
     """
     jobs, status, now = topics.jobs, topics.status, wall_ms()
-    verdict = await off_loop(
+    answer = await off_loop(
         lambda: lead(gather_call(command, jobs, status, policy=policy, at_ms=now)),
         tasks=jobs.planned + len(command.members),
     )
-    for worker in verdict.unreadable:
+    for worker in answer.unreadable:
         log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", topics.group, worker)
-    for worker, offset in verdict.unbelievable.items():
+    for worker, offset in answer.unbelievable.items():
         log.warning(
             "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
             topics.group,
@@ -102,14 +102,14 @@ async def assign(
             offset,
             jobs.offset,
         )
-    if verdict.record is not None:
-        await _brake(verdict.record, topics.group, session_timeout_ms)
-    return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=verdict.assignments, record=verdict.record)
+    if answer.record is not None:
+        await _hold_back(answer.record, topics.group, session_timeout_ms)
+    return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=answer.assignments, record=answer.record)
 
 
-async def _brake(record: GroupRecord, group: str, session_timeout_ms: int) -> None:
+async def _hold_back(record: GroupRecord, group: str, session_timeout_ms: int) -> None:
     """Hold the assignment back if the group has gone round for nothing for a while."""
-    wait_s = brake_ms(record.unchanged, session_timeout_ms) / 1000
+    wait_s = hold_back_ms(record.unchanged, session_timeout_ms) / 1000
     if wait_s:
         log.warning(
             "group %s: %d rebalances in a row changed nothing (why the last one: %s); its assignment is held back for"

@@ -20,8 +20,8 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.record import epoch_of
 from airflow_provider.membership.state import Phase
-from airflow_provider.membership.turn import Turn
-from airflow_provider.protocol.embedded import decode_assignment
+from airflow_provider.membership.transition import Transition
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
@@ -59,17 +59,17 @@ _HINTS = {
 }
 
 
-def on_started(turn: Turn, event: Started) -> None:
-    turn.set(
+def on_started(member: Transition, event: Started) -> None:
+    member.set(
         phase=Phase.UNJOINED,
         config_offset=event.config_offset,
         predecessor=event.predecessor,
         rejoin_reason=STARTS,
     )
-    turn.find_coordinator()
+    member.find_coordinator()
 
 
-def on_resumed(turn: Turn, event: Resumed) -> None:
+def on_resumed(member: Transition, event: Resumed) -> None:
     """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease.
 
     Without a member id there is nobody to speak for yet: a coordinator that has taken in the JoinGroup by then would
@@ -78,13 +78,13 @@ def on_resumed(turn: Turn, event: Resumed) -> None:
     gone back to the eager protocol, in which others are given what is not reported. And who is about to join an eager
     rebalance owns nothing: what the process before had not started, others are given in it.
     """
-    state = turn.state
+    state = member.state
     known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
     joins = state.rejoin_reason is not None or not known
     owned = NO_TASKS if joins and state.protocol is SubProtocol.DEFAULT else state.owned
     if state.member_id == UNKNOWN_MEMBER_ID and event.predecessor is Predecessor.UNKNOWN:
-        turn.set(predecessor=Predecessor.UNKNOWN)
-    turn.set(
+        member.set(predecessor=Predecessor.UNKNOWN)
+    member.set(
         phase=Phase.UNJOINED if joins else Phase.STABLE,
         config_offset=event.config_offset,
         owned=owned,
@@ -92,117 +92,117 @@ def on_resumed(turn: Turn, event: Resumed) -> None:
         rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
     )
     if state.member_id != UNKNOWN_MEMBER_ID:
-        turn.heartbeat_fast()
-    turn.find_coordinator()
-    turn.start_held()
+        member.heartbeat_fast()
+    member.find_coordinator()
+    member.start_held()
 
 
-def on_coordinator_found(turn: Turn, event: CoordinatorFound) -> None:
-    if event.seq != turn.state.awaiting:
+def on_coordinator_found(member: Transition, event: CoordinatorFound) -> None:
+    if event.seq != member.state.awaiting:
         return
-    turn.set(awaiting=None, coordinator=event.node)
-    if turn.state.phase is Phase.STABLE:
-        turn.send_heartbeat()
-    turn.join_when_ready()
+    member.set(awaiting=None, coordinator=event.node)
+    if member.state.phase is Phase.STABLE:
+        member.send_heartbeat()
+    member.join_when_ready()
 
 
-def on_request_failed(turn: Turn, event: RequestFailed) -> None:
+def on_request_failed(member: Transition, event: RequestFailed) -> None:
     """No answer: look for the coordinator again."""
-    state = turn.state
+    state = member.state
     if event.request is Request.HEARTBEAT:
-        _on_heartbeat_failed(turn, event)
+        _on_heartbeat_failed(member, event)
         return
     if event.seq != state.awaiting:
         return
     if event.request is Request.JOIN and state.member_id == UNKNOWN_MEMBER_ID:
         # Another process may have taken this name since, and with the next try this one takes it back.
-        turn.set(predecessor=Predecessor.UNKNOWN)
-    begin_again(turn)
+        member.set(predecessor=Predecessor.UNKNOWN)
+    begin_again(member)
 
 
-def _on_heartbeat_failed(turn: Turn, event: RequestFailed) -> None:
+def _on_heartbeat_failed(member: Transition, event: RequestFailed) -> None:
     """A heartbeat sent after a JoinGroup and lost: so may that one be. To send it again does no harm."""
-    state = turn.state
+    state = member.state
     if state.phase is Phase.PREPARING_REBALANCE and state.awaiting is not None and event.seq > state.awaiting:
-        begin_again(turn)
+        begin_again(member)
     elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
-        turn.retry_later()
+        member.retry_later()
 
 
-def on_request_rejected(turn: Turn, event: RequestRejected) -> None:
-    state = turn.state
+def on_request_rejected(member: Transition, event: RequestRejected) -> None:
+    state = member.state
     if event.seq != state.awaiting:
         return
     error = event.error
     if error in _COORDINATOR_ERRORS:
-        begin_again(turn)
+        begin_again(member)
     elif event.request is Request.FIND_COORDINATOR:
-        refused(turn, event.request, error)
+        refused(member, event.request, error)
     elif error is KafkaErrorCode.MEMBER_ID_REQUIRED:
-        turn.set(member_id=event.member_id)
-        turn.send_join(state.join_reason)
+        member.set(member_id=event.member_id)
+        member.send_join(state.join_reason)
     elif error is KafkaErrorCode.UNKNOWN_MEMBER_ID:
-        turn.expelled("the coordinator did not know the member")
+        member.expelled("the coordinator did not know the member")
     elif error is KafkaErrorCode.FENCED_INSTANCE_ID:
-        fenced(turn)
+        fenced(member)
     elif error in _OVERTAKEN and event.request is Request.SYNC:
-        _overtaken(turn)
+        _overtaken(member)
     elif error in _OVERTAKEN:
-        begin_again(turn)
+        begin_again(member)
     else:
-        refused(turn, event.request, error)
+        refused(member, event.request, error)
 
 
-def _overtaken(turn: Turn) -> None:
+def _overtaken(member: Transition) -> None:
     """Another rebalance has begun before this member had its assignment. It joins that at once; but in a group that has
     just gone back to the eager protocol it may have tasks from before, and stops them first.
     """
-    if turn.state.protocol is SubProtocol.DEFAULT:
-        turn.set(phase=Phase.UNJOINED, awaiting=None)
-        turn.forget_round()
-        turn.want_join(_ANOTHER)
+    if member.state.protocol is SubProtocol.DEFAULT:
+        member.set(phase=Phase.UNJOINED, awaiting=None)
+        member.forget_round()
+        member.want_join(_ANOTHER)
     else:
-        turn.send_join(_ANOTHER)
+        member.send_join(_ANOTHER)
 
 
-def begin_again(turn: Turn) -> None:
+def begin_again(member: Transition) -> None:
     """Look for the coordinator after a while. A rebalance in which this member takes part is lost to it."""
-    turn.retry_later()
-    state = turn.state
+    member.retry_later()
+    state = member.state
     if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
-        turn.set(phase=Phase.UNJOINED, rejoin_reason=state.rejoin_reason or state.join_reason)
-        turn.forget_round()
-        turn.limit_patience()
+        member.set(phase=Phase.UNJOINED, rejoin_reason=state.rejoin_reason or state.join_reason)
+        member.forget_round()
+        member.limit_patience()
 
 
-def fenced(turn: Turn) -> None:
+def fenced(member: Transition) -> None:
     """Another process has taken the name. Or the coordinator has moved: it keeps a member only when a round is
     completed, and so it may have forgotten this one, and know the process that had the name before. Who has not
     completed a round yet takes the name again then, as long as it has not heard that it is in the group.
     """
-    if turn.state.may_be_forgotten and turn.state.phase is not Phase.LEAVING:
+    if member.state.may_be_forgotten and member.state.phase is not Phase.LEAVING:
         why = "the coordinator knows another process under this name, perhaps from before it moved"
-        turn.expelled(why, Predecessor.UNKNOWN)
+        member.expelled(why, Predecessor.UNKNOWN)
         return
-    settings = turn.state.settings
-    turn.end(
+    settings = member.state.settings
+    member.end(
         Phase.FENCED,
         StopReason.FENCED,
         f"another process joined group {settings.group_id!r} as {settings.worker!r}: two must not share that name",
     )
 
 
-def refused(turn: Turn, request: Request, error: KafkaErrorCode) -> None:
-    settings = turn.state.settings
+def refused(member: Transition, request: Request, error: KafkaErrorCode) -> None:
+    settings = member.state.settings
     hint = _HINTS.get(error, "the broker's log may tell more")
-    turn.end(
+    member.end(
         Phase.FAILED,
         StopReason.FAILED,
         f"{request.value} of {settings.worker!r} in group {settings.group_id!r} was refused: {error.name} ({hint})",
     )
 
 
-def on_joined(turn: Turn, event: Joined) -> None:
+def on_joined(member: Transition, event: Joined) -> None:
     """The generation is known; the coordinator waits for everybody's SyncGroup as long as it did for their joins.
 
     Who joins again as the same member, since no answer came, may be told of a generation that was complete before: then
@@ -211,14 +211,14 @@ def on_joined(turn: Turn, event: Joined) -> None:
     Its leader computes the assignment, unless the coordinator tells it to skip that
     (KIP-814: a static leader came back to a stable group); everybody asks for theirs.
     """
-    if event.seq != turn.state.awaiting:
+    if event.seq != member.state.awaiting:
         return
-    anew = event.member_id != turn.state.member_id
-    since = turn.state.join_sent_at if turn.state.joining_since is None else turn.state.joining_since
-    deadline = since + turn.state.settings.rebalance_lease_ms
-    if event.generation == turn.state.generation and turn.state.rebalance_deadline is not None:
-        deadline = min(deadline, turn.state.rebalance_deadline)
-    turn.set(
+    anew = event.member_id != member.state.member_id
+    since = member.state.join_sent_at if member.state.joining_since is None else member.state.joining_since
+    deadline = since + member.state.settings.rebalance_lease_ms
+    if event.generation == member.state.generation and member.state.rebalance_deadline is not None:
+        deadline = min(deadline, member.state.rebalance_deadline)
+    member.set(
         phase=Phase.COMPLETING_REBALANCE,
         joining_since=None,
         rebalance_deadline=deadline,
@@ -227,18 +227,18 @@ def on_joined(turn: Turn, event: Joined) -> None:
         leader=event.leader,
         protocol=event.protocol,
     )
-    if turn.state.predecessor is Predecessor.UNKNOWN:
+    if member.state.predecessor is Predecessor.UNKNOWN:
         # From now on the coordinator fences the process that had this name: its lease ends within a session.
-        turn.set(predecessor=Predecessor.GONE, hold_until=turn.now + turn.state.settings.session_timeout_ms)
-    turn.set(heard_at=max(turn.state.heard_at, turn.state.join_sent_at))
+        member.set(predecessor=Predecessor.GONE, hold_until=member.now + member.state.settings.session_timeout_ms)
+    member.set(heard_at=max(member.state.heard_at, member.state.join_sent_at))
     if anew:
-        turn.renew_lease(turn.state.join_sent_at)
-    turn.heartbeat_slowly()
-    seq = turn.next_seq()
-    turn.set(awaiting=seq)
-    state = turn.state
+        member.renew_lease(member.state.join_sent_at)
+    member.heartbeat_slowly()
+    seq = member.next_seq()
+    member.set(awaiting=seq)
+    state = member.state
     if state.is_leader and not event.skip_assignment:
-        turn.do(
+        member.do(
             PerformAssignment(
                 seq=seq,
                 generation=event.generation,
@@ -251,64 +251,66 @@ def on_joined(turn: Turn, event: Joined) -> None:
             )
         )
     else:
-        turn.send_sync({})
+        member.send_sync({})
 
 
-def on_assignment_computed(turn: Turn, event: AssignmentComputed) -> None:
-    state = turn.state
+def on_assignment_computed(member: Transition, event: AssignmentComputed) -> None:
+    state = member.state
     if event.seq != state.awaiting:
         return
-    turn.set(unpublished=event.record)
-    turn.send_sync(event.assignments)
+    member.set(unpublished=event.record)
+    member.send_sync(event.assignments)
 
 
-def on_synced(turn: Turn, event: Synced) -> None:
-    if event.seq != turn.state.awaiting:
+def on_synced(member: Transition, event: Synced) -> None:
+    if event.seq != member.state.awaiting:
         return
+    protocol = member.state.protocol
+    assert protocol is not None  # chosen by the coordinator when all had joined
     try:
-        assignment = decode_assignment(event.assignment)
+        assignment = CODECS[protocol].decode_assignment(event.assignment)
     except MalformedEmbeddedError as malformed:
-        turn.do(Warn(message=f"the leader {turn.state.leader!r} sent no assignment: {malformed}; joining again"))
-        begin_again(turn)
+        member.do(Warn(message=f"the leader {member.state.leader!r} sent no assignment: {malformed}; joining again"))
+        begin_again(member)
         return
-    turn.set(phase=Phase.STABLE, awaiting=None, attempts=0, rebalance_deadline=None, sync_by=None)
-    turn.heartbeat_fast()
-    state = turn.state
+    member.set(phase=Phase.STABLE, awaiting=None, attempts=0, rebalance_deadline=None, sync_by=None)
+    member.heartbeat_fast()
+    state = member.state
     if state.unpublished is not None:
-        turn.set(record=state.unpublished, record_at=turn.now, unpublished=None)
-        assert turn.state.record is not None
-        turn.do(PublishGroup(record=turn.state.record))
+        member.set(record=state.unpublished, record_at=member.now, unpublished=None)
+        assert member.state.record is not None
+        member.do(PublishGroup(record=member.state.record))
     if assignment.error != AssignmentError.NONE:
-        _adopt_nothing(turn, assignment)
-    elif not state.returning or (assignment.version == 0 and not state.is_leader):
-        _adopt_difference(turn, assignment)
+        _adopt_nothing(member, assignment)
+    elif not state.returning or not (protocol.cooperative or state.is_leader):
+        _adopt_answer(member, assignment, protocol)
     else:
-        patience = turn.now + state.settings.session_timeout_ms // 2
-        turn.set(unadopted=assignment, record_by=max(patience, state.hold_until or 0))
-        adopt_record(turn)
+        patience = member.now + state.settings.session_timeout_ms // 2
+        member.set(unadopted=assignment, record_by=max(patience, state.hold_until or 0))
+        adopt_record(member)
 
 
-def _adopt_nothing(turn: Turn, assignment: Assignment) -> None:
+def _adopt_nothing(member: Transition, assignment: Assignment) -> None:
     """The leader could not assign, for it is behind on the jobs topic. It joins again when it has caught up; for the
     others there is nothing to do but to go on, so that the group does not spin.
     """
-    state = turn.state
-    turn.set(needed_offset=assignment.config_offset)
+    state = member.state
+    member.set(needed_offset=assignment.config_offset)
     if assignment.error != AssignmentError.CONFIG_MISMATCH:
-        turn.do(Warn(message=f"the leader {assignment.leader!r} sent the unknown error {assignment.error}"))
+        member.do(Warn(message=f"the leader {assignment.leader!r} sent the unknown error {assignment.error}"))
     if state.is_leader and state.config_offset >= assignment.config_offset:
-        turn.want_join("the leader has read the jobs topic further by now")
+        member.want_join("the leader has read the jobs topic further by now")
 
 
-def _complete(turn: Turn, assignment: Assignment) -> None:
+def _complete(member: Transition, assignment: Assignment) -> None:
     """This round is known to be the group's last one; from here on this member is in it.
 
     Its epoch is above the last one that this member was in, whatever records have got lost on the way.
     """
-    state = turn.state
+    state = member.state
     again = (state.generation, assignment.leader) == (state.last_completed, state.last_leader)
     least = state.epoch if again else Epoch(state.epoch + 1)
-    turn.set(
+    member.set(
         epoch=max(epoch_of(state.generation, assignment.leader, state.record), least),
         last_completed=state.generation,
         last_leader=assignment.leader,
@@ -321,70 +323,70 @@ def _complete(turn: Turn, assignment: Assignment) -> None:
     )
 
 
-def _adopt_difference(turn: Turn, assignment: Assignment) -> None:
+def _adopt_answer(member: Transition, assignment: Assignment, protocol: SubProtocol) -> None:
     """Apply what the leader computed from what this member reported when it joined.
 
     That may be the last round again: a follower that joins a stable group with the same metadata as last time, so
     owning what it owned then, is answered with that round's assignment.
     """
-    state = turn.state
-    downgraded = assignment.version == 0 and state.last_completed >= 0 and bool(state.owned)
-    _complete(turn, assignment)
+    state = member.state
+    downgraded = not protocol.cooperative and state.last_completed >= 0 and bool(state.owned)
+    _complete(member, assignment)
     if downgraded:
-        turn.stop(state.owned, StopReason.EAGER)
+        member.stop(state.owned, StopReason.EAGER)
     else:
-        revoked = assignment.revoked if assignment.version else state.owned - assignment.assigned
-        turn.stop(revoked, StopReason.REVOKED)
-        turn.hold(assignment.assigned - state.owned)
-    _after_adoption(turn, rejoin_at=turn.now + assignment.delay_ms, rejoin=bool(assignment.revoked))
+        revoked = assignment.revoked if protocol.cooperative else state.owned - assignment.assigned
+        member.stop(revoked, StopReason.REVOKED)
+        member.hold(assignment.assigned - state.owned)
+    _after_adoption(member, rejoin_at=member.now + assignment.delay_ms, rejoin=bool(assignment.revoked))
 
 
-def adopt_record(turn: Turn) -> None:
+def adopt_record(member: Transition) -> None:
     """A static member that came back to a stable group is answered with the bytes of the last round, which say what
     changed then and not what this member has. The group record of that same round does. In an eager group the bytes
     say it too; but a leader needs the record all the same, to know when the round does not cover what is configured.
     """
-    state = turn.state
+    state = member.state
     assignment, record = state.unadopted, state.record
     if assignment is None or record is None or not record.is_round(state.generation, assignment.leader):
         return
-    _complete(turn, assignment)
+    _complete(member, assignment)
     owned, revoked = record.owned_by(state.settings.worker), record.revoked_from(state.settings.worker)
-    turn.stop(state.owned - owned, StopReason.REVOKED)
-    if turn.predecessor_may_run:
-        turn.hold((owned | revoked) - state.owned)
-        turn.stop(revoked, StopReason.REVOKED)
+    member.stop(state.owned - owned, StopReason.REVOKED)
+    if member.predecessor_may_run:
+        member.hold((owned | revoked) - state.owned)
+        member.stop(revoked, StopReason.REVOKED)
     else:
-        turn.hold(owned - state.owned)
-    _after_adoption(turn, rejoin_at=state.record_at + assignment.delay_ms, rejoin=bool(revoked))
+        member.hold(owned - state.owned)
+    _after_adoption(member, rejoin_at=state.record_at + assignment.delay_ms, rejoin=bool(revoked))
 
 
-def _after_adoption(turn: Turn, *, rejoin_at: int, rejoin: bool) -> None:
+def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None:
     """Who had to give something up joins again at once, the others when the scheduled delay is over (KIP-415)."""
-    if turn.state.told_delay_ms:
-        turn.set(rejoin_at=rejoin_at)
-    turn.publish_assignment()
-    if rejoin or turn.state.stopping:
-        turn.set(rejoin_reason=turn.state.rejoin_reason or "revoked tasks have stopped")
-    turn.join_when_ready()
+    if member.state.told_delay_ms:
+        member.set(rejoin_at=rejoin_at)
+    member.publish_assignment()
+    if rejoin or member.state.stopping:
+        member.set(rejoin_reason=member.state.rejoin_reason or "revoked tasks have stopped")
+    member.join_when_ready()
 
 
-def on_record_read(turn: Turn, event: RecordRead) -> None:
-    state = turn.state
+def on_record_read(member: Transition, event: RecordRead) -> None:
+    state = member.state
     if state.record is not None and event.record.epoch < state.record.epoch:
         return
-    turn.set(record=event.record, record_at=turn.now - max(0, event.age_ms))
-    turn.heed_namesake()
-    adopt_record(turn)
-    state = turn.state
+    member.set(record=event.record, record_at=member.now - max(0, event.age_ms))
+    member.heed_namesake()
+    adopt_record(member)
+    state = member.state
     in_round = event.record.is_round(state.last_completed, state.last_leader)
     if in_round and state.epoch < event.record.epoch:
-        turn.set(epoch=event.record.epoch)
-        turn.publish_assignment()
-    turn.join_when_ready()
+        member.set(epoch=event.record.epoch)
+        member.publish_assignment()
+    member.join_when_ready()
 
 
-def without_record(turn: Turn) -> None:
+def without_record(member: Transition) -> None:
     """No record of this round came: make the coordinator rebalance by joining with what is really running here."""
-    turn.set(returning=False, unadopted=None, record_by=None)
-    turn.want_join("no record tells what this worker owned")
+    member.set(returning=False, unadopted=None, record_by=None)
+    member.want_join("no record tells what this worker owned")

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.assignors import cooperative, eager
-from airflow_provider.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
-from airflow_provider.membership.brake import IN_A_ROW_MS
 from airflow_provider.membership.causes import cause_of
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import GroupRecord, epoch_of
-from airflow_provider.protocol.embedded import decode_metadata, encode_assignment
+from airflow_provider.membership.unchanged_rounds import IN_A_ROW_MS
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
@@ -69,7 +69,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LeaderAnswer:
     """What a leader answers.
 
     :param assignments: as bytes for SyncGroup
@@ -85,13 +85,14 @@ class Verdict:
     unbelievable: Mapping[WorkerId, ConfigOffset] = field(default_factory=dict)
 
 
-def lead(call: Call) -> Verdict:
+def lead(call: Call) -> LeaderAnswer:
     """Assign for the whole group."""
     names = {_name(member): member.member_id for member in call.members}
+    codec = CODECS[call.protocol]
     states: dict[WorkerId, WorkerState] = {}
     for member in call.members:
         try:
-            states[_name(member)] = decode_metadata(member.metadata)
+            states[_name(member)] = codec.decode_metadata(member.metadata)
         except MalformedEmbeddedError:
             continue
     unreadable = tuple(sorted(names.keys() - states.keys()))
@@ -109,18 +110,18 @@ def lead(call: Call) -> Verdict:
     furthest = max((offset for name, offset in offsets.items() if name not in unbelievable), default=call.config_offset)
     if call.config_offset < furthest:
         mismatch = replace(header, error=AssignmentError.CONFIG_MISMATCH, config_offset=furthest)
-        behind = encode_assignment(mismatch)
+        behind = codec.encode_assignment(mismatch)
         assignments = dict.fromkeys(names.values(), behind)
-        return Verdict(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
+        return LeaderAnswer(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
-    outcome = _decide(call, states)
+    decided = _decide(call, states)
     assignments = {
-        member_id: encode_assignment(
+        member_id: codec.encode_assignment(
             replace(
                 header,
-                assigned=outcome.assigned.get(name, NO_TASKS),
-                revoked=outcome.revoked.get(name, NO_TASKS),
-                delay_ms=outcome.delay_ms,
+                assigned=decided.assigned.get(name, NO_TASKS),
+                revoked=decided.revoked.get(name, NO_TASKS),
+                delay_ms=decided.delay_ms,
             )
         )
         for name, member_id in names.items()
@@ -134,18 +135,18 @@ def lead(call: Call) -> Verdict:
         protocol=call.protocol,
         config_offset=call.config_offset,
         members=names,
-        assignment=outcome.target,
-        revoked={worker: tasks for worker, tasks in outcome.revoked.items() if tasks},
-        moves=outcome.moves,
-        delay_ms=outcome.delay_ms,
+        assignment=decided.target,
+        revoked={worker: tasks for worker, tasks in decided.revoked.items() if tasks},
+        moves=decided.moves,
+        delay_ms=decided.delay_ms,
         reason=cause.reason,
         step=cause.step,
         at_ms=call.now_ms,
-        memory=outcome.memory,
+        memory=decided.memory,
         policy=call.policy if call.protocol.cooperative else None,
-        unchanged=_unchanged(call, frozenset(names), outcome),
+        unchanged=_unchanged(call, frozenset(names), decided),
     )
-    return Verdict(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
+    return LeaderAnswer(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
 
 
 def _epoch(call: Call) -> Epoch:
@@ -159,14 +160,14 @@ def _epoch(call: Call) -> Epoch:
     return max(epoch, Epoch(call.spoken_epoch + 1))
 
 
-def _unchanged(call: Call, members: frozenset[WorkerId], outcome: Outcome) -> int:
+def _unchanged(call: Call, members: frozenset[WorkerId], decided: GroupAssignment) -> int:
     """How many rounds in a row changed nothing: the same members, nothing moves, and the same delay runs or none. What
     was longer ago than it could be held back is not in a row.
     """
     last = call.last_record
-    if last is None or outcome.moves or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
+    if last is None or decided.moves or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
         return 0
-    same_delays = sorted(outcome.memory.ends_ms) == sorted(last.memory.ends_ms)
+    same_delays = sorted(decided.memory.ends_ms) == sorted(last.memory.ends_ms)
     return last.unchanged + 1 if same_delays else 0
 
 
@@ -175,7 +176,7 @@ def _name(member: JoinedMember) -> WorkerId:
     return WorkerId(member.instance_id or member.member_id)
 
 
-def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> Outcome:
+def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
         return _decide_eagerly(call, frozenset(states))
     last, last_completed = _memory(call)
@@ -212,7 +213,7 @@ def _memory(call: Call) -> tuple[Memory, GenerationId]:
     return record.memory, call.last_completed
 
 
-def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
+def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> GroupAssignment:
     """Deal everything out, but in the first round after a cooperative one nothing: the members joined it with their
     tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
     """
@@ -230,7 +231,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> Outcome:
         for (source, worker), tasks in ways.items()
         if source != worker
     )
-    return Outcome(
+    return GroupAssignment(
         assigned=assigned,
         revoked=dict.fromkeys(members, NO_TASKS),
         target=target,

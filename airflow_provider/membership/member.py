@@ -73,7 +73,7 @@ from airflow_provider.membership.events import (
     TimerFired,
 )
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.membership.turn import Turn
+from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.model import LocalProtocolError
 
 
@@ -81,20 +81,20 @@ from airflow_provider.protocol.model import LocalProtocolError
 class Rule:
     """What an event does in a phase: its handler, and the phases in which that may end."""
 
-    handler: Callable[[Turn, Any], None]
+    handler: Callable[[Transition, Any], None]
     leads_to: frozenset[Phase]
 
 
-def _to(handler: Callable[[Turn, Any], None], *phases: Phase) -> Rule:
+def _to(handler: Callable[[Transition, Any], None], *phases: Phase) -> Rule:
     return Rule(handler, frozenset(phases))
 
 
-def _late(_turn: Turn, _event: Event) -> None:
+def _late(_member: Transition, _event: Event) -> None:
     """An answer that nobody waits for any more, or news that this phase has no use for."""
 
 
-def _note_config(turn: Turn, event: ConfigAdvanced) -> None:
-    turn.set(config_offset=max(turn.state.config_offset, event.config_offset))
+def _note_config(member: Transition, event: ConfigAdvanced) -> None:
+    member.set(config_offset=max(member.state.config_offset, event.config_offset))
 
 
 _INITIAL = Phase.INITIAL
@@ -107,7 +107,7 @@ _LEFT = Phase.LEFT
 _FENCED = Phase.FENCED
 _FAILED = Phase.FAILED
 
-_ENDED: Mapping[type[Event], Callable[[Turn, Any], None]] = {
+_ENDED: Mapping[type[Event], Callable[[Transition, Any], None]] = {
     TasksStopped: staying.on_tasks_ended_late,
     TasksFinished: staying.on_tasks_ended_late,
     CoordinatorFound: _late,
@@ -235,11 +235,12 @@ def handle(state: MemberState, event: Event) -> tuple[MemberState, list[Command]
     rule = TRANSITIONS[state.phase].get(type(event))
     if rule is None:
         raise LocalProtocolError(f"{type(event).__name__} while {state.phase.value}: {event}")
-    turn = Turn(state, event.now_ms)
-    rule.handler(turn, event)
-    if turn.state.phase not in rule.leads_to:
+    member = Transition(state, event.now_ms)
+    rule.handler(member, event)
+    if member.state.phase not in rule.leads_to:
+        after = member.state.phase.value
         raise LocalProtocolError(
-            f"{type(event).__name__} while {state.phase.value} led to {turn.state.phase.value}, which its rule excludes"
+            f"{type(event).__name__} while {state.phase.value} led to {after}, which its rule excludes"
         )
-    turn.arm()
-    return turn.state, turn.commands
+    member.arm()
+    return member.state, member.commands

@@ -48,7 +48,7 @@ class GroupRecord:
     :param at_ms: wall clock of the leader, milliseconds since 1970
     :param memory: what the leader carries to the next round
     :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
-    :param unchanged: how many rounds in a row, this one included, changed nothing; see :mod:`~.membership.brake`
+    :param unchanged: how many rounds in a row, this one included, changed nothing; see ``unchanged_rounds``
     """
 
     epoch: Epoch

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.ledger.records import TaskFailure, TaskState
-from airflow_provider.membership.brake import is_braked
+from airflow_provider.membership.unchanged_rounds import is_held_back
 from airflow_provider.reports.spans import span
 
 _MOST_LISTED: Final = 20
@@ -31,7 +31,7 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
         converged = "converged" if about["converged"] else "not converged"
         epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
         lines += [about["gone"] or epoch, f"  because: {about['because']}"]
-        if is_braked(about["unchanged"]):
+        if is_held_back(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
             )

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from airflow_provider.assignors.model import Move, one_by_one
-from airflow_provider.assignors.words import why
+from airflow_provider.assignors.move_reasons import why
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, WorkerId
 

@@ -24,7 +24,6 @@ from explore.values import (
 )
 
 from airflow_provider.assignors.policy import Policy
-from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -46,6 +45,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError
@@ -217,7 +217,7 @@ def computed(
     """
     news = [read_record(record)] if process.unread and record is not None else []
     last = newer(command.last_record, record)
-    verdict = lead(
+    answer = lead(
         Call(
             generation=command.generation,
             protocol=command.protocol,
@@ -237,10 +237,12 @@ def computed(
     done = AssignmentComputed(
         now_ms=NOW,
         seq=AWAITED,
-        assignments=verdict.assignments,
-        record=None if verdict.record is None else frozen(verdict.record),
+        assignments=answer.assignments,
+        record=None if answer.record is None else frozen(answer.record),
     )
-    held_ms = 0 if done.record is None else brake_ms(done.record.unchanged, process.state.settings.session_timeout_ms)
+    held_ms = (
+        0 if done.record is None else hold_back_ms(done.record.unchanged, process.state.settings.session_timeout_ms)
+    )
     process = process._replace(unread=False)
     if not held_ms:
         return react(process, *news, done, last=last)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from embedded_bytes import decode_assignment
 from explore import rules
 from explore.moves import Kind, Move, moves
 from explore.normal import Node, World
@@ -16,7 +17,6 @@ from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
 from airflow_provider.membership.events import ArmTimer, Command, Event, PublishGroup
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import decode_assignment
 
 _HIDDEN = frozenset(
     {"now_ms", "seq", "node", "last_record", "metadata", "protocols", "members", "record", "config_offset", "protocol"}

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from referee import Referee
 
 from airflow_provider.assignors.cooperative import assign
-from airflow_provider.assignors.model import Memory, Outcome, Round
+from airflow_provider.assignors.model import GroupAssignment, Memory, Round
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.protocol.model import (
     NO_GENERATION,
@@ -134,7 +134,7 @@ class Group:
             owned=dict(self.owned),
         )
 
-    def hear(self, outcome: Outcome) -> None:
+    def hear(self, outcome: GroupAssignment) -> None:
         self.memory = outcome.memory
         if self.deaf != self.owned.keys():
             self.last_completed = self.generation
@@ -159,7 +159,7 @@ class Decision:
     remembered: Mapping[str, Any]
 
     @classmethod
-    def ours(cls, outcome: Outcome) -> Decision:
+    def ours(cls, outcome: GroupAssignment) -> Decision:
         return cls(outcome.assigned, outcome.revoked, outcome.delay_ms, outcome.memory.to_json())
 
     @classmethod

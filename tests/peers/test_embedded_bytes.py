@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from referee import Referee, RefusedByJavaError
-
-from airflow_provider.cli.decode import assignment_to_json, metadata_to_json
-from airflow_provider.protocol.embedded import (
+from embedded_bytes import (
     decode_assignment,
     decode_metadata,
     encode_assignment,
     encode_metadata,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from referee import Referee, RefusedByJavaError
+
+from airflow_provider.cli.decode import assignment_to_json, metadata_to_json
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,

@@ -8,7 +8,7 @@ from simulation.rounds import Computed
 
 from airflow_provider.group.leading import absences
 from airflow_provider.membership.events import PerformAssignment
-from airflow_provider.membership.leader import Call, Verdict, lead
+from airflow_provider.membership.leader import Call, LeaderAnswer, lead
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import WorkerId
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from simulation.process import Process
 
 
-def lead_round(process: Process, command: PerformAssignment, last: GroupRecord | None) -> Verdict:
+def lead_round(process: Process, command: PerformAssignment, last: GroupRecord | None) -> LeaderAnswer:
     """Compute the round with what the process knows of the topics, and let the world know what was computed."""
     world = process.world
     configured, said = world.jobs.configured_at(process.config_offset), dict(world.status.workers)
-    verdict = lead(
+    answer = lead(
         Call(
             generation=command.generation,
             protocol=command.protocol,
@@ -41,9 +41,9 @@ def lead_round(process: Process, command: PerformAssignment, last: GroupRecord |
     )
     key = (command.generation, command.leader)
     world.computed.pop(key, None)  # another coordinator may not have heard of that generation, and forms it anew
-    if verdict.record is not None:
+    if answer.record is not None:
         since = process.config_offset if last is None else last.config_offset
         throughout = world.jobs.configured_between(since, process.config_offset)
         removed = world.jobs.removed_between(since, process.config_offset)
-        world.computed[key] = Computed(verdict.record, configured, throughout, removed, last, said)
-    return verdict
+        world.computed[key] = Computed(answer.record, configured, throughout, removed, last, said)
+    return answer

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMBERSHIP = "airflow_provider.membership"
+ASSIGNORS = "airflow_provider.assignors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ MUTATIONS = (
     # ---- the machine
     Mutation(
         name="joins again before the revoked tasks have stopped",
-        module=f"{MEMBERSHIP}.turn",
+        module=f"{MEMBERSHIP}.transition",
         edits=(
             (
                 "        if not self.state.stopping:\n            self.send_join(",
@@ -89,15 +90,15 @@ MUTATIONS = (
         module=f"{MEMBERSHIP}.staying",
         edits=(
             (
-                "        turn.renew_lease(event.sent_at_ms)\n        turn.set(attempts=0",
-                "        turn.renew_lease(turn.now)\n        turn.set(attempts=0",
+                "        member.renew_lease(event.sent_at_ms)\n        member.set(attempts=0",
+                "        member.renew_lease(member.now)\n        member.set(attempts=0",
             ),
         ),
         unit_test="tests/unit/test_member.py::test_answered_heartbeats_prolong_the_lease_from_when_they_were_sent",
     ),
     Mutation(
         name="starts what it holds without a lease",
-        module=f"{MEMBERSHIP}.turn",
+        module=f"{MEMBERSHIP}.transition",
         edits=(
             (
                 "        if state.lease_until is None or self.now >= state.lease_until - spare_ms:\n            return\n",
@@ -109,7 +110,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="starts under a lease that is nearly over",
-        module=f"{MEMBERSHIP}.turn",
+        module=f"{MEMBERSHIP}.transition",
         edits=((" + state.settings.heartbeat_interval_ms // 2", ""),),
         plan="calm",
         broken=(_UNTOUCHED,),
@@ -118,7 +119,7 @@ MUTATIONS = (
         name="takes the bytes of the last round for news when it comes back",
         module=f"{MEMBERSHIP}.joining",
         edits=(
-            ("elif not state.returning or (assignment.version == 0 and not state.is_leader):", "else:"),
+            ("elif not state.returning or not (protocol.cooperative or state.is_leader):", "else:"),
             ("    else:\n        patience", "    if False:\n        patience"),
         ),
         # In a whole group the leader hears from the worker's own record what it does not have, and gives it out again.
@@ -126,7 +127,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="says nothing of what a predecessor may still run",
-        module=f"{MEMBERSHIP}.turn",
+        module=f"{MEMBERSHIP}.transition",
         edits=(
             (
                 "        worker = state.settings.worker\n",
@@ -139,27 +140,27 @@ MUTATIONS = (
     Mutation(
         name="does not wait for a predecessor's lease",
         module=f"{MEMBERSHIP}.joining",
-        edits=(("hold_until=turn.now + turn.state.settings.session_timeout_ms", "hold_until=turn.now"),),
+        edits=(("hold_until=member.now + member.state.settings.session_timeout_ms", "hold_until=member.now"),),
         plan="troubled",
         broken=(_STARTED, _TWO_RUN),
     ),
     Mutation(
         name="does not join again after it has given something up",
         module=f"{MEMBERSHIP}.joining",
-        edits=(("    if rejoin or turn.state.stopping:\n", "    if False:\n"),),
+        edits=(("    if rejoin or member.state.stopping:\n", "    if False:\n"),),
         plan="calm",
         broken=(_REST,),
     ),
     Mutation(
         name="does not join again when the delay is over",
         module=f"{MEMBERSHIP}.joining",
-        edits=(("    if turn.state.told_delay_ms:\n", "    if False:\n"),),
+        edits=(("    if member.state.told_delay_ms:\n", "    if False:\n"),),
         plan="calm",
         broken=(_REST, _WAIT),
     ),
     Mutation(
         name="stops everything whenever the group rebalances",
-        module=f"{MEMBERSHIP}.turn",
+        module=f"{MEMBERSHIP}.transition",
         edits=(
             (
                 "        if state.protocol is SubProtocol.DEFAULT:\n            self.stop",
@@ -174,8 +175,8 @@ MUTATIONS = (
         module=f"{MEMBERSHIP}.staying",
         edits=(
             (
-                "    if state.stopping or turn.predecessor_may_run:\n",
-                "    if turn.predecessor_may_run:\n",
+                "    if state.stopping or member.predecessor_may_run:\n",
+                "    if member.predecessor_may_run:\n",
             ),
         ),
         plan="undelayed",
@@ -194,7 +195,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="starts tasks of whose configuration it has not read",
-        module=f"{MEMBERSHIP}.turn",
+        module=f"{MEMBERSHIP}.transition",
         edits=(("state.config_offset < state.needed_offset or ", ""),),
         unit_test="tests/unit/test_member.py::test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything",
     ),
@@ -242,11 +243,11 @@ MUTATIONS = (
     # ---- the assignor
     Mutation(
         name="balances while a delay runs",
-        module=f"{MEMBERSHIP}.assignors.pace",
+        module=f"{ASSIGNORS}.pace",
         edits=(
             (
-                "        return Pace(\n            delay_ms=verdict.delay_ms,",
-                "        return Pace(\n            allowance=NO_LIMIT,\n            delay_ms=verdict.delay_ms,",
+                "        return Pace(\n            delay_ms=lost_work.delay_ms,",
+                "        return Pace(\n            allowance=NO_LIMIT,\n            delay_ms=lost_work.delay_ms,",
             ),
         ),
         plan="calm",
@@ -254,7 +255,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="never balances",
-        module=f"{MEMBERSHIP}.assignors.pace",
+        module=f"{ASSIGNORS}.pace",
         edits=(
             ("    if not revoked_just_now:\n", "    if False:\n"),
             ("allowance=0 if delay_ms else NO_LIMIT", "allowance=0"),
@@ -264,7 +265,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="does not wait after a round that revoked",
-        module=f"{MEMBERSHIP}.assignors.pace",
+        module=f"{ASSIGNORS}.pace",
         edits=(
             (
                 "def backoff_ms(attempts: int, max_delay_ms: int) -> int:\n",
@@ -275,7 +276,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="lets both owners of a task keep it",
-        module=f"{MEMBERSHIP}.assignors.cooperative",
+        module=f"{ASSIGNORS}.cooperative",
         edits=(
             (
                 "def _duplicated(owned: Shares, active: Tasks) -> Tasks:\n",
@@ -286,7 +287,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="deals out lost work at once",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(
             (
                 "    runs = memory.deadline_ms > 0\n",
@@ -297,18 +298,18 @@ MUTATIONS = (
     ),
     Mutation(
         name="begins the delay anew with each round",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(("min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms", "max_delay_ms"),),
         plan="calm",
         broken=(_WAIT, _DEADLINE),
     ),
     Mutation(
         name="loses what was lost when the delay is over",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(
             (
-                "    return Verdict(\n        own={worker: lost.get(",
-                "    return Verdict(waited=True)\n    return Verdict(\n        own={worker: lost.get(",
+                "    return LostWork(\n        own={worker: lost.get(",
+                "    return Verdict(waited=True)\n    return LostWork(\n        own={worker: lost.get(",
             ),
         ),
         plan="calm",
@@ -316,44 +317,47 @@ MUTATIONS = (
     ),
     Mutation(
         name="waits for who never comes back",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(("    if at_most_ms == 0:\n", "    if False:\n"), ("if at_most_ms is None or", "if not at_most_ms or")),
         plan="calm",
         broken=(_NEVER, _WAIT),
     ),
     Mutation(
         name="waits as long for who has said when it is back as for others",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(("    return min(round.now_ms + at_most_ms, latest_ms)\n", "    return latest_ms\n"),),
         plan="calm",
         broken=(_WAIT,),
     ),
     Mutation(
         name="forgets when it was that somebody should be back",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(("    if worker in memory.awaited:\n", "    if False:\n"),),
         plan="calm",
         broken=(_WAIT, _DEADLINE),
     ),
     Mutation(
         name="has who is back wait for its own",
-        module=f"{MEMBERSHIP}.assignors.lost",
+        module=f"{ASSIGNORS}.lost",
         edits=(("if worker in kept and worker in round.named}", "if False}"),),
         plan="calm",
         broken=(_BACK,),
     ),
     Mutation(
         name="forgets who had what is planned anew",
-        module=f"{MEMBERSHIP}.assignors.replanned",
+        module=f"{ASSIGNORS}.replanned",
         edits=(("    if not created:\n", "    if created:\n"),),
         plan="calm",
         broken=(_ANEW,),
     ),
     Mutation(
         name="gives what is waited for to others when anybody comes back",
-        module=f"{MEMBERSHIP}.assignors.outcome",
+        module=f"{ASSIGNORS}.moves",
         edits=(
-            ("assignment=_with_waiting(target, verdict.waiting) if verdict.waiting else target", "assignment=target"),
+            (
+                "assignment=_with_waiting(target, lost_work.waiting) if lost_work.waiting else target",
+                "assignment=target",
+            ),
         ),
         plan="calm",
         broken=(_COMPLETE, _DEADLINE, _BACK),
@@ -383,7 +387,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="loses what is above the share of whoever came back",
-        module=f"{MEMBERSHIP}.assignors.balance",
+        module=f"{ASSIGNORS}.balance",
         edits=(("deal(plus(tasks, self._spare), loads", "deal(tasks, loads"),),
         plan="calm",
         broken=(_COMPLETE,),

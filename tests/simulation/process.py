@@ -15,7 +15,6 @@ from simulation.wire import Wire
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.ledger.records.status import WorkerPhase, WorkerStatus
-from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -39,12 +38,13 @@ from airflow_provider.membership.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.membership.leader import Verdict
+from airflow_provider.membership.leader import LeaderAnswer
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import GroupRecord, newer
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
@@ -324,10 +324,10 @@ class Process:
             last = self._led if self.forgetful else newer(command.last_record, self.world.record)
             computed = lead_round(self, command, last)
             unchanged = computed.record.unchanged if computed.record else 0
-            brake = self.clock.until(self.now + brake_ms(unchanged, self.settings.session_timeout_ms))
+            brake = self.clock.until(self.now + hold_back_ms(unchanged, self.settings.session_timeout_ms))
             self.world.clock.after(brake, lambda: self.deliver(lambda: answer(computed)))
 
-        def answer(computed: Verdict) -> Event:
+        def answer(computed: LeaderAnswer) -> Event:
             return AssignmentComputed(
                 now_ms=self.now, seq=command.seq, assignments=computed.assignments, record=computed.record
             )

@@ -13,7 +13,7 @@ from simulation.group import RoundSeen
 from airflow_provider.assignors.model import Absence
 from airflow_provider.ledger.records.status import WorkerStatus
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import decode_assignment, decode_metadata
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.model import NO_TASKS, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
 
@@ -143,10 +143,11 @@ class Round:
 
 def read_round(seen: RoundSeen, computed: Computed) -> Round:
     """From the bytes on the wire."""
-    told = {worker: decode_assignment(data) for worker, data in seen.sent.items()}
+    codec = CODECS[seen.protocol]
+    told = {worker: codec.decode_assignment(data) for worker, data in seen.sent.items()}
     return Round(
         seen=seen,
-        owned={worker: decode_metadata(data).owned for worker, data in seen.joined.items()},
+        owned={worker: codec.decode_metadata(data).owned for worker, data in seen.joined.items()},
         assigned={worker: assignment.assigned for worker, assignment in told.items()},
         revoked={worker: assignment.revoked for worker, assignment in told.items()},
         delay_ms=max(assignment.delay_ms for assignment in told.values()),

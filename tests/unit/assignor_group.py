@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_provider.assignors import cooperative
-from airflow_provider.assignors.model import Absence, Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
@@ -66,19 +66,19 @@ class Group:
         """Another leader takes over, which knows nothing of the rounds before."""
         self.memory = Memory()
 
-    def rebalance(self) -> Outcome:
+    def rebalance(self) -> GroupAssignment:
         """One round; every member stops and starts what it is told to."""
         outcome = self.rebalance_in_vain()
         self.owned = dict(outcome.target)
         return outcome
 
-    def rebalance_in_vain(self) -> Outcome:
+    def rebalance_in_vain(self) -> GroupAssignment:
         """One round that the leader completes, and whose outcome no member carries out."""
         outcome = self.fail_to_sync()
         self.last_completed = self.generation
         return outcome
 
-    def fail_to_sync(self) -> Outcome:
+    def fail_to_sync(self) -> GroupAssignment:
         """One round whose outcome the leader can't send, so that nobody hears of it."""
         self.generation = GenerationId(self.generation + 1)
         outcome = cooperative.assign(
@@ -98,7 +98,7 @@ class Group:
         self.memory = outcome.memory
         return outcome
 
-    def settle(self) -> list[Outcome]:
+    def settle(self) -> list[GroupAssignment]:
         """Rebalance until a round changes nothing and no delay runs; delays are waited for."""
         outcomes = []
         for _ in range(20):
@@ -116,21 +116,21 @@ class Group:
         return sorted(len(tasks_in(tasks)) for tasks in self.owned.values())
 
 
-def changed(outcome: Outcome) -> bool:
+def changed(outcome: GroupAssignment) -> bool:
     return any(outcome.assigned.values()) or any(outcome.revoked.values())
 
 
-def started(outcome: Outcome) -> Tasks:
+def started(outcome: GroupAssignment) -> Tasks:
     return NO_TASKS.union(*outcome.assigned.values())
 
 
-def stopped(outcome: Outcome) -> Tasks:
+def stopped(outcome: GroupAssignment) -> Tasks:
     return NO_TASKS.union(*outcome.revoked.values())
 
 
-def moves_because(reason: MoveReason, outcome: Outcome) -> list[Move]:
+def moves_because(reason: MoveReason, outcome: GroupAssignment) -> list[Move]:
     return [move for move in outcome.moves if move.reason is reason]
 
 
-def moved_because(reason: MoveReason, outcome: Outcome) -> Tasks:
+def moved_because(reason: MoveReason, outcome: GroupAssignment) -> Tasks:
     return NO_TASKS.union(*(move.tasks for move in moves_because(reason, outcome)))

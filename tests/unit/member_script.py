@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from embedded_bytes import decode_metadata, encode_assignment
+
 from airflow_provider.membership.events import (
     ArmTimer,
     Command,
@@ -22,7 +24,6 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.embedded import decode_metadata, encode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from airflow_provider.assignors.model import Memory, Move, MoveReason, Outcome
+from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
@@ -195,7 +195,7 @@ class Histories(RuleBasedStateMachine):
         assert_balanced(self.group)
         self.waiting_since.clear()
 
-    def check(self, before: dict[WorkerId, Tasks], outcome: Outcome) -> None:
+    def check(self, before: dict[WorkerId, Tasks], outcome: GroupAssignment) -> None:
         assert outcome.assigned.keys() == outcome.revoked.keys() == outcome.target.keys() == before.keys()
         assert not started(outcome) & stopped(outcome)
         for worker, owned in before.items():
@@ -209,7 +209,7 @@ class Histories(RuleBasedStateMachine):
         self.check_balance(before, outcome)
         self.check_what_waits(outcome, self.group.configured - set(everything) - stopped(outcome))
 
-    def check_delay(self, outcome: Outcome) -> None:
+    def check_delay(self, outcome: GroupAssignment) -> None:
         assert 0 <= outcome.delay_ms <= MAX_DELAY_MS
         if outcome.delay_ms:
             assert outcome.memory.deadline_ms == self.group.now_ms + outcome.delay_ms
@@ -217,7 +217,7 @@ class Histories(RuleBasedStateMachine):
         else:
             assert outcome.memory.deadline_ms == 0
 
-    def check_balance(self, before: dict[WorkerId, Tasks], outcome: Outcome) -> None:
+    def check_balance(self, before: dict[WorkerId, Tasks], outcome: GroupAssignment) -> None:
         """Unless a delay runs, no more running tasks stop than balance needs, and without a stop there is balance."""
         if outcome.delay_ms:
             return
@@ -230,7 +230,7 @@ class Histories(RuleBasedStateMachine):
                 after = [len(kind(tasks)) for tasks in outcome.target.values()]
                 assert max(after) - min(after) <= 1
 
-    def check_what_waits(self, outcome: Outcome, waiting: Tasks) -> None:
+    def check_what_waits(self, outcome: GroupAssignment, waiting: Tasks) -> None:
         """Work is nowhere only while a delay runs, and never longer than the maximum."""
         assert outcome.delay_ms or not waiting
         now = self.group.now_ms
@@ -249,7 +249,7 @@ def stops_needed(kept: list[int], total: int) -> int:
     return sum(above) - min(extras, len(above))
 
 
-def stopped_for_balance(outcome: Outcome) -> list[Move]:
+def stopped_for_balance(outcome: GroupAssignment) -> list[Move]:
     return [move for move in moves_because(MoveReason.BALANCE, outcome) if move.target is None]
 
 

@@ -16,7 +16,7 @@ from airflow_provider.ledger.records import PlanRecord
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider.cli.main import COMMANDS, main
-from airflow_provider.protocol.embedded import encode_assignment, encode_metadata
+from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
 from airflow_provider.protocol.model import Assignment, ConfigOffset, TaskId, WorkerState, planner_of
 
 OWNED = Assignment(

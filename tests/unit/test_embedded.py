@@ -10,21 +10,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-
-from airflow_provider.protocol.embedded import (
+from embedded_bytes import (
     decode_assignment,
     decode_metadata,
     encode_assignment,
     encode_metadata,
 )
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.protocol.embedded import CODECS, codec_of_bytes, fields, v0, v1
 from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,
     ConfigOffset,
     LocalProtocolError,
     MalformedEmbeddedError,
+    SubProtocol,
     TaskId,
     WorkerState,
     planner_of,
@@ -294,7 +296,7 @@ class TestRoundTrips:
 
 
 Decoder = Callable[[bytes], object]
-DECODERS: list[Decoder] = [decode_metadata, decode_assignment]
+DECODERS: list[Decoder] = [decode for codec in (v0, v1) for decode in (codec.decode_metadata, codec.decode_assignment)]
 OWNING = encode_metadata(WorkerState(version=2, url="u", config_offset=ConfigOffset(9), assignment=ASSIGNMENT))
 SAMPLES: list[tuple[Decoder, bytes]] = [
     (decode_metadata, EAGER_METADATA),
@@ -302,6 +304,17 @@ SAMPLES: list[tuple[Decoder, bytes]] = [
     (decode_assignment, COOPERATIVE_ASSIGNMENT),
     (decode_assignment, encode_assignment(replace(ASSIGNMENT, version=0, revoked=frozenset(), delay_ms=0))),
 ]
+
+
+def _odd(*_: object) -> None:
+    raise fields._OddError
+
+
+def _read(data: bytes) -> object:
+    try:
+        return v1.decode_assignment(data)
+    except MalformedEmbeddedError as refused:
+        return str(refused)
 
 
 def decodes(decode: Decoder, data: bytes) -> bool:
@@ -313,7 +326,43 @@ def decodes(decode: Decoder, data: bytes) -> bool:
     return True
 
 
+def test_each_sub_protocol_has_a_codec_that_writes_its_number() -> None:
+    assert CODECS.keys() == set(SubProtocol)
+    for protocol, codec in CODECS.items():
+        state = WorkerState(version=protocol.version, url="u", config_offset=ConfigOffset(9))
+        assert codec.decode_metadata(codec.encode_metadata(state)) == state
+        assert codec_of_bytes(codec.encode_metadata(state)) is codec
+
+
+class TestNamesOfJobs:
+    """They are kept from one round to the next."""
+
+    def test_no_more_than_so_many(self) -> None:
+        for name in range(fields._MOST_NAMES + 10):
+            v1.decode_assignment(
+                v1.encode_assignment(Assignment(version=1, assigned=frozenset({TaskId(f"n{name}", 0)})))
+            )
+        assert len(fields._encoded) <= fields._MOST_NAMES
+        assert len(fields._decoded) <= fields._MOST_NAMES
+
+    def test_only_short_ones(self) -> None:
+        long = Assignment(version=1, assigned=frozenset({TaskId("x" * 1_000, 0)}))
+        assert v1.decode_assignment(v1.encode_assignment(long)) == long
+        assert "x" * 1_000 not in fields._encoded
+        assert b"x" * 1_000 not in fields._decoded
+
+
 class TestHostileBytes:
+    @unhurried
+    @given(whole=incremental_assignments, at=st.integers(0, 2**16), byte=st.integers(0, 255))
+    def test_reading_with_care_reads_the_same(self, whole: Assignment, at: int, byte: int) -> None:
+        data = bytearray(encode_assignment(whole))
+        data[at % len(data)] = byte
+        quick = _read(bytes(data))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fields, "_jobs", _odd)
+            assert _read(bytes(data)) == quick
+
     @pytest.mark.parametrize("decode", DECODERS)
     @unhurried
     @given(data=st.binary(max_size=200))

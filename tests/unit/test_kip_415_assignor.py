@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from assignor_group import Group, planners_in, tasks_in
 
-from airflow_provider.assignors.model import Outcome
+from airflow_provider.assignors.model import GroupAssignment
 from airflow_provider.protocol.model import PLANNER_INDEX, TaskId, Tasks, WorkerId
 
 D = 300_000
@@ -54,7 +54,7 @@ class Kip(Group):
         return named(self.owned[WorkerId(worker)])
 
 
-def sent(outcome: Outcome) -> dict[str, Sent]:
+def sent(outcome: GroupAssignment) -> dict[str, Sent]:
     return {
         worker: Sent(outcome.delay_ms, named(outcome.target[worker]), named(outcome.revoked[worker]))
         for worker in outcome.target

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from embedded_bytes import decode_assignment, encode_metadata
 from member_script import tasks
 
 from airflow_provider.assignors.model import MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.leader import Call, Verdict, lead
+from airflow_provider.membership.leader import Call, LeaderAnswer, lead
 from airflow_provider.membership.record import GroupRecord, newer
-from airflow_provider.protocol.embedded import decode_assignment, encode_metadata
 from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,
@@ -58,26 +58,26 @@ def call(*members: JoinedMember, generation: int = 1, last: GroupRecord | None =
     return replace(standard, **changes)
 
 
-def sent(verdict: Verdict) -> Mapping[str, Assignment]:
-    return {member_id: decode_assignment(data) for member_id, data in verdict.assignments.items()}
+def sent(answer: LeaderAnswer) -> Mapping[str, Assignment]:
+    return {member_id: decode_assignment(data) for member_id, data in answer.assignments.items()}
 
 
-def record_of(verdict: Verdict) -> GroupRecord:
-    assert verdict.record is not None
-    return verdict.record
+def record_of(answer: LeaderAnswer) -> GroupRecord:
+    assert answer.record is not None
+    return answer.record
 
 
 def test_everybody_is_sent_what_to_start_and_what_to_stop() -> None:
-    verdict = lead(call(member("w1", ALL), member("w2")))
-    w1, w2 = sent(verdict)["w1-1"], sent(verdict)["w2-1"]
+    answer = lead(call(member("w1", ALL), member("w2")))
+    w1, w2 = sent(answer)["w1-1"], sent(answer)["w2-1"]
     assert (w1.leader, w1.leader_url, w1.config_offset, w1.version) == ("w1-1", "http://w1", 7, 1)
     assert len(w1.revoked) == 3
     assert (w1.assigned, w2.assigned, w2.revoked) == (frozenset(), frozenset(), frozenset())
 
 
 def test_the_record_says_who_has_what_after_the_round() -> None:
-    verdict = lead(call(member("w1", ALL), member("w2")))
-    record = record_of(verdict)
+    answer = lead(call(member("w1", ALL), member("w2")))
+    record = record_of(answer)
     assert (record.epoch, record.generation, record.leader, record.leader_member) == (1, 1, "w1", "w1-1")
     assert record.members == {"w1": "w1-1", "w2": "w2-1"}
     assert record.assignment[W1] | record.revoked[W1] == tasks(ALL)
@@ -106,9 +106,9 @@ def test_dynamic_members_go_by_their_member_ids() -> None:
 
 
 def test_a_leader_behind_on_the_jobs_topic_cannot_assign() -> None:
-    verdict = lead(call(member("w1", ""), member("w2", "a0", offset=9)))
-    assert verdict.record is None
-    for assignment in sent(verdict).values():
+    answer = lead(call(member("w1", ""), member("w2", "a0", offset=9)))
+    assert answer.record is None
+    for assignment in sent(answer).values():
         assert assignment.error == AssignmentError.CONFIG_MISMATCH
         assert assignment.config_offset == 9
         assert not assignment.assigned | assignment.revoked
@@ -117,27 +117,27 @@ def test_a_leader_behind_on_the_jobs_topic_cannot_assign() -> None:
 @pytest.mark.parametrize("claim", [10, 2**63 - 1])
 def test_a_member_that_claims_more_than_the_jobs_topic_has_stops_nobody(claim: int) -> None:
     """No leader could ever read so far: the group would assign nothing any more."""
-    verdict = lead(call(member("w1", ""), member("w2", "", offset=claim), jobs_end=ConfigOffset(9)))
+    answer = lead(call(member("w1", ""), member("w2", "", offset=claim), jobs_end=ConfigOffset(9)))
     behind = lead(call(member("w1", ""), member("w2", "", offset=9), jobs_end=ConfigOffset(9)))
-    assert verdict.unbelievable == {"w2": claim}
-    assert {assignment.error for assignment in sent(verdict).values()} == {AssignmentError.NONE}
-    assert {assignment.config_offset for assignment in sent(verdict).values()} == {7}
-    assert record_of(verdict).assignment[W1] | record_of(verdict).assignment[W2] == tasks(ALL)
+    assert answer.unbelievable == {"w2": claim}
+    assert {assignment.error for assignment in sent(answer).values()} == {AssignmentError.NONE}
+    assert {assignment.config_offset for assignment in sent(answer).values()} == {7}
+    assert record_of(answer).assignment[W1] | record_of(answer).assignment[W2] == tasks(ALL)
     assert (behind.unbelievable, behind.record) == ({}, None)
 
 
 def test_a_leader_ahead_of_the_others_sends_its_own_offset() -> None:
-    verdict = lead(call(member("w1", ""), member("w2", "", offset=3)))
-    assert sent(verdict)["w2-1"].config_offset == 7
+    answer = lead(call(member("w1", ""), member("w2", "", offset=3)))
+    assert sent(answer)["w2-1"].config_offset == 7
 
 
 def test_metadata_that_nobody_can_read_get_an_empty_assignment_and_a_mention() -> None:
     broken = JoinedMember(member_id=MemberId("bad-1"), instance_id="bad", metadata=b"\x00")
-    verdict = lead(call(member("w1", ""), broken))
-    assert verdict.unreadable == ("bad",)
-    assert sent(verdict)["bad-1"].assigned == frozenset()
-    assert sent(verdict)["w1-1"].assigned == tasks(ALL)
-    assert "bad" not in record_of(verdict).assignment
+    answer = lead(call(member("w1", ""), broken))
+    assert answer.unreadable == ("bad",)
+    assert sent(answer)["bad-1"].assigned == frozenset()
+    assert sent(answer)["w1-1"].assigned == tasks(ALL)
+    assert "bad" not in record_of(answer).assignment
 
 
 # ---- the memory of whoever led before
@@ -154,15 +154,15 @@ def two_workers(generation: int = 4) -> GroupRecord:
 def test_a_new_leader_takes_over_the_memory_so_lost_work_waits() -> None:
     last = two_workers(4)
     for last_completed in (GenerationId(4), GenerationId(-1)):
-        verdict = lead(call(member("w2", "b0 b1 b2"), generation=5, last=last, last_completed=last_completed))
-        assert sent(verdict)["w2-1"].delay_ms == D
-        assert record_of(verdict).deadline_ms == NOW + D
-        assert record_of(verdict).assignment == {"w2": tasks("b0 b1 b2")}
+        answer = lead(call(member("w2", "b0 b1 b2"), generation=5, last=last, last_completed=last_completed))
+        assert sent(answer)["w2-1"].delay_ms == D
+        assert record_of(answer).deadline_ms == NOW + D
+        assert record_of(answer).assignment == {"w2": tasks("b0 b1 b2")}
 
 
 def test_the_deadline_survives_the_next_leader_too() -> None:
     first = record_of(lead(call(member("w2", "b0 b1 b2"), generation=5, last=two_workers(4))))
-    verdict = lead(
+    answer = lead(
         call(
             member("w3"),
             member("w2", "b0 b1 b2"),
@@ -172,14 +172,14 @@ def test_the_deadline_survives_the_next_leader_too() -> None:
             now_ms=NOW + 100_000,
         )
     )
-    assert sent(verdict)["w3-1"].delay_ms == D - 100_000
+    assert sent(answer)["w3-1"].delay_ms == D - 100_000
 
 
 def test_a_memory_that_rounds_lie_between_is_not_trusted() -> None:
     """Somebody led who wrote no record: what it assigned is not known."""
-    verdict = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(5)))
-    assert sent(verdict)["w2-1"].delay_ms == 0
-    assert sent(verdict)["w2-1"].assigned == tasks("a0 a1 a2")
+    answer = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(5)))
+    assert sent(answer)["w2-1"].delay_ms == 0
+    assert sent(answer)["w2-1"].assigned == tasks("a0 a1 a2")
 
 
 def test_a_delay_that_runs_is_gone_on_with_over_rounds_that_failed() -> None:
@@ -194,17 +194,17 @@ def test_a_delay_that_runs_is_gone_on_with_over_rounds_that_failed() -> None:
         last_completed=GenerationId(-1),
         now_ms=NOW + 100_000,
     )
-    verdict = lead(late)
-    assert {assignment.delay_ms for assignment in sent(verdict).values()} == {D - 100_000}
-    assert not any(assignment.assigned for assignment in sent(verdict).values())
+    answer = lead(late)
+    assert {assignment.delay_ms for assignment in sent(answer).values()} == {D - 100_000}
+    assert not any(assignment.assigned for assignment in sent(answer).values())
     over = lead(replace(late, now_ms=NOW + D))
     assert {assignment.delay_ms for assignment in sent(over).values()} == {0}
 
 
 def test_a_leader_that_completed_the_recorded_round_itself_trusts_it_over_a_failed_one() -> None:
     """Between, a rebalance failed: its generation was counted, but it assigned nothing."""
-    verdict = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(4)))
-    assert sent(verdict)["w2-1"].delay_ms == D
+    answer = lead(call(member("w2", "b0 b1 b2"), generation=6, last=two_workers(4), last_completed=GenerationId(4)))
+    assert sent(answer)["w2-1"].delay_ms == D
 
 
 # ---- epochs
@@ -240,16 +240,16 @@ def test_the_newer_of_two_records_is_that_of_the_higher_epoch() -> None:
 # ---- eager
 
 
-def eager(*names: str, generation: int, last: GroupRecord | None = None) -> Verdict:
+def eager(*names: str, generation: int, last: GroupRecord | None = None) -> LeaderAnswer:
     members = [member(name, version=0) for name in names]
     return lead(call(*members, generation=generation, last=last, protocol=SubProtocol.DEFAULT))
 
 
 def test_eager_deals_out_everything() -> None:
-    verdict = eager("w1", "w2", generation=1)
-    assert [len(assignment.assigned) for assignment in sent(verdict).values()] == [3, 3]
-    assert {assignment.version for assignment in sent(verdict).values()} == {0}
-    assert {move.reason for move in record_of(verdict).moves} == {MoveReason.EAGER}
+    answer = eager("w1", "w2", generation=1)
+    assert [len(assignment.assigned) for assignment in sent(answer).values()] == [3, 3]
+    assert {assignment.version for assignment in sent(answer).values()} == {0}
+    assert {move.reason for move in record_of(answer).moves} == {MoveReason.EAGER}
 
 
 def test_the_first_eager_round_after_a_cooperative_one_deals_out_nothing() -> None:
@@ -311,16 +311,16 @@ def test_the_first_eager_round_names_nothing_that_others_may_have_moved_since() 
 def test_after_an_eager_round_nothing_is_lost_even_if_a_worker_is_missing() -> None:
     """An upgrade: everybody stopped everything before it joined. Nothing may wait for the worker that went away."""
     last = record_of(eager("w1", "w2", "w3", generation=1))
-    verdict = lead(call(member("w1", ""), member("w2", ""), generation=2, last=last))
-    assert {assignment.delay_ms for assignment in sent(verdict).values()} == {0}
-    assert frozenset().union(*(assignment.assigned for assignment in sent(verdict).values())) == tasks(ALL)
+    answer = lead(call(member("w1", ""), member("w2", ""), generation=2, last=last))
+    assert {assignment.delay_ms for assignment in sent(answer).values()} == {0}
+    assert frozenset().union(*(assignment.assigned for assignment in sent(answer).values())) == tasks(ALL)
 
 
 def test_a_task_that_has_ended_costs_no_round_though_its_member_still_reports_it() -> None:
     first = record_of(lead(call(member("w1", "a0 a1 a2"), configured=tasks("a0 a1 a2"))))
     again = call(member("w1", "a0 a1 a2"), generation=2, last=first, configured=tasks("a1 a2"), ended=tasks("a0"))
 
-    verdict = lead(again)
+    answer = lead(again)
 
-    assert not sent(verdict)["w1-1"].revoked
-    assert record_of(verdict).assignment == {"w1": tasks("a1 a2")}
+    assert not sent(answer)["w1-1"].revoked
+    assert record_of(answer).assignment == {"w1": tasks("a1 a2")}

@@ -25,7 +25,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
@@ -339,7 +339,7 @@ def record_after(
     last = group.record
     present = (*last.members, *joins) if members is None else members
     unfinished = {task for task, told in group.status.tasks.items() if not told.state.final}
-    verdict = lead(
+    answer = lead(
         Call(
             generation=GenerationId(last.generation + 1),
             protocol=SubProtocol.SESSIONED,
@@ -355,8 +355,8 @@ def record_after(
             revocation_rank={task: 2 for task, told in group.status.tasks.items() if told.state is TaskState.RUNNING},
         )
     )
-    assert verdict.record is not None
-    return verdict.record
+    assert answer.record is not None
+    return answer.record
 
 
 async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assigns(

@@ -23,7 +23,7 @@ from airflow_provider.membership.member import TRANSITIONS, handle
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.embedded import encode_assignment
+from airflow_provider.protocol.embedded.v1 import encode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import (
     Assignment,

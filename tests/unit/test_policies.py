@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.assignors.balance import limited
-from airflow_provider.assignors.model import Memory, MoveReason, Outcome
+from airflow_provider.assignors.model import GroupAssignment, Memory, MoveReason
 from airflow_provider.assignors.policy import (
     IMMEDIATE,
     Deferred,
@@ -94,7 +94,7 @@ def group_of(workers: int, tasks: int, policy: Policy = IN_TWOS) -> Group:
     return group
 
 
-def shape(outcome: Outcome) -> tuple[int, int, int]:
+def shape(outcome: GroupAssignment) -> tuple[int, int, int]:
     """How many stop, how many start, and the delay."""
     return len(stopped(outcome)), len(started(outcome)), outcome.delay_ms
 
@@ -264,7 +264,7 @@ def test_steps_end_where_one_round_would_and_move_no_more(
     assert counts[PolicyName.INCREMENTAL] == counts[PolicyName.IMMEDIATE]
 
 
-def settled(group: Group) -> list[Outcome]:
+def settled(group: Group) -> list[GroupAssignment]:
     outcomes = [group.rebalance()]
     while changed(outcomes[-1]) or outcomes[-1].delay_ms:
         assert len(outcomes) < 300

@@ -39,7 +39,7 @@ from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import encode_assignment, encode_metadata
+from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
@@ -200,9 +200,9 @@ def next_round(topic: Topic, *, generation: int = GENERATION) -> GroupRecord:
         members=tuple(joined(worker, status.group) for worker in (W1, W2)),
         reason="a test",
     )
-    verdict = lead(gather_call(command, JOBS, status, policy=Deferred(), at_ms=topic.now_ms))
-    assert verdict.record is not None
-    return verdict.record
+    answer = lead(gather_call(command, JOBS, status, policy=Deferred(), at_ms=topic.now_ms))
+    assert answer.record is not None
+    return answer.record
 
 
 @pytest.mark.parametrize("key", RECORDS)

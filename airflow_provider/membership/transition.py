@@ -1,4 +1,4 @@
-"""One turn of the member machine: the state while an event is handled, and the steps that handlers share."""
+"""One transition of the member machine: the state while an event is handled, and the steps that handlers share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider.membership.events import (
     StopTasks,
 )
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     NO_GENERATION,
@@ -38,7 +38,7 @@ _HEARTBEATS_A_SECOND = 200
 """So many at most of a whole group, while it heartbeats fast; a coordinator has other groups, too."""
 
 
-class Turn:
+class Transition:
     """The state before and, step by step, after an event; and the commands that come out.
 
     Steps change the state and add commands. They never read a clock: ``now`` is the event's.
@@ -118,7 +118,7 @@ class Turn:
 
     def _metadata(self, offer: SubProtocol) -> bytes:
         state = self.state
-        return encode_metadata(
+        return CODECS[offer].encode_metadata(
             WorkerState(
                 version=offer.version,
                 url=state.settings.url,

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_provider.assignors.lost import Verdict
-from airflow_provider.assignors.model import Load, Memory, Move, MoveReason, Outcome, Round
+from airflow_provider.assignors.lost import LostWork
+from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.pace import Pace
 from airflow_provider.assignors.replanned import still_planned
 from airflow_provider.assignors.shares import Shares, minus, plus
@@ -15,7 +15,7 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Difference:
     """How what is owned differs from what was assigned and from what is configured.
 
     :param removed: owned, and not configured
@@ -53,23 +53,23 @@ class Shuffle:
 def write_down(
     round: Round,  # noqa: A002
     memory: Memory,
-    changes: Changes,
-    verdict: Verdict,
+    difference: Difference,
+    lost_work: LostWork,
     decided: Pace,
     shuffle: Shuffle,
-) -> Outcome:
-    """The outcome of a round."""
+) -> GroupAssignment:
+    """The assignment of a round."""
     assigned: dict[WorkerId, Tasks] = {}
     revoked: dict[WorkerId, Tasks] = {}
     target: dict[WorkerId, Tasks] = {}
     for worker, kept in shuffle.kept.items():
         taken = shuffle.taken.get(worker, NO_TASKS)
         assigned[worker] = shuffle.given.get(worker, NO_TASKS)
-        revoked[worker] = plus(round.owned[worker] & changes.stopped, taken)
+        revoked[worker] = plus(round.owned[worker] & difference.stopped, taken)
         target[worker] = plus(minus(kept, taken), assigned[worker])
-    stops = tuple(_stops(round.owned, revoked, changes, shuffle))
-    starts = tuple(_starts(assigned, changes, memory, shuffle, back=verdict.own.keys()))
-    return Outcome(
+    stops = tuple(_stops(round.owned, revoked, difference, shuffle))
+    starts = tuple(_starts(assigned, difference, memory, shuffle, back=lost_work.own.keys()))
+    return GroupAssignment(
         assigned=assigned,
         revoked=revoked,
         target=target,
@@ -77,16 +77,16 @@ def write_down(
         moves=stops + starts,
         memory=Memory(
             generation=round.generation,
-            assignment=_with_waiting(target, verdict.waiting) if verdict.waiting else target,
+            assignment=_with_waiting(target, lost_work.waiting) if lost_work.waiting else target,
             revoked=NO_TASKS.union(*revoked.values()),
             members=frozenset(round.owned),
-            candidates=verdict.candidates,
+            candidates=lost_work.candidates,
             deadline_ms=decided.deadline_ms,
             revoked_in_previous=decided.revoked_in_previous,
             successive_revocations=decided.successive_revocations,
             next_moves_at_ms=decided.next_moves_at_ms,
             released=tuple(_to_go_on(stops)),
-            awaited=verdict.awaited,
+            awaited=lost_work.awaited,
             former=still_planned(round, memory),
         ),
     )
@@ -97,16 +97,16 @@ def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
     return {**target, **{worker: plus(target.get(worker, NO_TASKS), tasks) for worker, tasks in waiting.items()}}
 
 
-def _stops(owned: Shares, revoked: Shares, changes: Changes, shuffle: Shuffle) -> Iterator[Move]:
+def _stops(owned: Shares, revoked: Shares, difference: Difference, shuffle: Shuffle) -> Iterator[Move]:
     for worker, tasks in revoked.items():
         stopped = tasks & owned[worker]
         for reason, of_it in (
-            (MoveReason.DELETED, stopped & changes.removed),
-            (MoveReason.DUPLICATE, stopped & changes.duplicated - changes.removed),
+            (MoveReason.DELETED, stopped & difference.removed),
+            (MoveReason.DUPLICATE, stopped & difference.duplicated - difference.removed),
         ):
             if of_it:
                 yield Move(tasks=of_it, source=worker, target=None, reason=reason)
-        yield from _balancing(stopped - changes.stopped, worker, None, shuffle)
+        yield from _balancing(stopped - difference.stopped, worker, None, shuffle)
 
 
 def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | None, shuffle: Shuffle) -> Iterator[Move]:
@@ -127,15 +127,15 @@ def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
 
 
 def _starts(
-    assigned: Shares, changes: Changes, memory: Memory, shuffle: Shuffle, *, back: Collection[WorkerId]
+    assigned: Shares, difference: Difference, memory: Memory, shuffle: Shuffle, *, back: Collection[WorkerId]
 ) -> Iterator[Move]:
     """:param back: who is there to get again what it has lost, as far as that is within its share"""
-    origins = {task: (worker, MoveReason.LOST, None) for task, worker in changes.lost.items()}
+    origins = {task: (worker, MoveReason.LOST, None) for task, worker in difference.lost.items()}
     released = {task: (move.source, move.reason, move.load) for move in memory.released for task in move.tasks}
     former = {
         task: (worker, MoveReason.NEW, None)
         for worker, tasks in memory.former.items()
-        for task in tasks & changes.created
+        for task in tasks & difference.created
     }
     begun = {**former, **origins, **released}
     known = frozenset(begun)

@@ -14,10 +14,10 @@ from stand_ins import MemoryTopics
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.membership.brake import brake_ms
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.membership.record import GroupRecord
-from airflow_provider.protocol.embedded import encode_metadata
+from airflow_provider.membership.unchanged_rounds import hold_back_ms
+from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
@@ -34,14 +34,14 @@ TASKS = [TaskId("a", index) for index in range(4)]
 
 
 def test_one_or_two_rounds_for_nothing_are_free_and_each_further_one_waits_twice_as_long() -> None:
-    assert [brake_ms(unchanged, 60_000) for unchanged in range(7)] == [0, 0, 0, 100, 200, 400, 800]
+    assert [hold_back_ms(unchanged, 60_000) for unchanged in range(7)] == [0, 0, 0, 100, 200, 400, 800]
 
 
 @pytest.mark.parametrize(("session_ms", "longest_ms"), [(60_000, 5_000), (10_000, 2_500)])
 def test_it_never_waits_so_long_that_the_others_take_their_assignment_for_lost(
     session_ms: int, longest_ms: int
 ) -> None:
-    assert brake_ms(10_000, session_ms) == longest_ms
+    assert hold_back_ms(10_000, session_ms) == longest_ms
 
 
 def a_leader_that_always_wants_another_round(world: World) -> None:
@@ -66,7 +66,7 @@ def test_whatever_makes_a_group_go_round_it_slows_down() -> None:
     first = len(world.coordinator.rounds)
     world.run(20_000)
     later = len(world.coordinator.rounds) - first
-    longest_ms = brake_ms(10_000, SETTINGS.session_timeout_ms)
+    longest_ms = hold_back_ms(10_000, SETTINGS.session_timeout_ms)
     assert first < 15
     assert later <= 20_000 // longest_ms + 1
     assert [record.unchanged for record in world.records[-3:]] == list(
@@ -85,7 +85,7 @@ def test_a_newcomer_waits_for_one_round_at_most_and_what_it_changes_begins_the_c
     a_leader_that_always_wants_another_round(world)
     world.run(30_000)
     assert unchanged(world) > 3
-    longest_ms = brake_ms(10_000, SETTINGS.session_timeout_ms)
+    longest_ms = hold_back_ms(10_000, SETTINGS.session_timeout_ms)
     world.start("w3")
     world.run_until(lambda: bool(world.running("w3")), within_ms=longest_ms + 1_000)
     assert unchanged(world) == 0

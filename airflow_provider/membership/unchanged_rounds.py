@@ -21,18 +21,18 @@ _PART_OF_A_SESSION: Final = 4
 """Who waits for its assignment for a session takes it for lost and joins again."""
 
 
-def is_braked(unchanged: int) -> bool:
+def is_held_back(unchanged: int) -> bool:
     """Whether assignments are held back after so many rounds in a row that changed nothing."""
     return unchanged > _FREE
 
 
-def brake_ms(unchanged: int, session_timeout_ms: int) -> int:
+def hold_back_ms(unchanged: int, session_timeout_ms: int) -> int:
     """How long a leader holds an assignment back.
 
     :param unchanged: how many rounds in a row changed nothing, with the one that is held back
     :return: milliseconds; 0: not at all
     """
-    if not is_braked(unchanged):
+    if not is_held_back(unchanged):
         return 0
     doubled = min(unchanged - _FREE - 1, 10)
     return min(_FIRST_MS << doubled, _LONGEST_MS, session_timeout_ms // _PART_OF_A_SESSION)

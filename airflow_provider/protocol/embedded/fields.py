@@ -1,0 +1,277 @@
+"""Kafka's old, non-flexible types: writing and reading one field after the other.
+
+STRING has a length of 16 bits, arrays and bytes one of 32; all is big-endian. A length of -1 is null.
+
+Tasks are most of what is written and read, a hundred thousand of them in a round of a large group: what is done for
+each is inlined, and a job's name is encoded and decoded once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from airflow_provider.protocol.model import (
+    PLANNER_INDEX,
+    LocalProtocolError,
+    MalformedEmbeddedError,
+    TaskId,
+    Tasks,
+)
+
+I16: Final = struct.Struct(">h")
+I32: Final = struct.Struct(">i")
+I64: Final = struct.Struct(">q")
+NULL: Final = -1
+
+_MAX_STRING: Final = 2**15 - 1
+_SMALLEST_JOB: Final = I16.size + I32.size
+"""Bytes of a job with an empty name and no tasks: what each entry of an array of jobs takes at least."""
+
+_ONE_INDEX: Final = struct.Struct(">ii")
+_ONE_TASK: Final = {index: _ONE_INDEX.pack(1, index) for index in range(PLANNER_INDEX, 1_000)}
+"""The array of one task, as bytes: in a group whose jobs are spread a worker has one task of each."""
+
+_MOST_NAMES: Final = 10_000
+_LONGEST_NAME: Final = 250
+"""Bytes; longer names are not kept, so that a hostile peer can't fill the memory with them."""
+_encoded: dict[str, bytes] = {}
+_decoded: dict[bytes, str] = {}
+"""Names of jobs, with and without their lengths. They recur in each round, once for each worker."""
+
+
+class Writer:
+    """Collects fields; every complaint names the field."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def done(self) -> bytes:
+        return b"".join(self._parts)
+
+    def version(self, version: int) -> None:
+        if version < 0:
+            raise LocalProtocolError(f"version {version} is negative")
+        self.integer(I16, version, "version")
+
+    def integer(self, form: struct.Struct, value: int, field: str) -> None:
+        try:
+            self._parts.append(form.pack(value))
+        except struct.error:
+            raise LocalProtocolError(f"{field} {value!r} is no integer of {form.size} bytes") from None
+
+    def string(self, text: str, field: str) -> None:
+        self._parts.append(_string(text, field))
+
+    def nested(self, inner: Writer, field: str) -> None:
+        encoded = inner.done()
+        self.integer(I32, len(encoded), field)
+        self._parts.append(encoded)
+
+    def jobs(self, tasks: Tasks, field: str) -> None:
+        """Sorted by job and index."""
+        by_job: dict[str, int | list[int]] = {}
+        for job, index in tasks:
+            if job not in by_job:
+                by_job[job] = index
+                continue
+            others = by_job[job]
+            if isinstance(others, int):
+                by_job[job] = [others, index]
+            else:
+                others.append(index)
+        self.integer(I32, len(by_job), field)
+        put = self._parts.append
+        for job in sorted(by_job):
+            put(_encoded.get(job) or _job_name(job, field))
+            indexes = by_job[job]
+            if isinstance(indexes, int):
+                put(_ONE_TASK.get(indexes) or _array((indexes,), job, field))
+            else:
+                put(_array(sorted(indexes), job, field))
+
+
+def _string(text: str, field: str) -> bytes:
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as wrong:
+        raise LocalProtocolError(f"{field} {text!r} has no UTF-8 form: {wrong.reason}") from None
+    if len(encoded) > _MAX_STRING:
+        raise LocalProtocolError(f"{field} takes {len(encoded)} bytes, the format carries at most {_MAX_STRING}")
+    return I16.pack(len(encoded)) + encoded
+
+
+def _job_name(job: str, field: str) -> bytes:
+    encoded = _string(job, f"{field}: job")
+    if len(encoded) <= _LONGEST_NAME:
+        _make_room(_encoded)
+        _encoded[job] = encoded
+    return encoded
+
+
+def _make_room(names: dict[str, bytes] | dict[bytes, str]) -> None:
+    if len(names) >= _MOST_NAMES:
+        names.clear()
+
+
+def _array(indexes: Sequence[int], job: str, field: str) -> bytes:
+    """:param indexes: sorted, at least one"""
+    if indexes[0] < PLANNER_INDEX:
+        raise LocalProtocolError(f"{field} has task {indexes[0]} of {job!r}; the lowest is {PLANNER_INDEX}")
+    try:
+        return struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
+    except struct.error:
+        raise LocalProtocolError(f"{field} has task {indexes[-1]} of {job!r}, more than 4 bytes hold") from None
+
+
+class Cursor:
+    """Reads fields from ``data[at:end]``.
+
+    Every length is checked against what remains before anything is read or made, so neither time nor memory can exceed
+    a small multiple of the input's size. Every complaint names the field and where it starts in ``data``.
+    """
+
+    __slots__ = ("_data", "_end", "_path", "at")
+
+    def __init__(self, data: bytes, *, at: int, end: int, path: str = "") -> None:
+        self._data = data
+        self._end = end
+        self._path = path
+        self.at = at
+
+    @classmethod
+    def over(cls, data: bytes) -> Cursor:
+        return cls(data, at=0, end=len(data))
+
+    @property
+    def remaining(self) -> int:
+        return self._end - self.at
+
+    def nested(self, size: int, path: str) -> Cursor:
+        """Of the next ``size`` bytes."""
+        return Cursor(self._data, at=self.at, end=self.at + size, path=path)
+
+    def integer(self, form: struct.Struct, field: str) -> int:
+        end = self.at + form.size
+        if end > self._end:
+            raise self._malformed(field, f"needs {form.size} bytes, {self.remaining} remain")
+        value: int = form.unpack_from(self._data, self.at)[0]
+        self.at = end
+        return value
+
+    def version(self) -> int:
+        version = self.integer(I16, "version")
+        if version < 0:
+            self.at -= I16.size
+            raise self._malformed("version", f"{version} is negative")
+        return version
+
+    def string(self, field: str) -> str:
+        start = self.at
+        size = self.integer(I16, field)
+        end = self.at + size
+        if not self.at <= end <= self._end:
+            self.at = start
+            raise self._bad_length(field, size, remaining=self._end - start - I16.size)
+        self.at = end
+        try:
+            return str(self._data[start + I16.size : end], "utf-8")
+        except UnicodeDecodeError as wrong:
+            self.at = start
+            raise self._malformed(field, f"is not UTF-8: {wrong.reason}") from None
+
+    def length(self, field: str, *, smallest_entry: int, null_allowed: bool = False) -> int:
+        """The length that starts an array or a byte string whose entries take at least so many bytes each."""
+        start = self.at
+        count = self.integer(I32, field)
+        if count == NULL and null_allowed:
+            return NULL
+        if not 0 <= count * smallest_entry <= self.remaining:
+            self.at = start
+            raise self._bad_length(field, count, remaining=self._end - start - I32.size)
+        return count
+
+    def jobs(self, field: str, *, null_allowed: bool) -> Tasks:
+        count = self.length(field, smallest_entry=_SMALLEST_JOB, null_allowed=null_allowed)
+        try:
+            tasks, self.at = _jobs(self._data, self.at, self._end, count)
+        except (_OddError, struct.error):
+            tasks = self._jobs_with_care(field, count)
+        return frozenset(tasks)
+
+    def _jobs_with_care(self, field: str, count: int) -> list[TaskId]:
+        """The same, field by field: to say which one is wrong."""
+        tasks: list[TaskId] = []
+        for _ in range(count):
+            job = self.string(f"{field}.connector")
+            tasks += [TaskId(job, index) for index in self._indexes(f"{field}.tasks")]
+        return tasks
+
+    def _indexes(self, field: str) -> tuple[int, ...]:
+        start = self.at
+        count = self.length(field, smallest_entry=I32.size)
+        indexes: tuple[int, ...] = struct.unpack_from(f">{count}i", self._data, self.at)
+        if indexes and min(indexes) < PLANNER_INDEX:
+            self.at = start
+            raise self._malformed(field, f"has task {min(indexes)}; the lowest is {PLANNER_INDEX}")
+        self.at += count * I32.size
+        return indexes
+
+    def _bad_length(self, field: str, length: int, *, remaining: int) -> MalformedEmbeddedError:
+        what = f"length {length} is negative" if length < 0 else f"length {length} is too much for {remaining} bytes"
+        return self._malformed(field, what)
+
+    def _malformed(self, field: str, what: str) -> MalformedEmbeddedError:
+        return MalformedEmbeddedError(f"{self._path}{field} at byte {self.at}: {what}")
+
+
+class _OddError(Exception):
+    """Something is wrong with an array of jobs. What, is found by reading it with care."""
+
+
+def _jobs(data: bytes, at: int, end: int, count: int) -> tuple[list[TaskId], int]:
+    """So many jobs with their tasks, and where they end.
+
+    :raises _OddError, struct.error: they are not in order
+    """
+    short, integer, known, make = I16.unpack_from, I32.unpack_from, _decoded.get, tuple.__new__
+    tasks: list[TaskId] = []
+    for _ in range(count):
+        (size,) = short(data, at)
+        begin = at + 2
+        counted = begin + size
+        if size < 0 or counted + 4 > end:
+            raise _OddError
+        job = known(data[begin:counted])
+        if job is None:
+            job = _text(data[begin:counted])
+        (number,) = integer(data, counted)
+        at = counted + 4 + 4 * number
+        if number < 0 or at > end:
+            raise _OddError
+        if number == 1:
+            (index,) = integer(data, counted + 4)
+            if index < PLANNER_INDEX:
+                raise _OddError
+            tasks.append(make(TaskId, (job, index)))
+        elif number:
+            indexes = struct.unpack_from(f">{number}i", data, counted + 4)
+            if min(indexes) < PLANNER_INDEX:
+                raise _OddError
+            tasks += [make(TaskId, (job, index)) for index in indexes]
+    return tasks, at
+
+
+def _text(name: bytes) -> str:
+    """:raises _OddError: it is not UTF-8"""
+    try:
+        job = str(name, "utf-8")
+    except UnicodeDecodeError:
+        raise _OddError from None
+    if len(name) <= _LONGEST_NAME:
+        _make_room(_decoded)
+        _decoded[name] = job
+    return job

@@ -1,0 +1,91 @@
+"""v0, ``default``, eager: everybody has stopped everything before it joins, and an assignment is the whole of it.
+
+======================  ==================================================================================
+metadata                version i16, url STRING, config-offset i64
+assignment              version i16, error i16, leader STRING, leader-url STRING, config-offset i64,
+                        assignment [job]
+job                     connector STRING, tasks [i32]; task -1 is the connector itself, here the planner
+======================  ==================================================================================
+
+The bytes are those of Java's ``ConnectProtocol``. What follows the last field is ignored, as Java does.
+
+Stricter than Java, because no peer writes such bytes and each would do harm further in: a length below -1 (Java: null),
+text that isn't UTF-8 (Java: replacement characters, so another job's name), a task below -1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider.protocol.embedded.fields import I16, I64, Cursor, Writer
+from airflow_provider.protocol.model import Assignment, ConfigOffset, LocalProtocolError, WorkerState
+
+
+def encode_metadata(state: WorkerState) -> bytes:
+    """A member's metadata for JoinGroup."""
+    if state.assignment is not None:
+        raise LocalProtocolError("metadata of v0 has no room for an assignment: its member has stopped everything")
+    out = Writer()
+    write_state(out, state)
+    return out.done()
+
+
+def decode_metadata(data: bytes) -> WorkerState:
+    """The inverse of :func:`encode_metadata`."""
+    return read_state(Cursor.over(data))
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    """What a leader sends one member in SyncGroup."""
+    if assignment.revoked or assignment.delay_ms:
+        raise LocalProtocolError("an assignment of v0 is the whole of it: it has no room for revoked tasks or a delay")
+    out = Writer()
+    write_head(out, assignment)
+    out.jobs(assignment.assigned, "assigned")
+    return out.done()
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """The inverse of :func:`encode_assignment`."""
+    cursor = Cursor.over(data)
+    head = read_head(cursor)
+    return replace(head, assigned=cursor.jobs("assigned", null_allowed=False))
+
+
+# ---- how each later version begins, too
+
+
+def write_state(out: Writer, state: WorkerState) -> None:
+    """The metadata of v0."""
+    out.version(state.version)
+    out.string(state.url, "url")
+    out.integer(I64, state.config_offset, "config_offset")
+
+
+def read_state(cursor: Cursor) -> WorkerState:
+    """The inverse of :func:`write_state`."""
+    return WorkerState(
+        version=cursor.version(),
+        url=cursor.string("url"),
+        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
+    )
+
+
+def write_head(out: Writer, assignment: Assignment) -> None:
+    """An assignment up to its tasks."""
+    out.version(assignment.version)
+    out.integer(I16, assignment.error, "error")
+    out.string(assignment.leader, "leader")
+    out.string(assignment.leader_url, "leader_url")
+    out.integer(I64, assignment.config_offset, "config_offset")
+
+
+def read_head(cursor: Cursor) -> Assignment:
+    """The inverse of :func:`write_head`."""
+    return Assignment(
+        version=cursor.version(),
+        error=cursor.integer(I16, "error"),
+        leader=cursor.string("leader"),
+        leader_url=cursor.string("leader_url"),
+        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
+    )
