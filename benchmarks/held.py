@@ -22,6 +22,7 @@ from airflow_provider.membership.state import MemberState
 from airflow_provider.operators.spark_worker import SparkWorkerOperator, default_worker_name
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.worker.settings import Until
 
 
 class HeldTrigger(WorkerTrigger):
@@ -40,7 +41,7 @@ def _arguments() -> StartTriggerArgs:
     saved = save(MemberState(settings=member), now_ms=now_ms(), wall_ms=wall_ms())
     trigger = HeldTrigger(
         kafka_conn_id=SparkGroupHook.default_conn_name,
-        plan=WorkerPlan(member=member, slots=2, until="forever", policy=Deferred()).to_json(),
+        plan=WorkerPlan(member=member, slots=2, until=Until.FOREVER, policy=Deferred()).to_json(),
         saved={"v": 1, "member": saved, "began_ms": wall_ms()},
         story=WorkerStory(began_ms=wall_ms()).to_json(),
     )

@@ -40,7 +40,7 @@ class Held:
 
     @property
     def state(self) -> MemberState | None:
-        worker = self.trigger._worker  # noqa: SLF001  nobody else has a reason to look
+        worker = self.trigger._reins.worker  # noqa: SLF001  nobody else has a reason to look
         return None if worker is None else getattr(worker.member, "state", None)
 
 
@@ -97,13 +97,14 @@ def trigger_of(group: str, worker: str) -> WorkerTrigger:
     from airflow_provider.membership.state import MemberState
     from airflow_provider.protocol.model import WorkerId
     from airflow_provider.triggers.worker import WorkerTrigger
+    from airflow_provider.worker.settings import Until
 
     settings = MemberSettings(
         group_id=group,
         worker=WorkerId(worker),
         url=f"http://airflow.example/dags/etl/runs/manual/tasks/{worker}",
     )
-    plan = WorkerPlan(member=settings, slots=2, until="forever", policy=Deferred())
+    plan = WorkerPlan(member=settings, slots=2, until=Until.FOREVER, policy=Deferred())
     saved = save(MemberState(settings=settings), now_ms=now_ms(), wall_ms=wall_ms())
     return WorkerTrigger(
         kafka_conn_id="kafka_default",

@@ -8,8 +8,8 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
@@ -20,21 +20,18 @@ from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.group.classic import ClassicProtocol
 from airflow_provider.group.membership import GroupProtocol
-from airflow_provider.group.shared import reach, shared_topics
+from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import ConnectProtocol, Epoch, WorkerId
+from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.rights import WORKER
-from airflow_provider.worker.attached import SparkOfProcess, attached_hands
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.attached import InThisProcess
+from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
-from airflow_provider.worker.narrator import narrated
-from airflow_provider.worker.process import is_gone
+from airflow_provider.worker.holding import Holding, held
+from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until, WorkerSettings
-from airflow_provider.worker.standing_back import SteadyWorker
-from airflow_provider.worker.worker import Worker
 
 _SESSION_MS: Final = 30_000
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
@@ -144,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     _say(f"worker {settings.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
     if outcome.error:
         complain(f"cospark worker: {outcome.error}")
-    return 0 if outcome.ending in (Ending.LEFT, Ending.DRAINED) else 1
+    return 0 if outcome.ending in WORK_IS_OVER else 1
 
 
 def _say(text: str) -> None:
@@ -226,16 +223,8 @@ async def _work(
     kafka: KafkaSettings, settings: WorkerSettings, protocol: GroupProtocol, equipment: Equipment
 ) -> Outcome:
     await reach(kafka)
-    async with (
-        shared_topics(kafka, settings.member.group_id, WORKER) as topics,
-        protocol.memberships(kafka, topics, is_gone) as memberships,
-    ):
-        make_hands = attached_hands(equipment, settings, topics)
-
-        def make(saved: Mapping[str, Any] | None) -> Worker:
-            return Worker(settings, topics=topics, memberships=memberships, make_hands=make_hands, saved=saved)
-
-        worker = SteadyWorker(settings, topics, make, SparkOfProcess(equipment, settings))
-        leave_when_signalled(functools.partial(worker.leave, absence=_when_signalled(settings.returns_ms)))
-        async with narrated(topics, settings.member.worker, already_told=Epoch(0), applied=worker.applied):
-            return await worker.run()
+    reins = Reins()
+    holding = Holding(protocol=protocol, settings=settings, place=InThisProcess(equipment))
+    async with held(holding, kafka, reins) as worker:
+        leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(settings.returns_ms)))
+        return await worker.run()

@@ -7,36 +7,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
-from airflow_provider.ledger.records import TaskState
+from airflow_provider.group.membership import GroupProtocol
+from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
-
-VERSION: Final = 1
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.settings import Until, WorkerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
     """How a worker lives, wherever its membership is held.
 
-    :param until: ``drained`` or ``forever``
     :param policy: how an imbalance is resolved, while this one leads the group
     :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
     """
 
     member: MemberSettings
     slots: int
-    until: str
+    until: Until
     policy: Policy
     idle_timeout_ms: int | None = None
+
+    def settings(self, phase: WorkerPhase, returns_ms: int | None = None) -> WorkerSettings:
+        """In the worker's own words.
+
+        :param phase: what the worker's record says while it is in the group
+        :param returns_ms: in what time at most it is back if its process ends; not known of a triggerer's memberships:
+            it is Airflow that gives them to another one
+        """
+        return WorkerSettings(
+            member=self.member,
+            slots=self.slots,
+            until=self.until,
+            phase=phase,
+            returns_ms=returns_ms,
+            idle_timeout_ms=self.idle_timeout_ms,
+        )
+
+    def protocol(self) -> GroupProtocol:
+        """The group protocol by which the worker joins."""
+        # Not at the top: Kafka's clients stand behind it, and a DAG file imports this module.
+        from airflow_provider.group.classic import ClassicProtocol
+
+        return ClassicProtocol(self.member, self.policy)
 
     def to_json(self) -> dict[str, Any]:
         member = self.member
         return {
-            "v": VERSION,
+            "v": SAVED_VERSION,
             "group": member.group_id,
             "worker": member.worker,
             "url": member.url,
@@ -48,7 +72,7 @@ class WorkerPlan:
             "max_delay_ms": self.policy.max_delay_ms,
             "policy": policy_to_json(self.policy),
             "slots": self.slots,
-            "until": self.until,
+            "until": self.until.value,
             "idle_timeout_ms": self.idle_timeout_ms,
         }
 
@@ -58,7 +82,7 @@ class WorkerPlan:
 
         :raises ValueError: if a newer release made it
         """
-        check_version(data, "worker")
+        check_saved(data, "plan")
         return cls(
             member=MemberSettings(
                 group_id=data["group"],
@@ -72,7 +96,7 @@ class WorkerPlan:
                 lease_margin_ms=data["lease_margin_ms"],
             ),
             slots=data["slots"],
-            until=data["until"],
+            until=Until(data["until"]),
             policy=_policy_of(data),
             idle_timeout_ms=data.get("idle_timeout_ms"),
         )
@@ -113,7 +137,7 @@ class WorkerStory:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "v": VERSION,
+            "v": SAVED_VERSION,
             "began_ms": self.began_ms,
             "deferrals": self.deferrals,
             "first_epoch": self.first_epoch,
@@ -127,7 +151,7 @@ class WorkerStory:
 
         :raises ValueError: if a newer release made it
         """
-        check_version(data, "story")
+        check_saved(data, "story")
         return cls(
             began_ms=data["began_ms"],
             deferrals=data["deferrals"],
@@ -136,7 +160,7 @@ class WorkerStory:
             stopped=data["stopped"],
         )
 
-    def summary(self, plan: WorkerPlan, ended: str, status: StatusSnapshot) -> dict[str, Any]:
+    def summary(self, plan: WorkerPlan, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
         """What the operator returns.
 
         :param ended: how the worker ended
@@ -153,7 +177,7 @@ class WorkerStory:
         return {
             "group": plan.member.group_id,
             "worker": plan.member.worker,
-            "ended": ended,
+            "ended": ended.value,
             "finished": [[task.job, task.index] for task, last in mine if last.state is TaskState.FINISHED],
             "failed": {
                 str(task): last.error.message if last.error else ""
@@ -165,10 +189,3 @@ class WorkerStory:
             "last_epoch": self.last_epoch,
             "deferrals": self.deferrals,
         }
-
-
-def check_version(data: Mapping[str, Any], what: str) -> None:
-    """:raises ValueError: if ``data`` is of a newer version than this release reads"""
-    version = data.get("v", VERSION)
-    if not isinstance(version, int) or version > VERSION:
-        raise ValueError(f"{what}: version {version!r}, but this release reads {VERSION}: upgrade the triggerer too")

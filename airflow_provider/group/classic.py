@@ -18,6 +18,7 @@ from airflow_provider.membership.events import Resumed, Started
 from airflow_provider.membership.saved import resume, taken_over
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.saved import CLASSIC, check_group_protocol
 from airflow_provider.topics.group_topics import GroupTopics
 
 
@@ -65,6 +66,7 @@ class ClassicMemberships:
     def make(self, listener: MembershipListener, saved: Saved | None) -> GroupMember:
         state = MemberState(settings=self._settings)
         if saved is not None:
+            check_group_protocol(saved, CLASSIC)
             state = resume(saved, self._settings, now_ms=now_ms(), wall_ms=wall_ms())
         return GroupMember(
             state,

@@ -67,6 +67,7 @@ from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import Tasks, WorkerId
+from airflow_provider.protocol.saved import CLASSIC
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -177,7 +178,7 @@ class GroupMember:
     async def hand_over(self) -> Saved:
         saved = save(self.state, now_ms=now_ms(), wall_ms=wall_ms())
         await self.aclose()
-        return saved
+        return {"group_protocol": CLASSIC, **saved}
 
     def fail(self, bug: BaseException) -> None:
         """End the membership for a fault of this program: a worker must not look alive when it is not.

@@ -19,7 +19,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.rights import WATCHER, WORKER, Needs
+from airflow_provider.topics.rights import WATCHER, Needs
 
 log: Final = logging.getLogger(__name__)
 
@@ -144,17 +144,6 @@ def _topics_of(settings: KafkaSettings, group_id: str) -> AbstractAsyncContextMa
         return GroupTopics(settings, group_id)
 
     return _pools().topics.use((settings, group_id), make)
-
-
-@asynccontextmanager
-async def shared_group(settings: KafkaSettings, group_id: str) -> AsyncIterator[tuple[GroupTransport, GroupTopics]]:
-    """What a membership of a group needs.
-
-    :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
-    :raises TopicError: see :meth:`GroupTopics.start`
-    """
-    async with shared_transport(settings) as transport, shared_topics(settings, group_id, WORKER) as topics:
-        yield transport, topics
 
 
 async def reach(settings: KafkaSettings) -> None:

@@ -21,6 +21,7 @@ from airflow_provider.protocol.model import (
     tasks_from_json,
     tasks_to_json,
 )
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 
 
 def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
         raise LocalProtocolError(f"a membership that is {state.phase.value} cannot be handed over")
     stable = state.phase is Phase.STABLE and state.unadopted is None
     return {
-        "v": 1,
+        "v": SAVED_VERSION,
         "stable": stable,
         "member_id": state.member_id,
         "former_id": state.former_id,
@@ -67,12 +68,13 @@ def resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wa
 
     :raises ValueError: for anything that :func:`save` has not made
     """
-    if data.get("v") != 1:
-        raise ValueError(f"a saved membership of version {data.get('v')!r}; this release reads version 1")
+    check_saved(data, "membership")
     try:
         return _resume(data, settings, now_ms=now_ms, wall_ms=wall_ms)
     except (KeyError, TypeError) as wrong:
-        raise ValueError(f"not a saved membership: {type(wrong).__name__} {wrong}") from wrong
+        raise ValueError(
+            f"not a saved membership: {type(wrong).__name__} {wrong}. Clear the task: its worker joins anew"
+        ) from wrong
 
 
 def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wall_ms: int) -> MemberState:

@@ -35,17 +35,19 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.protocol.saved import check_saved
 from airflow_provider.reports.narration import names_in_words
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.worker.ending import WORK_IS_OVER, Ending
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
+from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider.ledger.status_view import StatusSnapshot
 
-UNTIL: Final = ("drained", "forever")
 RUNNERS: Final = ("local", "noop")
 _LEASE_MARGIN_MS: Final = 2_000
 _KILLED: Final = "its task was ended by a user"
@@ -130,7 +132,7 @@ class SparkWorkerOperator(BaseOperator):
         allowed_entry_points: str | Sequence[str],
         worker: str | None = None,
         slots: int | str = 2,
-        until: str = "drained",
+        until: str = Until.DRAINED.value,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         runner: str = "local",
         spark_master: str = "local[2]",
@@ -194,8 +196,7 @@ class SparkWorkerOperator(BaseOperator):
                 check(value)
         if self.runner not in RUNNERS:
             raise ValueError(f"runner: {self.runner!r} must be one of {', '.join(RUNNERS)}")
-        if self.until not in UNTIL:
-            raise ValueError(f"until: {self.until!r} must be one of {', '.join(UNTIL)}")
+        choice("until", self.until, Until)
         milliseconds("linger", self.linger)
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._idle_timeout_ms()
@@ -247,7 +248,7 @@ class SparkWorkerOperator(BaseOperator):
         return WorkerPlan(
             member=self._member(group=group_name(self.group), worker=worker_name(name), url=ti.log_url),
             slots=whole_number("slots", self.slots, least=1),
-            until=self.until,
+            until=choice("until", self.until, Until),
             policy=self._policy(),
             idle_timeout_ms=self._idle_timeout_ms(),
         )
@@ -278,13 +279,15 @@ class SparkWorkerOperator(BaseOperator):
         plan, story = self._plan(context), WorkerStory.from_json(event["story"])
         tries = tries_of(self, context["ti"])
         self.group_link = event.get("link", "")
-        if event["ending"] == "handed over":
+        check_saved(event, "event of a WorkerTrigger")
+        ending = Ending(event["ending"])
+        if ending is Ending.HANDED_OVER:
             self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
             return self._work(context, plan, story, tries, saved=event["saved"])
-        if event["ending"] == "fenced" and self._is_held_by_me(plan):
+        if ending is Ending.FENCED and self._is_held_by_me(plan):
             self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
             return self._work(context, plan, story, tries, saved=None)
-        return self._end(plan, event["ending"], event["error"], event["summary"])
+        return self._end(plan, ending, event["error"], event["summary"])
 
     def on_kill(self) -> None:
         """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
@@ -305,7 +308,7 @@ class SparkWorkerOperator(BaseOperator):
         result: RunResult = self._run.run()
         self.group_link = group_link(result.status) or self.group_link  # to the last leader, where all have left
         outcome = result.outcome
-        if outcome.ending.value == "fenced" and saved is not None and self._is_held_by_me(plan):
+        if outcome.ending is Ending.FENCED and saved is not None and self._is_held_by_me(plan):
             if outcome.still_running:
                 stuck = ", ".join(map(str, sorted(outcome.still_running)))
                 raise AirflowException(
@@ -314,7 +317,7 @@ class SparkWorkerOperator(BaseOperator):
                 )
             self.log.info("Worker %s was held in two places; it joins anew", plan.member.worker)
             return self._work(context, plan, result.story, tries, saved=None)
-        if outcome.ending.value == "handed over":
+        if outcome.ending is Ending.HANDED_OVER:
             self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", plan.member.worker)
             self.defer(
                 trigger=WorkerTrigger(
@@ -329,8 +332,8 @@ class SparkWorkerOperator(BaseOperator):
                 ),
                 method_name="resume",
             )
-        summary = result.story.summary(plan, outcome.ending.value, result.status)
-        return self._end(plan, outcome.ending.value, outcome.error, summary)
+        summary = result.story.summary(plan, outcome.ending, result.status)
+        return self._end(plan, outcome.ending, outcome.error, summary)
 
     _make_run = WorkerRun
 
@@ -365,20 +368,20 @@ class SparkWorkerOperator(BaseOperator):
     def _status(self, plan: WorkerPlan) -> StatusSnapshot | None:
         return SparkGroupHook(self.kafka_conn_id).look(plan.member.group_id, lambda _, status: status)
 
-    def _end(self, plan: WorkerPlan, ending: str, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
-        self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending, summary["last_epoch"])
+    def _end(self, plan: WorkerPlan, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
+        self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending.value, summary["last_epoch"])
         if self._killed:
             raise AirflowException(f"worker {plan.member.worker}: its task was ended by a user; it has left the group")
-        if ending in ("drained", "left"):
+        if ending in WORK_IS_OVER:
             return summary
-        if ending == "fenced":
+        if ending is Ending.FENCED:
             raise AirflowFailException(
                 f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}."
                 f" {_SAME_NAME}"
             )
-        if ending == "idle":
+        if ending is Ending.IDLE:
             raise AirflowFailException(f"worker {plan.member.worker}: {error}. {self._groups_in_words()}")
-        raise AirflowException(f"worker {plan.member.worker}: {ending}: {error}")
+        raise AirflowException(f"worker {plan.member.worker}: {ending.value}: {error}")
 
     def _groups_in_words(self) -> str:
         """For whoever has mistyped one of them."""

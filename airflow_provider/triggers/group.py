@@ -15,8 +15,8 @@ from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import push_xcom
-from airflow_provider.common.worker_values import VERSION, check_version
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.conditions import Answer, condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
@@ -54,10 +54,10 @@ class GroupTrigger(BaseTrigger):
         deferred_at_ms: int = 0,
         carried: Mapping[str, Any] | None = None,
         link: str = "",
-        v: int = VERSION,
+        v: int = SAVED_VERSION,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        check_version({"v": v}, "GroupTrigger")
+        check_saved({"v": v}, "GroupTrigger")
         self.kafka_conn_id = kafka_conn_id
         self.group = group
         self.condition = condition_from_json(condition)
@@ -69,7 +69,7 @@ class GroupTrigger(BaseTrigger):
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
-                "v": VERSION,
+                "v": SAVED_VERSION,
                 "kafka_conn_id": self.kafka_conn_id,
                 "group": self.group,
                 "condition": self.condition.to_json(),

@@ -7,7 +7,8 @@ import functools
 import gc
 import importlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.common.compat.sdk import conf
@@ -19,27 +20,29 @@ from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.links import SparkGroupLink
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import OVER, push_xcom, state_of
-from airflow_provider.common.worker_values import VERSION, WorkerPlan, WorkerStory, check_version
-from airflow_provider.membership.saved import taken_over
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import Epoch
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.reports.standing import group_so_far
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.telling import telling_so_far
-from airflow_provider.worker.narrator import narrated
+from airflow_provider.worker.ending import WORK_IS_OVER, Ending
+from airflow_provider.worker.reins import Reins
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.transport import GroupTransport
-    from airflow_provider.ledger.records import WorkerStatus
+    from airflow_provider.kafka.settings import KafkaSettings
     from airflow_provider.topics.group_topics import GroupTopics
     from airflow_provider.worker.ending import Outcome
-    from airflow_provider.worker.worker import Worker
+    from airflow_provider.worker.holding import Held, Holding
 
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
+_KILLED_BY: Final = "its task was ended by a user"
 _KILLED: Final = Absence(left=LeaveReason.KILLED)
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
@@ -52,7 +55,8 @@ def _load() -> None:
     Called in a thread, because Kafka's clients take their time; by each trigger, because another one may still be
     importing what is in ``sys.modules`` already.
     """
-    importlib.import_module("airflow_provider.triggers.standby")
+    for module in ("group.classic", "worker.holding", "worker.standby"):
+        importlib.import_module(f"airflow_provider.{module}")
     if conf.getboolean("cooperative_spark", "gc_freeze", fallback=False):
         _freeze()
 
@@ -98,10 +102,10 @@ class WorkerTrigger(BaseTrigger):
         push_summary: bool = True,
         ends_task: bool = True,
         link: str = "",
-        v: int = VERSION,
+        v: int = SAVED_VERSION,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        check_version({"v": v}, "WorkerTrigger")
+        check_saved({"v": v}, "WorkerTrigger")
         self.kafka_conn_id = kafka_conn_id
         self.plan = WorkerPlan.from_json(plan)
         self.saved = dict(saved)
@@ -112,8 +116,7 @@ class WorkerTrigger(BaseTrigger):
         self._link = FollowedLink(link, self._push_link)
         self._story = self.story
         self._held: Mapping[str, Any] | None = None
-        self._worker: Worker | None = None
-        self._leaving: str | None = None
+        self._reins = Reins()
         self._holding: asyncio.Task[TriggerEvent] | None = None
         self._killing: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -122,7 +125,7 @@ class WorkerTrigger(BaseTrigger):
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
-                "v": VERSION,
+                "v": SAVED_VERSION,
                 "kafka_conn_id": self.kafka_conn_id,
                 "plan": self.plan.to_json(),
                 "saved": self.saved,
@@ -160,9 +163,8 @@ class WorkerTrigger(BaseTrigger):
             log.info("Worker %s goes on elsewhere", self.plan.member.worker)
             return
         if self._holding is not None and not self._holding.done():
-            self._leaving = "its task was ended by a user"
-            log.info("Worker %s leaves the group: %s", self.plan.member.worker, self._leaving)
-            self._leave()
+            log.info("Worker %s leaves the group: %s", self.plan.member.worker, _KILLED_BY)
+            self._reins.leave(_KILLED_BY, _KILLED)
             await asyncio.wait([self._holding])
 
     async def _end(self) -> None:
@@ -172,11 +174,6 @@ class WorkerTrigger(BaseTrigger):
         if self._holding is not None:
             self._holding.cancel()
             await asyncio.gather(self._holding, return_exceptions=True)
-
-    def _leave(self) -> None:
-        """Leave if it was told to; told before it holds the membership, it does so as soon as it can."""
-        if self._worker is not None and self._leaving is not None:
-            self._worker.leave(self._leaving, _KILLED)
 
     async def _hold(self) -> TriggerEvent:
         async with connection_of(self.kafka_conn_id) as connection:
@@ -196,63 +193,55 @@ class WorkerTrigger(BaseTrigger):
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
         """:returns: None if the membership is to go on with what the connection says by now"""
-        from airflow_provider.group.shared import shared_group
+        from airflow_provider.worker.holding import held
 
-        plan, settings = self.plan, connection.settings
-        async with shared_group(settings, plan.member.group_id) as (transport, topics):
-
-            async def run(saved: Mapping[str, Any]) -> Outcome:
-                changed = functools.partial(connection.other_than, settings)
-                return await self._run_worker(transport, topics, saved, changed)
-
-            told = Epoch(self._story.last_epoch or 0)
-            telling = telling_so_far(topics, None, functools.partial(group_so_far, plan.member.group_id))
-            narrating = narrated(topics, plan.member.worker, already_told=told)
-            async with telling, following_leader(topics, self._link), narrating as narrator:
-                outcome = await run(self._held or await self._claimed(topics))
-                while outcome.ending.value == "fenced" and await self._is_mine_all_the_same(topics):
-                    outcome = await run(self._taken_over())
-            self._story = self._story.in_epochs(narrator.first_epoch, narrator.epoch)
-            if outcome.ending.value == "handed over" and connection.settings != settings:
+        settings, told = connection.settings, Epoch(self._story.last_epoch or 0)
+        async with held(self._how(), settings, self._reins, told=told) as worker:
+            changing = asyncio.ensure_future(self._hand_over_when_changed(connection, settings))
+            try:
+                outcome = await worker.run(self._held or await self._claimed(worker))
+                while outcome.ending is Ending.FENCED and await self._is_mine_all_the_same(worker.topics):
+                    outcome = await worker.run(worker.taken_over(self.saved))
+            finally:
+                changing.cancel()
+            self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
+            if outcome.ending is Ending.HANDED_OVER and connection.settings != settings:
                 self._held = outcome.saved
                 return None
-            return await self._event_of(outcome, self._story.summary(plan, outcome.ending.value, topics.status))
+            return await self._event_of(outcome, self._story.summary(self.plan, outcome.ending, worker.topics.status))
+
+    def _how(self) -> Holding:
+        from airflow_provider.worker.holding import Holding
+        from airflow_provider.worker.standby import InTriggerer
+
+        @asynccontextmanager
+        async def beside(topics: GroupTopics) -> AsyncIterator[None]:
+            look = functools.partial(group_so_far, self.plan.member.group_id)
+            async with telling_so_far(topics, None, look), following_leader(topics, self._link):
+                yield
+
+        return Holding(
+            protocol=self.plan.protocol(),
+            settings=self.plan.settings(WorkerPhase.DEFERRED),
+            place=InTriggerer(functools.partial(pause_left_s, self.deferred_at_ms)),
+            beside=beside,
+        )
+
+    async def _hand_over_when_changed(self, connection: Connection, settings: KafkaSettings) -> None:
+        await connection.other_than(settings)
+        self._reins.hand_over()
 
     async def _push_link(self, link: str) -> None:
         if self.task_instance is not None:
             await push_xcom(self.task_instance, SparkGroupLink().xcom_key, link)
 
-    async def _run_worker(
-        self,
-        transport: GroupTransport,
-        topics: GroupTopics,
-        saved: Mapping[str, Any],
-        changed: Callable[[], Awaitable[object]],
-    ) -> Outcome:
-        """:param changed: returns when the membership had better go on over another connection"""
-        from airflow_provider.triggers.standby import standby_worker
-
-        worker = standby_worker(self.plan, transport, topics, saved, pause_s=pause_left_s(self.deferred_at_ms))
-        self._worker = worker
-        asyncio.get_running_loop().call_soon(self._leave)  # it may have been told so before
-
-        async def hand_over() -> None:
-            await changed()
-            worker.hand_over()
-
-        handing_over = asyncio.ensure_future(hand_over())
-        try:
-            return await worker.run()
-        finally:
-            handing_over.cancel()
-
-    async def _claimed(self, topics: GroupTopics) -> Mapping[str, Any]:
+    async def _claimed(self, worker: Held) -> Mapping[str, Any]:
         """The membership as this copy of the trigger may hold it."""
-        claim = claim_of(self._last_said(topics), self.plan.member.url, self.deferred_at_ms)
-        if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(topics)):
+        claim = claim_of(self._last_said(worker.topics), self.plan.member.url, self.deferred_at_ms)
+        if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(worker.topics)):
             return self.saved
         log.info("Worker %s was held elsewhere; this triggerer takes its name", self.plan.member.worker)
-        return self._taken_over()
+        return worker.taken_over(self.saved)
 
     async def _is_mine_all_the_same(self, topics: GroupTopics) -> bool:
         """Somebody else has the membership; if that is this very task, either copy may be the old one.
@@ -261,7 +250,7 @@ class WorkerTrigger(BaseTrigger):
         nothing of it.
         """
         while is_of(self._last_said(topics), self.plan.member.url):
-            if self._leaving is not None:
+            if self._reins.leaving:
                 return True
             log.info("Worker %s is held elsewhere; waiting for Airflow to say where", self.plan.member.worker)
             await asyncio.sleep(_STALE_S)
@@ -269,14 +258,11 @@ class WorkerTrigger(BaseTrigger):
                 return is_of(self._last_said(topics), self.plan.member.url)
         return False
 
-    def _taken_over(self) -> Mapping[str, Any]:
-        return {**self.saved, "member": taken_over(self.saved["member"])}
-
     def _last_said(self, topics: GroupTopics) -> WorkerStatus | None:
         return topics.status.workers.get(self.plan.member.worker)
 
     async def _event_of(self, outcome: Outcome, summary: Mapping[str, Any]) -> TriggerEvent:
-        over = outcome.ending.value in ("drained", "left")
+        over = outcome.ending in WORK_IS_OVER
         log.info("Worker %s: %s at epoch %s", self.plan.member.worker, outcome.ending.value, outcome.epoch)
         if over and self.ends_task and self.task_instance is not None:
             if self.push_summary:
@@ -285,7 +271,7 @@ class WorkerTrigger(BaseTrigger):
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))
         return TriggerEvent(  # type: ignore[no-untyped-call]
             {
-                "v": VERSION,
+                "v": SAVED_VERSION,
                 "worker": self.plan.member.worker,
                 "epoch": outcome.epoch,
                 "ending": outcome.ending.value,

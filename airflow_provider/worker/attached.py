@@ -16,6 +16,7 @@ from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process import is_gone
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import MakeHands
 
@@ -63,6 +64,25 @@ def attached_hands(
         )
 
     return make_hands
+
+
+class InThisProcess:
+    """A place whose tasks run here, and end with this process (:class:`~airflow_provider.worker.holding.Place`).
+
+    :param mask: takes secrets out of what is told of errors
+    """
+
+    is_gone = staticmethod(is_gone)
+
+    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret) -> None:
+        self._equipment = equipment
+        self._mask = mask
+
+    def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
+        return attached_hands(self._equipment, settings, topics, self._mask)
+
+    def means(self, settings: WorkerSettings) -> SparkOfProcess:
+        return SparkOfProcess(self._equipment, settings, self._mask)
 
 
 class SparkOfProcess:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
+
+STOPPED: Final = Absence(left=LeaveReason.STOPPED)
+DRAINED: Final = Absence(left=LeaveReason.DRAINED)
 
 
 class Ending(str, Enum):
@@ -29,6 +33,10 @@ class Ending(str, Enum):
     """The coordinator refused the membership, the group's topics are gone, a task did not stop, or a fault of this
     program: ``error`` says which.
     """
+
+
+WORK_IS_OVER: Final = (Ending.DRAINED, Ending.LEFT)
+"""The worker has done what it was to do, or was told that it need not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

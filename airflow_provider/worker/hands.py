@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.protocol.model import Epoch, Tasks
 
 Released = Callable[[Tasks], None]
 """Tells the membership that tasks do not run here any more."""
@@ -55,45 +55,3 @@ class Hands(Protocol):
 
     async def close(self) -> None:
         """Stop everything; returns within a bounded time, whatever still runs."""
-
-
-class Standby:
-    """Runs nothing: it notices that there is something to run. For a membership held in a triggerer.
-
-    :param needs_running: whether a task that was assigned is still to be run
-    :param stopped: told of tasks that were to stop, or need no running (none ever ran)
-    """
-
-    running: Tasks = frozenset()
-    stopped_running = 0
-    fault: BaseException | None = None
-    condition = unable = ""
-
-    def __init__(self, needs_running: Callable[[TaskId], bool], stopped: Released) -> None:
-        self._needs_running = needs_running
-        self._stopped = stopped
-        self._waiting: set[TaskId] = set()
-
-    @property
-    def done(self) -> bool:
-        return bool(self._waiting)
-
-    def take(self, tasks: Tasks, epoch: Epoch) -> None:  # noqa: ARG002
-        self._waiting |= tasks
-        self.refresh()
-
-    def drop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
-        self._waiting -= tasks
-        self._stopped(tasks)
-
-    def advance(self, epoch: Epoch) -> None: ...
-
-    def refresh(self) -> None:
-        over = frozenset(task for task in self._waiting if not self._needs_running(task))
-        if over:
-            self._waiting -= over
-            self._stopped(over)
-
-    def drain(self) -> None: ...
-
-    async def close(self) -> None: ...

@@ -13,18 +13,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.model import Absence
+from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.progress import group_drained
-from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.records import ControlRecord, WorkerPhase
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import Epoch
+from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.process import this_process
-from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.reasons import ReasonsToEnd
+from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
 _LAST_WORD_S: Final = 5.0
-
-_STOPPED: Final = Absence(left=LeaveReason.STOPPED)
 
 MakeWorker = Callable[[Mapping[str, Any] | None], Worker]
 """Makes a worker to join anew, or to go on with what another process has saved of its membership."""
@@ -72,7 +71,6 @@ class SteadyWorker:
         self._topics = topics
         self._make = make
         self._means = means
-        self._began_at: int = topics.jobs.offset
         self._worker = make(saved)
         self._stopped_before = 0
         self._told_to_leave = False
@@ -87,44 +85,62 @@ class SteadyWorker:
         """As :meth:`Worker.applied <airflow_provider.worker.worker.Worker.applied>`."""
         return self._worker.applied()
 
+    @property
+    def member(self) -> Membership:
+        """Its membership in its present life."""
+        return self._worker.member
+
     async def run(self) -> Outcome:
         """As :meth:`Worker.run <airflow_provider.worker.worker.Worker.run>`; it never ends by standing back."""
         try:
             outcome = await self._worker.run()
             while outcome.ending is Ending.STOOD_BACK:
-                ending = await self._stand_back(outcome.error or "")
-                if ending is not None:
-                    return Outcome(ending=ending, epoch=outcome.epoch)
-                self._stopped_before = self.stopped_running
-                self._began_at = self._topics.jobs.offset
-                self._worker = self._make(None)
+                end = await self._stand_back(outcome)
+                if end is not None:
+                    return end
                 outcome = await self._worker.run()
         finally:
             await self._means.release()
         return outcome
 
-    def leave(self, reason: str, absence: Absence = _STOPPED) -> None:
+    def leave(self, reason: str, absence: Absence = STOPPED) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
         self._told_to_leave = True
         self._worker.leave(reason, absence)
         self._changed.set()
 
-    async def _stand_back(self, why: str) -> Ending | None:
-        """Wait until the worker can do its work; or how it ends without."""
-        trying = asyncio.ensure_future(self._try_until_there(why))
+    def hand_over(self) -> None:
+        """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""
+        self._worker.hand_over()
+
+    async def _stand_back(self, left: Outcome) -> Outcome | None:
+        """Wait until the worker can do its work, and make it anew.
+
+        :param left: how its last life ended
+        :returns: how it ends without; None if it goes on
+        """
+        trying = asyncio.ensure_future(self._try_until_there(left.error or ""))
         trying.add_done_callback(lambda _: self._changed.set())
+        reasons = ReasonsToEnd(
+            self._settings, self._topics, began_at=self._worker.reasons.began_at, look_again=self._changed.set
+        )
+        reasons.go_on_waiting(self._worker.reasons.waits_since_ms)
         unsubscribe = self._topics.subscribe(self._changed.set, About.JOBS | About.TASKS)
         try:
-            while (ending := await self._reason_to_end()) is None and not trying.done():
+            while (end := self._end(reasons, left.epoch)) is None and not trying.done():
                 await self._changed.wait()
                 self._changed.clear()
-            if ending is None:
+            if end is None:
                 trying.result()
+                self._stopped_before = self.stopped_running
+                self._worker = self._make(None)
+                self._worker.reasons.go_on_waiting(reasons.waits_since_ms)
             else:
-                await self._say_that_it_ends()
-            return ending
+                await self._say_that_it_ends(reasons.wish)
+            return end
         finally:
             unsubscribe()
+            reasons.close()
             trying.cancel()
 
     async def _try_until_there(self, why: str) -> None:
@@ -136,23 +152,21 @@ class SteadyWorker:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         log.info("worker %s can run tasks now, and joins its group again", me)
 
-    async def _say_that_it_ends(self) -> None:
-        """By its last word it would come back."""
+    async def _say_that_it_ends(self, wish: ControlRecord | None) -> None:
+        """By its last word it would come back; and who has asked it to leave sees that it has heard."""
         last = self._topics.status.workers.get(self._settings.member.worker)
         if last is not None and last.state is WorkerPhase.LEFT and is_same_process(last.process, this_process()):
             said = self._topics.publish_worker(replace(last, condition="", at_ms=wall_ms()))
             with contextlib.suppress(TopicError, asyncio.TimeoutError):
                 await asyncio.wait_for(said, _LAST_WORD_S)
-
-    async def _reason_to_end(self) -> Ending | None:
-        jobs, me = self._topics.jobs, self._settings.member.worker
-        if self._told_to_leave:
-            return Ending.LEFT
-        if jobs.asked_at.get(me, -1) >= self._began_at:
+        if wish is not None:
             with contextlib.suppress(TopicError):
-                await self._topics.clear_control(jobs.controls[me])
-            return Ending.LEFT
-        drained = self._settings.until is Until.DRAINED and group_drained(
-            jobs, self._topics.status.tasks, since=self._began_at
-        )
-        return Ending.DRAINED if drained else None
+                await self._topics.clear_control(wish)
+
+    def _end(self, reasons: ReasonsToEnd, epoch: Epoch) -> Outcome | None:
+        if self._told_to_leave or reasons.wish is not None:
+            return Outcome(ending=Ending.LEFT, epoch=epoch)
+        if reasons.is_done:
+            return Outcome(ending=Ending.DRAINED, epoch=epoch)
+        error = reasons.waited_too_long(NO_TASKS)
+        return None if error is None else Outcome(ending=Ending.IDLE, epoch=epoch, error=error)

@@ -8,19 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.assignors.model import Absence, LeaveReason
+from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.progress import group_drained, why_idle
 from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
+from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
-from airflow_provider.worker.idling import Idling
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import (
@@ -29,7 +28,8 @@ from airflow_provider.worker.process import (
     tell_of_rival,
     this_process,
 )
-from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.reasons import ReasonsToEnd
+from airflow_provider.worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,6 @@ _LAST_WORDS_S: Final = 10.0
 
 _FAREWELL_S: Final = 2.0
 """The leader reads why a worker leaves in the round that misses it. For a broker that is away nobody waits longer."""
-
-_STOPPED: Final = Absence(left=LeaveReason.STOPPED)
-_DRAINED: Final = Absence(left=LeaveReason.DRAINED)
 
 
 MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]
@@ -68,7 +65,7 @@ class Worker:
     ) -> None:
         self.settings = settings
         self._topics = topics
-        self._saved = saved
+        self._saved = None if saved is None else HandedOver.from_json(saved)
         self._leaving: Ending | None = None
         self._absence = Absence(returns_ms=settings.returns_ms)
         self._over: Ended | None = None
@@ -84,13 +81,12 @@ class Worker:
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
-        self._idling = Idling(settings, self._changed.set)
         self._idle_error: str | None = None
-        self._began_at: int = topics.jobs.offset
-        if saved is not None:
-            # No further than it has been read: the topic may have been made anew since.
-            self._began_at = min(self._began_at, int(saved.get("began_at", self._began_at)))
-        self.member = memberships.make(self, None if saved is None else saved["member"])
+        # No further than it has been read: the topic may have been made anew since.
+        read = topics.jobs.offset
+        began_at = read if self._saved is None or self._saved.began_at is None else min(read, self._saved.began_at)
+        self.reasons = ReasonsToEnd(settings, topics, began_at=began_at, look_again=self._changed.set)
+        self.member = memberships.make(self, None if self._saved is None else self._saved.membership)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
 
@@ -110,7 +106,7 @@ class Worker:
                 self._stop_timer.cancel()
             if self._announcing is not None:
                 self._announcing.cancel()
-            self._idling.close()
+            self.reasons.close()
             try:
                 await self.hands.close()
             finally:
@@ -118,7 +114,7 @@ class Worker:
                 await self._journal.flush(_LAST_WORDS_S)
         return replace(outcome, still_running=self.hands.running)
 
-    def leave(self, reason: str, absence: Absence = _STOPPED, *, ending: Ending = Ending.LEFT) -> None:
+    def leave(self, reason: str, absence: Absence = STOPPED, *, ending: Ending = Ending.LEFT) -> None:
         """Stop everything and leave the group; :meth:`run` returns when that is done.
 
         :param reason: for the coordinator's log
@@ -188,10 +184,8 @@ class Worker:
         last = self._topics.status.workers.get(self.settings.member.worker)
         predecessor = predecessor_of(last)
         if self._saved is not None:
-            since = self._saved.get("idle_since_ms")
-            if since is not None:
-                self._idling.go_on(int(since), self._why_idle(), self._topics.status.tasks.values())
-            if last is not None and is_same_process(last.process, self._saved.get("process", "")):
+            self.reasons.go_on_waiting(self._saved.idle_since_ms)
+            if last is not None and is_same_process(last.process, self._saved.process):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
         else:
             end_what_outlived(last)
@@ -241,36 +235,25 @@ class Worker:
         return self._reason_to_end()
 
     def _reason_to_end(self) -> Ending | None:
-        wish = self._wish()
+        wish = self.reasons.wish
         if self.hands.unable:
             self.leave("no task can be started here", ending=Ending.STOOD_BACK)
         elif wish is not None and self._is_told_to_go(wish):
-            absence = _STOPPED if wish.action is ControlAction.STOP else _DRAINED
+            absence = STOPPED if wish.action is ControlAction.STOP else DRAINED
             self.leave("an operator of the group asked for it", absence)
-        elif self.settings.until is Until.DRAINED and self._nothing_left():
-            self.leave("the group is drained", _DRAINED, ending=Ending.DRAINED)
-        elif error := self._idling.overdue(self._why_idle()):
+        elif self.reasons.is_done:
+            self.leave("the group is drained", DRAINED, ending=Ending.DRAINED)
+        elif error := self.reasons.waited_too_long(self.hands.running):
             self._idle_error = error
             self.leave(error, ending=Ending.IDLE)
         elif self._handing_over or self._may_hand_over():
             return Ending.HANDED_OVER
         return None
 
-    def _why_idle(self) -> str | None:
-        return None if self.hands.running else why_idle(self._topics.jobs, self._topics.status.tasks)
-
-    def _nothing_left(self) -> bool:
-        return group_drained(self._topics.jobs, self._topics.status.tasks, since=self._began_at)
-
     def _ending_of(self, how: HowEnded) -> Ending:
         if how is HowEnded.LEFT:
             return self._leaving or Ending.LEFT
         return Ending.FENCED if how is HowEnded.FENCED else Ending.FAILED
-
-    def _wish(self) -> ControlRecord | None:
-        """What somebody asked of this worker, since it began: by the wish's place in the topic."""
-        jobs, me = self._topics.jobs, self.settings.member.worker
-        return jobs.controls[me] if jobs.asked_at.get(me, -1) >= self._began_at else None
 
     def _is_told_to_go(self, wish: ControlRecord) -> bool:
         if self._slots:
@@ -299,24 +282,23 @@ class Worker:
     async def _end(self, ending: Ending) -> Outcome:
         epoch = self.member.view.epoch
         if ending is Ending.HANDED_OVER:
-            saved = {
-                "v": 1,
-                "member": await self.member.hand_over(),
-                "began_at": self._began_at,
-                "process": this_process(),
-                "idle_since_ms": self._idling.since_wall_ms,
-            }
+            saved = HandedOver(
+                membership=await self.member.hand_over(),
+                began_at=self.reasons.began_at,
+                process=this_process(),
+                idle_since_ms=self.reasons.waits_since_ms,
+            )
             if self._says is not WorkerPhase.DEFERRED:
                 # Its process ends now, and the member stays: nobody shall take it for gone meanwhile.
                 nobodys = replace(self._status(), member_id=UNKNOWN_MEMBER_ID)
                 self._journal.note(lambda: self._topics.publish_worker(nobodys))
-            return Outcome(ending=ending, epoch=epoch, saved=saved)
+            return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())
         if ending is Ending.STOOD_BACK:
             self._publish(WorkerPhase.LEFT)
             return Outcome(ending=ending, epoch=epoch, error=self.hands.unable)
         if ending in (Ending.LEFT, Ending.DRAINED, Ending.IDLE):
             self._publish(WorkerPhase.LEFT)
-            wish = self._wish()
+            wish = self.reasons.wish
             if wish is not None:
                 self._journal.note(lambda: self._topics.clear_control(wish))
         elif ending is Ending.FAILED and self._says is WorkerPhase.JOINING:

@@ -21,7 +21,7 @@ from secured import ADMIN, PageRight, SecuredBroker, rights_on_the_page, secured
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.cli.main import main
 from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.group.shared import reach, shared_group
+from airflow_provider.group.shared import reach, shared_topics, shared_transport
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -116,7 +116,7 @@ async def work(settings: KafkaSettings, group: str, name: str, until: Until = Un
     member = MemberSettings(group_id=group, worker=WorkerId(name), heartbeat_interval_ms=200)
     values = WorkerSettings(member=member, until=until, slots=TASKS)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/nowhere", spark_master="")
-    async with shared_group(settings, group) as (transport, topics):
+    async with shared_transport(settings) as transport, shared_topics(settings, group, WORKER) as topics:
         worker = Worker(
             values,
             topics=topics,

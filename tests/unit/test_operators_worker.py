@@ -19,13 +19,11 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending, Outcome
-from airflow_provider.worker.settings import Until
 
 
 @pytest.fixture
@@ -147,6 +145,7 @@ class TestWorkerOperator:
         record = _worker("dag.task", "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=2")
         group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
         event = {
+            "v": 1,
             "ending": "fenced",
             "worker": "dag.task",
             "error": "another process joined",
@@ -314,7 +313,7 @@ class TestWorkerOperator:
         with pytest.raises(AirflowFailException, match=rf"{error}.*'kafka_default' sees: etl, ingest"):
             operator.execute(context())
         assert runs.made[0].plan.idle_timeout_ms == 600_000
-        event = {"ending": "idle", "error": error, "story": WorkerStory(began_ms=1).to_json()}
+        event = {"v": 1, "ending": "idle", "error": error, "story": WorkerStory(began_ms=1).to_json()}
         with pytest.raises(AirflowFailException, match=error):
             operator.resume(context(), {**event, "summary": {"last_epoch": 3}})
 
@@ -360,10 +359,6 @@ class TestWorkerOperator:
         with pytest.raises(ValueError, match=f"^{parameter}: "):
             worker_operator(**parameters)
 
-    def test_what_may_be_chosen_is_what_the_worker_knows(self) -> None:
-        """The operator names them itself: a DAG file that imports it must not import the worker."""
-        assert tuple(until.value for until in Until) == spark_worker.UNTIL
-
 
 def _ended_now(status: Any) -> Any:
     return replace(status, finished_at_ms=10**14)
@@ -375,6 +370,7 @@ def _worker(name: str, url: str, state: WorkerPhase = WorkerPhase.STABLE) -> Any
 
 def _handed_over() -> dict[str, Any]:
     return {
+        "v": 1,
         "ending": "handed over",
         "worker": "dag.task",
         "epoch": 3,

@@ -21,7 +21,6 @@ from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.operators import worker_run
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import WorkerRun
-from airflow_provider.triggers.standby import worker_settings
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 
@@ -136,7 +135,7 @@ def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
     tries = Tries(again=again, wait_ms=5_000)
     run = WorkerRun(plan, EQUIPMENT, SETTINGS, STORY, None, tries, NO_LINK)
     worker = Recorder()
-    run._worker = worker  # type: ignore[assignment]
+    run._reins = worker  # type: ignore[assignment]
     return run, worker
 
 
@@ -188,5 +187,5 @@ def test_the_operator_gives_its_worker_what_it_knows(runs: type[FakeRun]) -> Non
 
 def test_of_a_membership_in_a_triggerer_nothing_is_known() -> None:
     """Airflow gives its trigger to another triggerer, whatever becomes of this one."""
-    assert worker_settings(PLAN, WorkerPhase.DEFERRED).returns_ms is None
-    assert worker_settings(PLAN, WorkerPhase.STABLE, 0).returns_ms == 0
+    assert PLAN.settings(WorkerPhase.DEFERRED).returns_ms is None
+    assert PLAN.settings(WorkerPhase.STABLE, 0).returns_ms == 0

@@ -36,9 +36,10 @@ from airflow_provider.triggers import group as group_module
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.triggers.standby import WakingStandby
+from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.narrator import narrated
+from airflow_provider.worker.standby import Standby
 
 
 @asynccontextmanager
@@ -93,7 +94,7 @@ class TestPause:
     async def test_work_waits_for_it_while_the_membership_goes_on(self) -> None:
         changed = asyncio.Event()
         released: list[Any] = []
-        hands = WakingStandby(lambda task: True, released.append, changed.set, 0.05)
+        hands = Standby(lambda task: True, released.append, changed.set, 0.05)
         hands.take(frozenset({TaskId("job", 0)}), Epoch(1))
         assert not hands.done
         async with _within(10):
@@ -104,7 +105,7 @@ class TestPause:
 
     async def test_work_that_is_taken_away_meanwhile_wants_no_process(self) -> None:
         released: list[Any] = []
-        hands = WakingStandby(lambda task: True, released.append, lambda: None, 0.0)
+        hands = Standby(lambda task: True, released.append, lambda: None, 0.0)
         task = frozenset({TaskId("job", 0)})
         hands.take(task, Epoch(1))
         hands.drop(task, "revoked")
@@ -250,16 +251,16 @@ class TestWorkerTrigger:
     async def test_a_broker_that_is_away_is_waited_for(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        reachable = shared.shared_group
+        reachable: Any = holding.shared_topics
         tries: list[int] = []
 
-        def shared_group(settings: KafkaSettings, group: str) -> Any:
+        def shared_topics(settings: KafkaSettings, group: str, needs: Any) -> Any:
             tries.append(1)
             if len(tries) < 3:
                 raise BrokerAwayError("broker:9092", "reading", "refused")
-            return reachable(settings, group)
+            return reachable(settings, group, needs)
 
-        monkeypatch.setattr(shared, "shared_group", shared_group)
+        monkeypatch.setattr(holding, "shared_topics", shared_topics)
         monkeypatch.setattr(worker_module, "_AGAIN_S", 0.001)
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker

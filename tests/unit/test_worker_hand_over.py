@@ -30,9 +30,10 @@ from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker import journal
 from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.hands import Released, Standby
+from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import this_process
+from airflow_provider.worker.standby import Standby
 
 # ---- hand-over
 
@@ -104,7 +105,7 @@ def with_standby() -> Life:
     life = Life(phase=WorkerPhase.DEFERRED)
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped)
+        return Standby(lambda _task: True, stopped, lambda: None, 0.0)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
     return life
@@ -203,7 +204,7 @@ async def held_by_a_standby() -> tuple[Life, Any]:
     make_hands = life._make_hands
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, stopped)
+        return Standby(lambda _task: True, stopped, lambda: None, 0.0)
 
     life._make_hands = standby  # type: ignore[assignment,method-assign]
     await life.submit(kind=TaskKind.STREAMING)

@@ -19,7 +19,6 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import why_idle
 from airflow_provider.ledger.records import TaskKind, TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.triggers.standby import worker_settings
 from airflow_provider.worker import idling as idling_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until
@@ -122,7 +121,7 @@ async def test_what_others_have_run_meanwhile_counts_though_it_was_not_told() ->
 
 
 def test_what_a_deferred_worker_lives_by_has_the_limit() -> None:
-    assert worker_settings(PLAN, WorkerPhase.DEFERRED).idle_timeout_ms == PLAN.idle_timeout_ms == 600_000
+    assert PLAN.settings(WorkerPhase.DEFERRED).idle_timeout_ms == PLAN.idle_timeout_ms == 600_000
 
 
 def test_the_status_page_says_it() -> None:

@@ -15,7 +15,7 @@ from stand_ins import LonelyCoordinator, MemoryTopics
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.group import shared
+from airflow_provider.group import classic
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.membership.settings import MemberSettings
@@ -28,9 +28,10 @@ from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
-from airflow_provider.worker import attached
+from airflow_provider.worker import attached, holding
 from airflow_provider.worker.attached import SparkOfProcess
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.settings import Until
 
 SECRET = "tok3n-of-the-api"
 
@@ -100,11 +101,15 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     topics = MemoryTopics()
 
     @asynccontextmanager
-    async def in_memory(*_: object) -> AsyncIterator[tuple[LonelyCoordinator, MemoryTopics]]:
+    async def in_memory(*_: object) -> AsyncIterator[MemoryTopics]:
         job = JobDefinition(name="a", entry_point=f"{secret}:Job")
         await topics.submit(job)
         await topics.publish_plan(PlanRecord.of(job, [{}], planned_by=WorkerId("w0"), at_ms=0))
-        yield LonelyCoordinator(), topics
+        yield topics
+
+    @asynccontextmanager
+    async def alone(_settings: object) -> AsyncIterator[LonelyCoordinator]:
+        yield LonelyCoordinator()
 
     def does_not_start(*_: object) -> None:
         raise SparkStartError(f"Spark did not start: its metastore takes no {secret}")
@@ -116,12 +121,13 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
             super().__init__(*args)
             means.append(self)
 
-    monkeypatch.setattr(shared, "shared_group", in_memory)
+    monkeypatch.setattr(holding, "shared_topics", in_memory)
+    monkeypatch.setattr(classic, "shared_transport", alone)
     monkeypatch.setattr(attached, "SparkOfProcess", Noted)
     monkeypatch.setattr(APPLICATION, "running_for", does_not_start)
     equipment = Equipment(runner="local", allowed=("jobs",), checkpoint_root="/nowhere", spark_master="local[1]")
     plan = WorkerPlan(
-        member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until="drained", policy=Deferred()
+        member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until=Until.DRAINED, policy=Deferred()
     )
     tries = Tries(again=False, wait_ms=None)
     WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries, NO_LINK).run()

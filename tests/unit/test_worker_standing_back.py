@@ -18,6 +18,7 @@ from worker_life import A0, A1, ME, MEMBER, Life, living
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import stands_back
 from airflow_provider.ledger.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.protocol.model import Epoch, WorkerId
@@ -192,3 +193,28 @@ async def test_others_have_done_the_work_meanwhile(standing: Any) -> None:
             )
             await life.topics.publish_task(finished)
         assert (await life.outcome()).ending is Ending.DRAINED
+
+
+async def test_it_waits_no_longer_than_it_may_for_something_to_run(standing: Any) -> None:
+    """Others have done the work, and there is none to come."""
+    async with standing(wait_s=60, idle_timeout_ms=150) as life:
+        await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
+        assert not life.ended, "there is something to run, though not here"
+        await life.topics.remove("a", by="a test")
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.IDLE
+        assert outcome.error == "group g has no jobs: waited 0.15 s for something to run (idle timeout)"
+        assert stands_back(life.topics.status) == {}, "it has ended, and will not come back"
+
+
+async def test_how_long_it_has_waited_while_it_stood_back_counts_when_it_is_back(standing: Any) -> None:
+    async with standing(idle_timeout_ms=600_000) as life:
+        await life.topics.remove("a", by="a test")
+        tries = life.means.tries
+        await eventually(lambda: life.means.tries > tries + 1, "it stands back, and there is nothing to run")
+        before = wall_ms()
+        life.means.there = True
+        await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
+        since = life.worker.reasons.waits_since_ms
+        assert since is not None
+        assert since <= before

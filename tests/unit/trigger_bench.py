@@ -14,7 +14,7 @@ from airflow.triggers.base import TriggerEvent
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Incremental
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
-from airflow_provider.group import shared
+from airflow_provider.group import classic, shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -23,10 +23,11 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.triggers import standby
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.settings import Until
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
 PLAN = WorkerPlan(
@@ -34,7 +35,7 @@ PLAN = WorkerPlan(
         group_id="g", worker=WorkerId("w1"), url="http://airflow.example/w1", session_timeout_ms=60_000
     ),
     slots=2,
-    until="drained",
+    until=Until.DRAINED,
     policy=Incremental(max_moves=7, max_delay_ms=1_000),
     idle_timeout_ms=600_000,
 )
@@ -78,6 +79,10 @@ class FakeWorker:
     def __init__(self) -> None:
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.cancelled = False
+        self.stopped_running = 0
+
+    def applied(self) -> Epoch:
+        return Epoch(5)
 
     async def run(self) -> Outcome:
         try:
@@ -122,16 +127,20 @@ class Triggerer:
             yield self.topics
 
         @asynccontextmanager
-        async def shared_group(settings: KafkaSettings, _group: str) -> AsyncIterator[tuple[None, FakeLogs]]:
+        async def shared_topics(settings: KafkaSettings, _group: str, _needs: object) -> AsyncIterator[FakeLogs]:
             self.used.append(settings)
-            yield None, self.topics
+            yield self.topics
+
+        @asynccontextmanager
+        async def shared_transport(_settings: KafkaSettings) -> AsyncIterator[None]:
+            yield None
 
         async def reach(settings: KafkaSettings) -> None:
             self.reached.append(settings)
             if settings in self.refused:
                 raise TransportError("Authentication failed", fault=Fault.SECURITY)
 
-        def standby_worker(_plan: Any, _transport: Any, _topics: Any, saved: Any, **_: Any) -> FakeWorker:
+        def held_worker(_settings: Any, _topics: Any, _make: Any, _means: Any, saved: Any) -> FakeWorker:
             self.saved.append(saved)
             self.worker = FakeWorker()
             self.held.set()
@@ -146,9 +155,10 @@ class Triggerer:
 
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
         monkeypatch.setattr(shared, "watched_logs", watched_logs)
-        monkeypatch.setattr(shared, "shared_group", shared_group)
+        monkeypatch.setattr(holding, "shared_topics", shared_topics)
+        monkeypatch.setattr(classic, "shared_transport", shared_transport)
         monkeypatch.setattr(shared, "reach", reach)
-        monkeypatch.setattr(standby, "standby_worker", standby_worker)
+        monkeypatch.setattr(holding, "SteadyWorker", held_worker)
         monkeypatch.setattr(worker_module, "state_of", state_of)
         monkeypatch.setattr(worker_module, "push_xcom", push_xcom)
 

@@ -1,0 +1,53 @@
+"""A worker as JSON: what goes with its membership from one process to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.group.membership import Saved
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """A worker that runs nothing, between two processes.
+
+    :param membership: only its group protocol knows what is in it
+    :param began_at: how far the jobs topic had been read when the worker began; None: not said
+    :param process: which one has handed it over
+    :param idle_since_ms: since when nobody in the group has had anything to run (wall clock, milliseconds since 1970);
+        None: somebody has
+    """
+
+    membership: Saved
+    began_at: int | None = None
+    process: str = ""
+    idle_since_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "v": SAVED_VERSION,
+            "member": self.membership,
+            "began_at": self.began_at,
+            "process": self.process,
+            "idle_since_ms": self.idle_since_ms,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> HandedOver:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: if a newer release made it, or nobody
+        """
+        check_saved(data, "worker")
+        if not isinstance(data.get("member"), Mapping):
+            raise ValueError("not a saved worker: it has no membership. Clear the task: its worker joins anew")
+        began_at, since = data.get("began_at"), data.get("idle_since_ms")
+        return cls(
+            membership=data["member"],
+            began_at=None if began_at is None else int(began_at),
+            process=str(data.get("process", "")),
+            idle_since_ms=None if since is None else int(since),
+        )

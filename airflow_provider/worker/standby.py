@@ -1,0 +1,104 @@
+"""Hands that run nothing, for a worker that is held in a triggerer: they notice that there is something to run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.worker.hands import Released
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.settings import WorkerSettings
+from airflow_provider.worker.worker import MakeHands
+
+
+class Standby:
+    """They are done when there is something to run, and it may be run.
+
+    :param needs_running: whether a task that was assigned is still to be run
+    :param stopped: told of tasks that were to stop, or need no running (none ever ran)
+    :param changed: told when they may be done
+    :param pause_s: a process that runs tasks is wanted no sooner
+    """
+
+    running: Tasks = frozenset()
+    stopped_running = 0
+    fault: BaseException | None = None
+    condition = unable = ""
+
+    def __init__(
+        self,
+        needs_running: Callable[[TaskId], bool],
+        stopped: Released,
+        changed: Callable[[], None],
+        pause_s: float,
+    ) -> None:
+        self._needs_running = needs_running
+        self._stopped = stopped
+        self._changed = changed
+        self._waiting: set[TaskId] = set()
+        loop = asyncio.get_running_loop()
+        self._not_before = loop.time() + pause_s
+        self._timer = loop.call_at(self._not_before, changed)
+
+    @property
+    def done(self) -> bool:
+        return bool(self._waiting) and asyncio.get_running_loop().time() >= self._not_before
+
+    def take(self, tasks: Tasks, epoch: Epoch) -> None:  # noqa: ARG002
+        self._waiting |= tasks
+        self.refresh()
+        self._changed()
+
+    def drop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
+        self._waiting -= tasks
+        self._stopped(tasks)
+
+    def advance(self, epoch: Epoch) -> None: ...
+
+    def refresh(self) -> None:
+        over = frozenset(task for task in self._waiting if not self._needs_running(task))
+        if over:
+            self._waiting -= over
+            self._stopped(over)
+
+    def drain(self) -> None: ...
+
+    async def close(self) -> None:
+        self._timer.cancel()
+
+
+class NothingNeeded:
+    """The means of who runs nothing (:class:`~airflow_provider.worker.standing_back.Means`)."""
+
+    async def start(self) -> str:
+        return ""
+
+    async def release(self) -> None: ...
+
+
+class InTriggerer:
+    """A place where nothing is run (:class:`~airflow_provider.worker.holding.Place`). It looks for no process that has
+    ended: a triggerer has thousands of workers in one loop.
+
+    :param pause_s: for how long from now no process is wanted that runs tasks
+    """
+
+    is_gone = None
+
+    def __init__(self, pause_s: Callable[[], float]) -> None:
+        self._pause_s = pause_s
+
+    def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:  # noqa: ARG002
+        def is_needed(task: TaskId) -> bool:
+            return needs_running(task, topics.jobs, topics.status.tasks)
+
+        def make(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
+            return Standby(is_needed, stopped, changed, self._pause_s())
+
+        return make
+
+    def means(self, settings: WorkerSettings) -> NothingNeeded:  # noqa: ARG002
+        return NothingNeeded()
