@@ -16,7 +16,8 @@ REAL = time.monotonic
 
 @pytest.mark.turned_clock
 async def test_an_hour_passes_in_no_time_on_all_clocks_and_everything_in_its_order() -> None:
-    began, loop, came = REAL(), asyncio.get_running_loop(), []
+    began, loop = REAL(), asyncio.get_running_loop()
+    came: list[int] = []
     before = (loop.time(), time.monotonic(), now_ms() / 1000, wall_ms() / 1000)
     for minute in (50, 10, 30):
         loop.call_later(60 * minute, came.append, minute)
