@@ -1,10 +1,13 @@
-"""Which of the unit tests say how much of the code is tested."""
+"""Which of the unit tests say how much of the code is tested, and which turn the clock themselves."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from turned_clock import CLOCK, TurnedLoop
 
 _HERE = Path(__file__).parent
 
@@ -16,3 +19,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE) and getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"loop": TurnedLoop if item.get_closest_marker("turned_clock") else asyncio.SelectorEventLoop}
+
+
+@pytest.fixture(autouse=True)
+def _clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("turned_clock"):
+        CLOCK.take_over(monkeypatch)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
+from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
@@ -19,7 +20,9 @@ from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.topics.errors import ReaderFaultError, TopicError
 
-SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"), heartbeat_interval_ms=5, fast_heartbeat_ms=5)
+pytestmark = pytest.mark.turned_clock
+
+SETTINGS = MemberSettings(group_id="g", worker=WorkerId("w"))
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
     assert member.state.phase is Phase.STABLE
     assert member.lease_until_ms is None, "whatever still runs in this process must not write"
     heartbeats = coordinator.heartbeats
-    await asyncio.sleep(0.05)
+    await time_passes(60)
     assert coordinator.heartbeats == heartbeats
 
 
@@ -78,7 +81,7 @@ async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_
     begin(member)
     await eventually(lambda: member.state.phase is Phase.STABLE, "it is in its group")
     getattr(topics._followed(), topic).fail(TopicError("not read just now; trying again"))
-    await asyncio.sleep(0.05)
+    await time_passes(60)
     assert member.lease_until_ms is not None, "that may be mended"
     getattr(topics._followed(), topic).fail(ReaderFaultError(f"g.{topic}", "RuntimeError()"))
     await eventually(lambda: ends, "it ends")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from group_records import record_of
 from stand_ins import IdleListener, LonelyCoordinator, MemoryTopics
+from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group import gone
 from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.wire.messages import JoinRequest, JoinResponse, NodeId
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
@@ -21,6 +21,8 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, WorkerId
 from airflow_provider.worker.process import is_gone, this_process
+
+pytestmark = pytest.mark.turned_clock
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")
 ENDED = "/".join((*this_process().split("/")[:-2], "999999999", "1"))
@@ -48,11 +50,6 @@ class Waiting(LonelyCoordinator):
         del self.members[worker]
         self.alone.set()
         return await super().leave(*who, reason=reason)
-
-
-@pytest.fixture(autouse=True)
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gone, "_LOOK_S", 0.01)
 
 
 async def said(process: str, *, state: WorkerPhase = WorkerPhase.STABLE, member_id: str = "m2") -> MemoryTopics:
@@ -99,7 +96,7 @@ async def test_a_join_does_not_wait_for_a_member_that_is_known_to_be_gone(proces
 async def test_whoever_may_be_alive_is_waited_for(process: str, state: WorkerPhase) -> None:
     coordinator = Waiting()
     member = joining(coordinator, await said(process, state=state))
-    await asyncio.sleep(0.1)
+    await time_passes(30)
     assert coordinator.asked == []
     await member.aclose()
 
@@ -109,7 +106,7 @@ async def test_who_has_come_back_under_its_name_stays() -> None:
     coordinator.members[OTHER] = MemberId("m3")
     member = joining(coordinator, await said(ENDED))
     await eventually(lambda: coordinator.asked, "it was asked")
-    await asyncio.sleep(0.1)
+    await time_passes(30)
     assert coordinator.asked == [(OTHER, "m2")], "once"
     assert OTHER in coordinator.members
     await member.aclose()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from group_records import record_of
 from led_group import Group
+from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.group import leader_watch
@@ -21,6 +22,8 @@ from airflow_provider.ledger.records import JobDefinition
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
+
+pytestmark = pytest.mark.turned_clock
 
 A0 = TaskId("a", 0)
 W1 = WorkerId("w1")
@@ -72,8 +75,7 @@ class Watched:
         await eventually(lambda: reason in self.asked, reason)
 
     async def asks_nothing(self) -> None:
-        """Not within several times what it takes to settle."""
-        await asyncio.sleep(0.3)
+        await time_passes(30)
         assert self.asked == []
 
 
@@ -110,20 +112,23 @@ async def test_new_work_does_not_wait_until_a_dry_worker_may_be_helped_again(mon
     watched.watch.lead(True)
     await watched.asks("a worker has a slot free while tasks wait elsewhere")
     watched.watch.look()
-    await asyncio.sleep(0.2)
+    await time_passes(30)
     assert len(watched.asked) == 1, "not again so soon"
     watched.topics.submit("b")
     watched.watch.look()
-    await asyncio.wait_for(watched.asks("new work: b:planner"), 1)
+    await time_passes(0.1)
+    assert watched.asked[1:] == ["new work: b:planner"]
     watched.watch.close()
 
 
 async def test_a_slot_that_is_free_again_is_noticed_within_half_a_second() -> None:
     watched = Watched(Group({"w1": "r p", "w2": ""}))
     watched.watch.lead(True)
-    await watched.asks("a worker has a slot free while tasks wait elsewhere")
+    await time_passes(0.1)
+    assert len(watched.asked) == 1
     watched.watch.look()
-    await eventually(lambda: len(watched.asked) == 2, "and again, without another change", within_s=1.5)
+    await time_passes(0.5)
+    assert watched.asked == ["a worker has a slot free while tasks wait elsewhere"] * 2, "without another change"
     watched.watch.close()
 
 
@@ -136,22 +141,17 @@ async def test_records_that_a_stale_one_was_written_over_are_mended() -> None:
     watched.watch.close()
 
 
-async def test_a_leader_looks_after_the_topics_from_time_to_time_also_if_it_never_leads_for_so_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(leader_watch, "_TEND_S", 0.2)
+async def test_a_leader_looks_after_the_topics_each_minute_also_if_it_never_leads_for_so_long() -> None:
     watched = Watched(Group({"w1": "r"}))
-
-    async def lead_for_a_moment() -> None:
+    for _ in range(150):
         watched.watch.lead(True)
-        await asyncio.sleep(0.01)
+        await time_passes(0.5)
         watched.watch.lead(False)
-
-    while len(watched.asked) < 2:
-        await asyncio.wait_for(lead_for_a_moment(), 10)
+        await time_passes(0.5)
+    assert watched.asked == ["mend"] * 2
     watched.watch.lead(True)
-    await eventually(lambda: len(watched.asked) >= 4)
-    assert set(watched.asked) == {"mend"}
+    await time_passes(100)
+    assert watched.asked == ["mend"] * 4
     watched.watch.close()
 
 
@@ -207,7 +207,7 @@ async def test_what_changes_while_it_looks_is_looked_at_next(slow: Slow) -> None
     watched.topics.submit("b")
     watched.watch.look()
     watched.watch.look()
-    await asyncio.sleep(0.1)
+    await time_passes(0.1)
     assert slow.begun == 1, "one look at a time"
     slow.go_on()
     await watched.asks("new work: b:planner")

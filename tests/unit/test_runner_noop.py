@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from turned_clock import time_passes
 
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.noop import NoopRunner
@@ -22,6 +23,8 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+
+pytestmark = pytest.mark.turned_clock
 
 
 def order(index: int = 0, **config: object) -> TaskOrder:
@@ -81,7 +84,7 @@ async def test_a_time_that_is_no_number_fails_the_task_and_not_its_worker(noop: 
 
 async def test_no_error_to_fail_with_is_no_failure(noop: Recorder) -> None:
     await noop.runner.start(order(fail=None))
-    await asyncio.sleep(0.01)
+    await time_passes(3_600)
     assert noop.events == [TaskStarted(order=order(fail=None))]
     assert noop.runner.running == {TaskId("job", 0)}, "it runs until it is stopped"
 

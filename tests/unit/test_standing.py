@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from airflow_values import context, job, jobs_snapshot, status_snapshot
 from trigger_bench import FakeLogs, Triggerer, events_of, worker_trigger
-from waiting import eventually
+from turned_clock import time_passes
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import PlanRecord, TaskState
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.reports import standing as standing_module
 from airflow_provider.reports.standing import Pace, SoFar, Standing, group_so_far
 from airflow_provider.sensors.job import JobSensor
-from airflow_provider.triggers import telling
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.telling import telling_so_far
+
+pytestmark = pytest.mark.turned_clock
 
 FINISHED, RUNNING, FAILED = TaskState.FINISHED, TaskState.RUNNING, TaskState.FAILED
 
@@ -103,20 +103,13 @@ def test_a_sensor_that_pokes_every_second_fills_no_log(
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (standing_module, telling):
-        monkeypatch.setattr(module, "SAY_EVERY_S", 0.02)
-    monkeypatch.setattr(telling, "_FRESH_S", 0.0)
-
-
-@pytest.fixture
 async def triggerer(monkeypatch: pytest.MonkeyPatch) -> Triggerer:
     return Triggerer(monkeypatch)
 
 
 @pytest.mark.parametrize("kind", ["sensor", "worker"])
 async def test_the_log_of_one_who_waits_in_the_triggerer_tells_each_change(
-    quick: None, kind: str, triggerer: Triggerer, caplog: pytest.LogCaptureFixture
+    kind: str, triggerer: Triggerer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     condition = JobCondition(job="job", run_key="r1", goal=JobGoal.FINISHED).to_json()
@@ -125,9 +118,12 @@ async def test_the_log_of_one_who_waits_in_the_triggerer_tells_each_change(
     triggerer.topics.now(jobs=known, status=status_snapshot(known, "job", RUNNING, RUNNING))
     trigger: Any = sensor if kind == "sensor" else worker_trigger()
     running = asyncio.ensure_future(events_of(trigger))
-    await eventually(lambda: "0 of 2 finished, 2 running" in caplog.text)
+    await time_passes(34)
+    assert "0 of 2 finished, 2 running" in caplog.text
     triggerer.topics.now(status=status_snapshot(known, "job", FINISHED, RUNNING))
-    await eventually(lambda: "1 of 2 finished, 1 running (longest: job:1), 0 failed" in caplog.text)
+    await time_passes(34)
+    assert "1 of 2 finished, 1 running (longest: job:1), 0 failed" in caplog.text
+    await time_passes(500)
     lines = [line for line in caplog.messages if "finished," in line]
     assert len(lines) == 2, "what has not changed is not said again"
     begins = "Group g: waiting for job 'job' of run 'r1' to be finished: " if kind == "sensor" else "Group g: "
@@ -137,14 +133,11 @@ async def test_the_log_of_one_who_waits_in_the_triggerer_tells_each_change(
     await trigger.cleanup()
 
 
-async def test_a_thousand_who_want_to_know_the_same_share_the_answer(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_thousand_who_want_to_know_the_same_share_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(telling, "SAY_EVERY_S", 0.05)
     looks: list[int] = []
 
-    def look(*_: Any) -> SoFar:
+    def look(_jobs: JobsSnapshot, _status: StatusSnapshot) -> SoFar:
         looks.append(1)
         return SoFar(text=f"look {len(looks)}")
 
@@ -152,18 +145,19 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(
         topics: Any = FakeLogs()
         for _ in range(1_000):
             await all_of_them.enter_async_context(telling_so_far(topics, None, look))
-        await eventually(lambda: len(caplog.messages) >= 1_000)
-        await asyncio.sleep(0.1)
+        await time_passes(59)
     assert set(caplog.messages) == {"look 1"}
     assert len(caplog.messages) == 1_000, "a line each, in so short a time"
 
 
-async def test_many_tasks_are_counted_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-
-    monkeypatch.setattr(telling, "SAY_EVERY_S", 0.01)
+async def test_many_tasks_are_counted_beside_the_loop() -> None:
     topics: Any = FakeLogs()
     topics.status = StatusSnapshot(tasks=dict.fromkeys((TaskId("j", index) for index in range(2_000)), None))  # type: ignore[arg-type]
     where: list[threading.Thread] = []
-    async with telling_so_far(topics, None, lambda *_: where.append(threading.current_thread())):
-        await eventually(lambda: where)
+
+    def look(_jobs: JobsSnapshot, _status: StatusSnapshot) -> None:
+        where.append(threading.current_thread())
+
+    async with telling_so_far(topics, None, look):
+        await time_passes(34)
     assert where[0] is not threading.current_thread()

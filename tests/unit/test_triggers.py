@@ -17,6 +17,7 @@ from airflow.sdk.module_loading import import_string
 from airflow.triggers.base import TaskSuccessEvent
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from trigger_bench import PLAN, SETTINGS, STORY, FakeLogs, Triggerer, events_of, worker_trigger
+from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.model import LeaveReason, Memory
@@ -40,6 +41,8 @@ from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.narrator import narrated
 from airflow_provider.worker.standby import Standby
+
+pytestmark = pytest.mark.turned_clock
 
 
 @asynccontextmanager
@@ -335,7 +338,7 @@ class TestWorkerTrigger:
         await asyncio.gather(running, return_exceptions=True)
         for called in (trigger.on_kill, trigger.cleanup):
             ending = asyncio.ensure_future(called())
-            await asyncio.sleep(0.01)
+            await time_passes(1)
             assert not ending.done()
             ending.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -9,6 +9,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
@@ -32,6 +33,8 @@ from airflow_provider.worker import process as process_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.settings import Until
+
+pytestmark = pytest.mark.turned_clock
 
 # ---- endings
 
@@ -112,7 +115,7 @@ async def test_a_removal_from_before_it_began_says_nothing_to_a_worker() -> None
     await life.topics.remove(A0.job)
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.STABLE)
-    await asyncio.sleep(0.05)
+    await time_passes(30)
     assert not life.ended
     await life.cancel()
 
@@ -121,7 +124,7 @@ async def test_without_jobs_a_group_is_not_drained() -> None:
     life = Life(until=Until.DRAINED)
     life.begin()
     await eventually(lambda: life.phase is WorkerPhase.STABLE)
-    await asyncio.sleep(0.05)
+    await time_passes(30)
     assert not life.ended
     await life.cancel()
 
@@ -293,7 +296,7 @@ async def test_without_a_broker_tasks_stop_before_the_lease_is_over_and_go_on_wh
         await eventually(lambda: life.runner.running == frozenset(), "the tasks are stopped")
         with pytest.raises(FencedError):
             life.worker.lease.check(life.worker.lease.grant - 1)
-        await asyncio.sleep(0.1)
+        await time_passes(30)
         life.coordinator.away = None
         await life.runs(A0, A1)
         assert life.runner.order_of(A0).attempt == 2
@@ -350,7 +353,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     await eventually(lambda: life.topics.status.workers[ME].slots == 0)
     life.runner.finish(A0)
     await eventually(lambda: life.state(A0) is TaskState.FINISHED)
-    await asyncio.sleep(0.05)
+    await time_passes(30)
     assert life.runner.running == {A1}
     assert life.topics.status.workers[ME].slots == 0, "a leader has nothing given to it for the sake of a free slot"
     life.runner.finish(A1)

@@ -1,0 +1,96 @@
+"""A clock that tests turn: it stands still while anybody has something to do, and then goes on to the next timer.
+
+So a test may let an hour pass in no time, and sees all that happens in it, in the order in which it would; a busy
+machine makes nothing late. It is for tests marked ``turned_clock``, whose event loop nobody wakes from outside: no
+socket, no process. While a thread works for the loop, the clock goes on as everybody's does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+import pytest
+from typing_extensions import TypeVarTuple, Unpack
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+_REAL, _WALL = time.monotonic, time.time
+
+
+class _Clock:
+    """All clocks of the process."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000_000
+
+    def turn(self, seconds: float) -> None:
+        self.now_ns += math.ceil(seconds * 1e9)
+
+    def seconds(self) -> float:
+        return self.now_ns / 1e9
+
+    def take_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        began_ns, wall = self.now_ns, _WALL()
+        monkeypatch.setattr(time, "monotonic", self.seconds)
+        monkeypatch.setattr(time, "perf_counter", self.seconds)
+        monkeypatch.setattr(time, "time", lambda: wall + (self.now_ns - began_ns) / 1e9)
+        monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: self.now_ns)
+
+
+CLOCK = _Clock()
+
+
+class _Selector(selectors.DefaultSelector):
+    """Turns the clock instead of waiting, unless a thread works for the loop.
+
+    :ivar threads: how many do
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.threads or timeout is None:
+            began = _REAL()
+            woken = super().select(timeout)
+            CLOCK.turn(_REAL() - began)
+            return woken
+        woken = super().select(0)
+        if not woken:
+            CLOCK.turn(timeout)
+        return woken
+
+
+class TurnedLoop(asyncio.SelectorEventLoop):
+    """An event loop by that clock."""
+
+    def __init__(self) -> None:
+        self._waits = _Selector()
+        super().__init__(self._waits)
+
+    def time(self) -> float:
+        return CLOCK.seconds()
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: Unpack[_Ts]
+    ) -> asyncio.Future[_T]:
+        running = super().run_in_executor(executor, func, *args)
+        self._waits.threads += 1
+        running.add_done_callback(self._thread_ended)
+        return running
+
+    def _thread_ended(self, _running: object) -> None:
+        self._waits.threads -= 1
+
+
+async def time_passes(seconds: float) -> None:
+    """What happens within so long has happened then."""
+    assert isinstance(asyncio.get_running_loop(), TurnedLoop), "mark the test with turned_clock"
+    await asyncio.sleep(seconds)
