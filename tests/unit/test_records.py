@@ -9,6 +9,7 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,7 +140,7 @@ def test_what_is_written_is_read_again_even_with_fields_of_a_newer_writer(record
 def test_a_record_with_a_field_missing_or_of_another_type_is_refused(record: Any) -> None:
     data = record.to_json()
     for name in data.keys() - {"result", "handle"}:  # any JSON value may stand there, or none
-        with pytest.raises(ValueError, match=r"field|must be|pair"):
+        with pytest.raises(ValueError, match=rf"Expected .* got .*{name}[`\[]"):
             type(record).from_json({**data, name: [object()]})
 
 
@@ -211,7 +212,7 @@ def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch: pytest.MonkeyP
     """Compressed it may be small: a kilobyte becomes a megabyte, and that seventy in memory."""
     longest = encode(JOB.to_json()).ljust(LARGEST_VALUE)
     assert JobDefinition.from_json(decode(longest)) == JOB
-    monkeypatch.setattr(json, "loads", lambda _text: pytest.fail("it was parsed"))
+    monkeypatch.setattr(msgspec.json, "decode", lambda _text: pytest.fail("it was parsed"))
     with pytest.raises(UnreadableRecordError, match="it has 16777217 bytes, more than the 16777216"):
         decode(longest + b" ")
 
@@ -302,7 +303,9 @@ def test_a_bad_field_is_refused_with_the_jobs_name_and_what_to_do(field: str, va
 def test_what_nobody_can_go_on_with_is_refused_where_it_is_read(field: str, value: Any) -> None:
     """It could neither be written into a status record, nor be waited for: a worker that took it would end."""
     record = {**JobDefinition(name="flights", entry_point="m:f").to_json(), field: value}
-    with pytest.raises(ValueError, match=f"{field}.*(must fit into 64 bits|can be written as UTF-8)"):
+    with pytest.raises(
+        ValueError, match=f"{field}.*(must fit into 64 bits|can be written as UTF-8|must be at most)|Expected.*{field}"
+    ):
         JobDefinition.from_json(record)
 
 
@@ -420,7 +423,7 @@ def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says() -> None:
     assert PlanRecord.from_json(decode(encode(most.to_json()))) == most
     with pytest.raises(JobError, match=r"has 100001 tasks, but a plan has at most 100000: .*submit several jobs"):
         PlanRecord.of(job, [{}] * (MOST_TASKS + 1), planned_by=W1, at_ms=0)
-    with pytest.raises(JobError, match="has 100001 tasks"):
+    with pytest.raises(ValueError, match="has 100001 tasks"):
         PlanRecord.from_json({**most.to_json(), "configs": [{}] * (MOST_TASKS + 1)})
 
 
@@ -501,5 +504,5 @@ def test_a_config_with_half_a_character_is_refused_at_submission() -> None:
 
 @pytest.mark.parametrize("removed", [1, "yesterday", [], True])
 def test_what_is_no_removal_is_refused_in_words(removed: object) -> None:
-    with pytest.raises(ValueError, match="a removal must be an object, not "):
+    with pytest.raises(ValueError, match="Expected `object`, got "):
         Removal.from_json(removed)

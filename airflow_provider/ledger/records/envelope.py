@@ -7,10 +7,11 @@ that the meaning of a field has changed: such a record is unreadable here, and t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from reprlib import repr as short
-from typing import Any, Final, TypeVar
+from typing import Any, Final
+
+import msgspec
 
 from airflow_provider.protocol.model import LARGEST_NUMBER
 
@@ -26,10 +27,10 @@ _LARGEST: Final = 2**63 - 1
 DEEPEST: Final = 100
 """Levels of objects and lists in what users give: configs, results."""
 _DEEPEST_RECORD: Final = DEEPEST + 10
-# An escaped surrogate: only half of a pair, perhaps, which no text that is written as UTF-8 can have.
-_HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
-T = TypeVar("T")
+TEXT: Final = msgspec.Meta(max_length=LONGEST_TEXT)
+COUNT: Final = msgspec.Meta(ge=0, le=LARGEST_NUMBER)
+"""What fields of records are annotated with: as from JSON they are read by ``msgspec.convert``, which checks both."""
 
 
 class UnreadableRecordError(ValueError):
@@ -52,10 +53,7 @@ def decode(value: bytes) -> dict[str, Any]:
     if len(value) > LARGEST_VALUE:
         raise UnreadableRecordError(f"it has {len(value)} bytes, more than the {LARGEST_VALUE} that a record may have")
     try:
-        text = value.decode()
-        data = json.loads(text)
-        if _HALF_A_PAIR.search(text):
-            json.dumps(data, ensure_ascii=False).encode()
+        data = msgspec.json.decode(value)
     except (ValueError, RecursionError) as wrong:
         raise UnreadableRecordError(f"not JSON: {wrong}") from wrong
     if not isinstance(data, dict):
@@ -73,11 +71,13 @@ def decode(value: bytes) -> dict[str, Any]:
 def dump(data: Any, *, deepest: int = _DEEPEST_RECORD) -> bytes:
     """The one JSON form of a value: compact, keys sorted, so that equal values have equal bytes and equal hashes.
 
+    By ``json``, though msgspec reads: what it writes of a float differs, and fingerprints are hashes of these bytes.
+
     :param deepest: how many levels of objects and lists it may have
     :raises ValueError: for what JSON can't carry: other types, NaN, infinities, keys that are not strings
     """
     try:
-        _check_containers(data, deepest)
+        check_depth(data, deepest)
         return _ENCODER.encode(data).encode()
     except (TypeError, RecursionError) as wrong:
         raise ValueError(str(wrong)) from wrong
@@ -86,8 +86,13 @@ def dump(data: Any, *, deepest: int = _DEEPEST_RECORD) -> bytes:
 _ENCODER: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _check_containers(data: Any, deepest: int) -> None:
-    """``json`` turns keys like 1 or None into strings without a word: the value read would not be the one written."""
+def check_depth(data: Any, deepest: int = DEEPEST) -> None:
+    """What is nested deeper than this can't be written again everywhere. Nor can keys like 1 or None, which ``json``
+    turns into strings without a word: the value read would not be the one written.
+
+    :raises ValueError: for the one
+    :raises TypeError: for the other
+    """
     level = [data] if isinstance(data, _CONTAINERS) else []
     seen: set[int] = set()
     for _ in range(deepest):
@@ -115,28 +120,6 @@ _CONTAINERS: Final = (dict, list, tuple)
 """What ``json`` goes into."""
 
 
-_NOTHING: Final = object()
-
-
-def want(data: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """The field ``name`` of ``data``, of exactly that kind.
-
-    :raises ValueError: if it is missing or something else
-    """
-    value = data.get(name, _NOTHING)
-    if type(value) is str is kind and value.isascii() and len(value) <= LONGEST_TEXT:
-        return value  # nearly always: some hundred thousand a minute
-    if value is _NOTHING:
-        raise ValueError(f"the field {name!r} is missing")
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"the field {name!r} must be {_NAMES.get(kind, kind.__name__)}, not {short(value)}")
-    try:
-        check_plain(value)
-    except ValueError as wrong:
-        raise ValueError(f"the field {name!r} {wrong}") from None
-    return value
-
-
 def check_plain(value: object) -> None:
     """Refuse what Python reads from JSON, and what nobody can go on with.
 
@@ -149,35 +132,3 @@ def check_plain(value: object) -> None:
         raise ValueError("must be text that can be written as UTF-8")
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         raise ValueError("must fit into 64 bits")
-
-
-def want_number(data: Mapping[str, Any], name: str, *, least: int = 0, most: int = LARGEST_NUMBER) -> int:
-    """The whole number ``name`` of ``data``, in that range.
-
-    :raises ValueError: if it is missing or something else
-    """
-    value = data.get(name)
-    if type(value) is not int:
-        value = want(data, name, int)
-    if not least <= value <= most:
-        raise ValueError(f"the field {name!r} must be from {least} to {most}, not {short(value)}")
-    return value
-
-
-def want_number_or_none(data: Mapping[str, Any], name: str) -> int | None:
-    """As :func:`want_number`, but the field may be missing or null."""
-    return None if data.get(name) is None else want_number(data, name)
-
-
-def want_or_none(data: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
-    """As :func:`want`, but the field may be missing or null."""
-    return None if data.get(name) is None else want(data, name, kind)
-
-
-_NAMES: Final[Mapping[type, str]] = {
-    str: "a string",
-    int: "a whole number",
-    bool: "true or false",
-    dict: "an object",
-    list: "a list",
-}

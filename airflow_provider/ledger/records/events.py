@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.records.envelope import UnreadableRecordError, want_number
+from airflow_provider.ledger.records.envelope import COUNT, UnreadableRecordError
 from airflow_provider.ledger.records.status import TaskStatus
 from airflow_provider.membership.record import GroupRecord
 
 _REBALANCE: Final = "rebalance"
 _TASK: Final = "task"
+
+
+class _Stamp(msgspec.Struct):
+    at_ms: Annotated[int, COUNT]
+
+
+class _Deadline(msgspec.Struct):
+    deadline_ms: Annotated[int, COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +57,8 @@ class RebalanceEvent:
         """
         return cls(
             record=GroupRecord.from_json({**data, "memory": Memory().to_json()}),
-            deadline_ms=want_number(data, "deadline_ms"),
-            at_ms=want_number(data, "at_ms"),
+            deadline_ms=msgspec.convert(data, _Deadline).deadline_ms,
+            at_ms=msgspec.convert(data, _Stamp).at_ms,
         )
 
 
@@ -68,7 +78,7 @@ class TaskEvent:
 
         :raises ValueError: for anything else
         """
-        return cls(status=TaskStatus.from_json(data), at_ms=want_number(data, "at_ms"))
+        return cls(status=TaskStatus.from_json(data), at_ms=msgspec.convert(data, _Stamp).at_ms)
 
 
 Event = RebalanceEvent | TaskEvent

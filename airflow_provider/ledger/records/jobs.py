@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from reprlib import repr as short
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from airflow_provider.ledger.records.checks import (
     LONGEST_ENTRY_POINT,
@@ -18,7 +20,7 @@ from airflow_provider.ledger.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.ledger.records.envelope import DEEPEST, check_plain, dump, want, want_number, want_or_none
+from airflow_provider.ledger.records.envelope import COUNT, DEEPEST, TEXT, check_plain, dump
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 MOST_TASKS: Final = 100_000
@@ -73,10 +75,10 @@ class JobDefinition:
     retry_delay_ms: int = 0
     timeout_ms: int | None = None
     replan_interval_ms: int | None = None
-    submitted_at_ms: int = 0
+    submitted_at_ms: Annotated[int, COUNT] = 0
     submitted_by: str = ""
     removal: int | None = None
-    fingerprint: str = field(init=False, repr=False)
+    fingerprint: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
         check_job_name(self.name)
@@ -160,21 +162,7 @@ class JobDefinition:
 
         :raises ValueError: for anything else, naming the field
         """
-        return cls(
-            name=want(data, "name", str),
-            entry_point=want(data, "entry_point", str),
-            config=want(data, "config", dict),
-            max_tasks=want(data, "max_tasks", int),
-            run_key=want(data, "run_key", str),
-            kind=TaskKind(want(data, "kind", str)),
-            retries=want(data, "retries", int),
-            retry_delay_ms=want(data, "retry_delay_ms", int),
-            timeout_ms=want_or_none(data, "timeout_ms", int),
-            replan_interval_ms=want_or_none(data, "replan_interval_ms", int),
-            submitted_at_ms=want(data, "submitted_at_ms", int),
-            submitted_by=want(data, "submitted_by", str),
-            removal=want_or_none(data, "removal", int),
-        )
+        return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +180,12 @@ class PlanRecord:
     """
 
     job: str
-    run_key: str
-    definition: str
+    run_key: Annotated[str, TEXT]
+    definition: Annotated[str, TEXT]
     configs: tuple[Mapping[str, Any], ...]
-    planned_by: WorkerId
-    at_ms: int
-    fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    planned_by: Annotated[WorkerId, TEXT]
+    at_ms: Annotated[int, COUNT]
+    fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         """What is small when compressed mostly repeats itself: kept once, it stays small here."""
@@ -270,19 +258,9 @@ class PlanRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        job = check_job_name(want(data, "job", str))
-        configs = want(data, "configs", list)
-        for index, config in enumerate(configs):
-            if not isinstance(config, dict):
-                raise JobError(job, f"configs[{index}]", f"must be a JSON object, not {type(config).__name__}")
-        return cls(
-            job=job,
-            run_key=want(data, "run_key", str),
-            definition=want(data, "definition", str),
-            configs=tuple(configs),
-            planned_by=WorkerId(want(data, "planned_by", str)),
-            at_ms=want_number(data, "at_ms"),
-        )
+        plan = msgspec.convert(data, cls)
+        check_job_name(plan.job)
+        return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,9 +294,9 @@ class ControlRecord:
         offsets: its clock is another one
     """
 
-    worker: WorkerId
+    worker: Annotated[WorkerId, TEXT]
     action: ControlAction
-    at_ms: int
+    at_ms: Annotated[int, COUNT]
 
     def to_json(self) -> dict[str, Any]:
         return {"worker": self.worker, "action": self.action.value, "at_ms": self.at_ms}
@@ -329,11 +307,7 @@ class ControlRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        return cls(
-            worker=WorkerId(want(data, "worker", str)),
-            action=ControlAction(want(data, "action", str)),
-            at_ms=want_number(data, "at_ms"),
-        )
+        return msgspec.convert(data, cls)
 
 
 def _hash(text: bytes) -> str:

@@ -8,12 +8,12 @@ over a header whose name is no UTF-8, and anybody who may write could send one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from reprlib import repr as short
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from airflow_provider.ledger.records.envelope import want, want_number
+import msgspec
+
+from airflow_provider.ledger.records.envelope import TEXT
 from airflow_provider.ledger.times import time_in_words
 
 REMOVED: Final = "removed"
@@ -33,9 +33,9 @@ class Removal:
     :param bounded: whether that run would have come to an end by itself
     """
 
-    by: str
-    at_ms: int
-    run_key: str
+    by: Annotated[str, TEXT]
+    at_ms: Annotated[int, msgspec.Meta(ge=0, le=_LAST_MS)]
+    run_key: Annotated[str, TEXT]
     bounded: bool
 
     def __str__(self) -> str:
@@ -50,11 +50,4 @@ class Removal:
 
         :raises ValueError: for anything else
         """
-        if not isinstance(data, Mapping):
-            raise ValueError(f"a removal must be an object, not {short(data)}")
-        return cls(
-            by=want(data, "by", str),
-            at_ms=want_number(data, "at_ms", most=_LAST_MS),
-            run_key=want(data, "run_key", str),
-            bounded=want(data, "bounded", bool),
-        )
+        return msgspec.convert(data, cls)

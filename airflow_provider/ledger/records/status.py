@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.ledger.records.checks import check_job_name
-from airflow_provider.ledger.records.envelope import DEEPEST, dump, want, want_number, want_number_or_none, want_or_none
+from airflow_provider.ledger.records.envelope import COUNT, TEXT, check_depth
 from airflow_provider.ledger.records.jobs import TaskKind
 from airflow_provider.ledger.records.stream_progress import StreamProgress
 from airflow_provider.protocol.model import (
@@ -21,7 +23,6 @@ from airflow_provider.protocol.model import (
     TaskId,
     Tasks,
     WorkerId,
-    tasks_from_json,
     tasks_to_json,
 )
 
@@ -65,8 +66,8 @@ class TaskFailure:
     :param traceback: its end, which is where the cause is
     """
 
-    message: str
-    traceback: str = ""
+    message: Annotated[str, TEXT]
+    traceback: Annotated[str, TEXT] = ""
 
     @classmethod
     def of(cls, message: str, traceback: str = "") -> TaskFailure:
@@ -91,7 +92,7 @@ class TaskFailure:
 
         :raises ValueError: for anything else, naming the field
         """
-        return cls(message=want(data, "message", str), traceback=want(data, "traceback", str))
+        return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +105,10 @@ class CheckpointClaim:
     :param lease_ms: how long that process may go on when another one has taken its worker's name
     """
 
-    key: str
-    process: str
-    number: int
-    lease_ms: int
+    key: Annotated[str, TEXT]
+    process: Annotated[str, TEXT]
+    number: Annotated[int, COUNT]
+    lease_ms: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SESSION_MS)]
 
     def to_json(self) -> dict[str, Any]:
         return {"key": self.key, "process": self.process, "number": self.number, "lease_ms": self.lease_ms}
@@ -118,12 +119,7 @@ class CheckpointClaim:
 
         :raises ValueError: for anything else, naming the field
         """
-        return cls(
-            key=want(data, "key", str),
-            process=want(data, "process", str),
-            number=want_number(data, "number"),
-            lease_ms=want_number(data, "lease_ms", most=_LONGEST_SESSION_MS),
-        )
+        return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,17 +145,17 @@ class TaskStatus:
 
     task: TaskId
     state: TaskState
-    epoch: Epoch
-    worker: WorkerId
-    run_key: str = ""
+    epoch: Annotated[Epoch, COUNT]
+    worker: Annotated[WorkerId, TEXT]
+    run_key: Annotated[str, TEXT] = ""
     kind: TaskKind = TaskKind.BATCH
-    fingerprint: str = ""
-    attempt: int = 1
-    failures: int = 0
-    spark_deaths: int = 0
-    started_at_ms: int | None = None
-    finished_at_ms: int | None = None
-    retry_at_ms: int | None = None
+    fingerprint: Annotated[str, TEXT] = ""
+    attempt: Annotated[int, COUNT] = 1
+    failures: Annotated[int, COUNT] = 0
+    spark_deaths: Annotated[int, COUNT] = 0
+    started_at_ms: Annotated[int, COUNT] | None = None
+    finished_at_ms: Annotated[int, COUNT] | None = None
+    retry_at_ms: Annotated[int, COUNT] | None = None
     error: TaskFailure | None = None
     result: Any = None
     handle: Any = None
@@ -240,41 +236,19 @@ class TaskStatus:
 
         :raises ValueError: for anything else, naming the field
         """
-        (task,) = tasks_from_json([want(data, "task", list)])
-        check_job_name(task.job)
-        error = want_or_none(data, "error", dict)
-        claim = want_or_none(data, "claim", dict)
-        progress = want_or_none(data, "progress", dict)
-        return cls(
-            task=task,
-            state=TaskState(want(data, "state", str)),
-            epoch=Epoch(want_number(data, "epoch")),
-            worker=WorkerId(want(data, "worker", str)),
-            run_key=want(data, "run_key", str),
-            kind=TaskKind(want(data, "kind", str)),
-            fingerprint=want(data, "fingerprint", str),
-            attempt=want_number(data, "attempt"),
-            failures=want_number_or_none(data, "failures") or 0,
-            spark_deaths=want_number_or_none(data, "spark_deaths") or 0,
-            started_at_ms=want_number_or_none(data, "started_at_ms"),
-            finished_at_ms=want_number_or_none(data, "finished_at_ms"),
-            retry_at_ms=want_number_or_none(data, "retry_at_ms"),
-            error=TaskFailure.from_json(error) if error else None,
-            result=_writable(data, "result"),
-            handle=_writable(data, "handle"),
-            claim=CheckpointClaim.from_json(claim) if claim else None,
-            progress=StreamProgress.from_json(progress) if progress else None,
-        )
+        status = msgspec.convert(data, cls)
+        check_job_name(status.task.job)
+        _check_writable("result", status.result)
+        _check_writable("handle", status.handle)
+        return status
 
 
-def _writable(data: Mapping[str, Any], name: str) -> Any:
-    """Any JSON value. Python also reads NaN, and numbers that are too large; a leader may have to write it again."""
-    value = data.get(name)
+def _check_writable(name: str, value: object) -> None:
+    """A leader may have to write it again."""
     try:
-        _ = value is None or dump(value, deepest=DEEPEST)
-    except ValueError as wrong:
+        check_depth(value)
+    except (TypeError, ValueError) as wrong:
         raise ValueError(f"the field {name!r} can't be written as JSON: {wrong}") from None
-    return value
 
 
 class WorkerPhase(str, Enum):
@@ -316,19 +290,19 @@ class WorkerStatus:
     :param condition: what keeps its tasks from running, or the worker from taking any; mostly nothing
     """
 
-    worker: WorkerId
+    worker: Annotated[WorkerId, TEXT]
     state: WorkerPhase
-    epoch: Epoch
-    slots: int
-    url: str = ""
+    epoch: Annotated[Epoch, COUNT]
+    slots: Annotated[int, msgspec.Meta(ge=0, le=HIGHEST_INDEX)]
+    url: Annotated[str, TEXT] = ""
     owned: Tasks = frozenset()
     running: Tasks = frozenset()
-    process: str = ""
-    at_ms: int = 0
-    member_id: MemberId = UNKNOWN_MEMBER_ID
+    process: Annotated[str, TEXT] = ""
+    at_ms: Annotated[int, COUNT] = 0
+    member_id: Annotated[MemberId, TEXT] = UNKNOWN_MEMBER_ID
     left: LeaveReason | None = None
-    returns_ms: int | None = None
-    condition: str = ""
+    returns_ms: Annotated[int, COUNT] | None = None
+    condition: Annotated[str, TEXT] = ""
 
     def is_stale(self, known: WorkerStatus) -> bool:
         """Whether this, read after ``known``, must not replace it."""
@@ -357,24 +331,8 @@ class WorkerStatus:
 
         :raises ValueError: for anything else, naming the field
         """
-        return cls(
-            worker=WorkerId(want(data, "worker", str)),
-            state=WorkerPhase(want(data, "state", str)),
-            epoch=Epoch(want_number(data, "epoch")),
-            slots=want_number(data, "slots", most=HIGHEST_INDEX),
-            url=want(data, "url", str),
-            owned=tasks_from_json(want(data, "owned", list)),
-            running=tasks_from_json(want(data, "running", list)),
-            process=want_or_none(data, "process", str) or "",
-            at_ms=want_number(data, "at_ms"),
-            member_id=MemberId(want_or_none(data, "member_id", str) or UNKNOWN_MEMBER_ID),
-            left=LeaveReason(left) if (left := want_or_none(data, "left", str)) else None,
-            returns_ms=_returns_ms(data),
-            condition=want_or_none(data, "condition", str) or "",
-        )
-
-
-def _returns_ms(data: Mapping[str, Any]) -> int | None:
-    """A leader makes a deadline of it: longer than any delay is as good as the longest."""
-    value = want_number_or_none(data, "returns_ms")
-    return value if value is None else min(value, LONGEST_DELAY_MS)
+        status = msgspec.convert(data, cls)
+        if status.returns_ms is None or status.returns_ms <= LONGEST_DELAY_MS:
+            return status
+        # A leader makes a deadline of it: longer than any delay is as good as the longest.
+        return replace(status, returns_ms=LONGEST_DELAY_MS)

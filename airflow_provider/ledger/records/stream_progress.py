@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from airflow_provider.ledger.records.envelope import want_number
+import msgspec
+
+from airflow_provider.ledger.records.envelope import COUNT
 
 _FASTEST: Final = 1e15
-"""Rows per second: what is above is no rate, and infinity can't be written as JSON."""
+"""Rows per second: what is above is no rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +23,9 @@ class StreamProgress:
     :param at_ms: when that was seen: wall clock, milliseconds since 1970
     """
 
-    batch: int
-    rows_per_second: float
-    at_ms: int
+    batch: Annotated[int, COUNT]
+    rows_per_second: Annotated[float, msgspec.Meta(ge=0, le=_FASTEST)]
+    at_ms: Annotated[int, COUNT]
 
     def in_words(self) -> str:
         return f"batch {self.batch}, {self.rows_per_second:g} rows/s"
@@ -37,7 +39,4 @@ class StreamProgress:
 
         :raises ValueError: for anything else, naming the field
         """
-        rate = data.get("rows_per_second")
-        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= _FASTEST:
-            raise ValueError("the field 'rows_per_second' must be a number that is not negative")
-        return cls(batch=want_number(data, "batch"), rows_per_second=float(rate), at_ms=want_number(data, "at_ms"))
+        return msgspec.convert(data, cls)
