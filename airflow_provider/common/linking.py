@@ -14,9 +14,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from airflow_provider.common.links import group_link
+from airflow_provider.common.links import SparkGroupLink, group_link
+from airflow_provider.common.task_instance import push_xcom
 
 if TYPE_CHECKING:
+    from airflow.triggers.base import BaseTrigger
+
     from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,19 @@ class FollowedLink:
                 if not complained:
                     log.warning("The link to the group can't be stored: %s", str(failed) or type(failed).__name__)
                 complained = True
+
+
+def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
+    """The link of the task that waits in a trigger.
+
+    :param shown: where it leads
+    """
+
+    async def push(link: str) -> None:
+        if trigger.task_instance is not None:
+            await push_xcom(trigger.task_instance, SparkGroupLink().xcom_key, link)
+
+    return FollowedLink(shown, push)
 
 
 @asynccontextmanager

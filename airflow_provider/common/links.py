@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink
 
-from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.worker.process import is_gone
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
@@ -28,9 +28,9 @@ class SparkGroupLink(BaseOperatorLink):
 
 
 def group_link(status: StatusSnapshot) -> str:
-    """The page of the group's leader, as the status topic has it; empty if there is none, or it has left."""
+    """The page of the group's leader, as the status topic has it; empty if there is none, or it is known to be gone."""
     leader = None if status.group is None else status.workers.get(status.group.leader)
-    if leader is None or leader.state is WorkerPhase.LEFT:
+    if leader is None or is_gone(leader):
         return ""
     return leader.url if leader.url.startswith(("http://", "https://")) else ""
 

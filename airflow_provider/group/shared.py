@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.reports.standing import Pace
 from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WATCHER, Needs
@@ -27,7 +28,6 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
-_SAY_AGAIN_S: Final = 600.0
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ async def watched_logs(
     :raises TopicError: see :meth:`GroupTopics.start`
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    pause_s, say_at = _FIRST_PAUSE_S, -math.inf
+    pause_s, pace = _FIRST_PAUSE_S, Pace()
     async with _topics_of(settings, group_id) as topics:
         while True:
             try:
@@ -131,8 +131,7 @@ async def watched_logs(
             except NoTopicError as missing:
                 if time.monotonic() >= until:
                     raise TopicTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
-                if time.monotonic() >= say_at:
-                    say_at = time.monotonic() + _SAY_AGAIN_S
+                if pace.is_due(str(missing), time.monotonic()):
                     log.info("Waiting for somebody to begin: %s", missing)
             await asyncio.sleep(min(pause_s, until - time.monotonic()))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

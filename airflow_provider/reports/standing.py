@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -107,6 +107,10 @@ class SoFar:
 
     text: str
     standing: Standing | None = None
+
+    def of_group(self, group: str) -> SoFar:
+        """With the words that name the group in which it is waited for."""
+        return replace(self, text=f"Group {group}: waiting for {self.text}")
 
     def in_words(self, wall_ms: int) -> str:
         return self.text if self.standing is None else f"{self.text}: {self.standing.in_words(wall_ms)}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,7 +126,7 @@ class SparkGroupSensor(BaseSensorOperator):
         if link or answer is None:  # in the end to the last leader, where all have left
             show_link(self, context, link)
         if answer is None:
-            self._tell(replace(so_far, text=f"Group {group}: waiting for {so_far.text}"))
+            self._tell(so_far.of_group(group))
         return answer
 
     def _tell(self, so_far: SoFar) -> None:

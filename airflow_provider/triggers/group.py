@@ -6,15 +6,13 @@ import asyncio
 import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider.common.linking import FollowedLink, following_leader
-from airflow_provider.common.links import SparkGroupLink, group_link
+from airflow_provider.common.linking import following_leader, link_of_trigger
+from airflow_provider.common.links import group_link
 from airflow_provider.common.resuming import pause_left_s
-from airflow_provider.common.task_instance import push_xcom
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.topics.errors import BrokerAwayError
@@ -63,7 +61,7 @@ class GroupTrigger(BaseTrigger):
         self.condition = condition_from_json(condition)
         self.deferred_at_ms = deferred_at_ms
         self.carried = dict(carried or {})
-        self._link = FollowedLink(link, self._push_link)
+        self._link = link_of_trigger(self, link)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -100,8 +98,7 @@ class GroupTrigger(BaseTrigger):
                 await asyncio.sleep(_AGAIN_S)
 
     def _so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
-        so_far = self.condition.so_far(jobs, status)
-        return replace(so_far, text=f"Group {self.group}: waiting for {so_far.text}")
+        return self.condition.so_far(jobs, status).of_group(self.group)
 
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
         from airflow_provider.group.shared import watched_logs
@@ -123,7 +120,3 @@ class GroupTrigger(BaseTrigger):
                 await topics.wait_for(holds)
             link = group_link(topics.status) or self._link.shown  # to the last leader, where all have left
             return {**answers[0].to_json(), "link": link, "carried": self.carried}
-
-    async def _push_link(self, link: str) -> None:
-        if self.task_instance is not None:
-            await push_xcom(self.task_instance, SparkGroupLink().xcom_key, link)

@@ -16,8 +16,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.common.claims import Claim, claim_of, is_of
-from airflow_provider.common.linking import FollowedLink, following_leader
-from airflow_provider.common.links import SparkGroupLink
+from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
@@ -113,7 +112,7 @@ class WorkerTrigger(BaseTrigger):
         self.deferred_at_ms = deferred_at_ms
         self.push_summary = push_summary
         self.ends_task = ends_task
-        self._link = FollowedLink(link, self._push_link)
+        self._link = link_of_trigger(self, link)
         self._story = self.story
         self._held: Mapping[str, Any] | None = None
         self._reins = Reins()
@@ -230,10 +229,6 @@ class WorkerTrigger(BaseTrigger):
     async def _hand_over_when_changed(self, connection: Connection, settings: KafkaSettings) -> None:
         await connection.other_than(settings)
         self._reins.hand_over()
-
-    async def _push_link(self, link: str) -> None:
-        if self.task_instance is not None:
-            await push_xcom(self.task_instance, SparkGroupLink().xcom_key, link)
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:
         """The membership as this copy of the trigger may hold it."""

@@ -9,11 +9,12 @@ from typing import Final
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.records import TaskStatus
+from airflow_provider.reports.standing import SAY_AGAIN_S
 from airflow_provider.worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
 
-SAY_AGAIN_MS: Final = 600_000
+SAY_AGAIN_MS: Final = round(SAY_AGAIN_S * 1000)
 
 
 class Idling:

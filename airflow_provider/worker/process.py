@@ -106,16 +106,18 @@ def tell_of_rival(worker: WorkerStatus | None) -> None:
 
 def _seen(process: str) -> list[_Pid]:
     """The processes that are meant, the worker's own first; none if they can't be seen from here."""
-    here = f"{socket.gethostname()}/{_place()}"
+    place = _place_of(os.getpid())
+    here = f"{socket.gethostname()}/{place}"
     pids = process.removeprefix(here)
-    if not _place() or not process.startswith(here) or not _PIDS.fullmatch(pids):
+    if not place or not process.startswith(here) or not _PIDS.fullmatch(pids):
         return []
     numbers = pids.split("/")[1:]
     return [_Pid(int(number), start) for number, start in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
-def _place() -> str:
-    """Where a number names one process; empty if that can't be told."""
+@functools.cache
+def _place_of(_pid: int) -> str:
+    """Where a number names one process, as a process is told there; empty if that can't be told."""
     try:
         return f"{_BOOT_ID.read_text().strip()}+{_PID_NAMESPACE.readlink()}"
     except OSError:
@@ -124,4 +126,4 @@ def _place() -> str:
 
 @functools.cache
 def _described(pid: int) -> str:
-    return f"{socket.gethostname()}/{_place()}/{pid}/{start_of(pid) or ''}"
+    return f"{socket.gethostname()}/{_place_of(pid)}/{pid}/{start_of(pid) or ''}"

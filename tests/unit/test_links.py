@@ -23,9 +23,9 @@ from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
-from airflow_provider.triggers import group as group_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.worker.process import this_process
 
 KEY = SparkGroupLink().xcom_key
 OTHER = URL.replace("/w?", "/w2?")
@@ -50,6 +50,19 @@ def test_it_leads_to_the_leader_and_never_to_one_that_has_left() -> None:
     assert group_link(led(3, phase=WorkerPhase.DEFERRED)) == URL
     assert group_link(led(3, phase=WorkerPhase.LEFT)) == "", "the run before, say"
     assert group_link(led(3, url="javascript:alert(1)")) == ""
+
+
+def test_it_never_leads_to_a_leader_that_is_seen_to_have_ended() -> None:
+    """Killed, it could not say so; until its session is over the group has no other leader."""
+    status = led(3)
+    for process, link in ((this_process(), URL), ("another host/b+n/1/2", URL), (f"{_place()}/1/0", "")):
+        leader = replace(status.workers[WorkerId("w1")], process=process)
+        assert group_link(replace(status, workers={leader.worker: leader})) == link
+
+
+def _place() -> str:
+    """Where this process runs, as its record has it."""
+    return "/".join(this_process().split("/")[:2])
 
 
 async def test_it_follows_the_leader_and_is_stored_only_when_it_leads_elsewhere() -> None:
@@ -113,7 +126,7 @@ async def test_a_deferred_task_has_the_link_to_the_present_leader(kind: str, mon
     async def push_xcom(_ti: Any, key: str, value: Any) -> None:
         triggerer.xcoms[key] = value
 
-    monkeypatch.setattr(group_module, "push_xcom", push_xcom)
+    monkeypatch.setattr(linking, "push_xcom", push_xcom)
     epochs = EpochCondition(at_least=9).to_json()
     sensor = GroupTrigger(kafka_conn_id="c", group="g", condition=epochs, link=URL)
     trigger: Any = sensor if kind == "sensor" else worker_trigger(link=URL)

@@ -12,6 +12,7 @@ from waiting import eventually
 from airflow_provider.group import shared
 from airflow_provider.group.shared import _Pool
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.reports import standing
 from airflow_provider.topics.errors import NoTopicError
 
 
@@ -120,7 +121,7 @@ async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_t
     caplog.set_level("INFO")
     monkeypatch.setattr(shared, "_FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(shared, "_LONGEST_PAUSE_S", 0.001)
-    monkeypatch.setattr(shared, "_SAY_AGAIN_S", every_s)
+    monkeypatch.setattr(standing, "SAY_AGAIN_S", every_s)
 
     @contextlib.asynccontextmanager
     async def logs_of(*_: object) -> AsyncIterator[NotMadeYet]:
