@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from stand_ins import IdleListener
-from worker_life import ME, Life, living
+from worker_life import Life, living
 
-from airflow_provider.group.classic import ClassicMemberships
+from airflow_provider.group.member import GroupMember
+from airflow_provider.group.membership import Memberships
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.worker.handed_over import HandedOver
 
@@ -27,7 +28,7 @@ def saved_by(release: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def memberships() -> ClassicMemberships:
+async def memberships() -> Memberships:
     return Life().memberships()
 
 
@@ -49,15 +50,15 @@ def test_the_last_release_is_read() -> None:
     assert HandedOver.from_json(saved).membership == saved["member"]
 
 
-async def test_a_membership_that_does_not_say_its_protocol_is_classic(memberships: ClassicMemberships) -> None:
+async def test_a_membership_that_does_not_say_its_protocol_is_classic(memberships: Memberships) -> None:
     saved = (await handed_over())["member"]
     listener: Any = IdleListener()
     older = {name: value for name, value in saved.items() if name != "group_protocol"}
     for membership in (older, memberships.taken_over(older), memberships.taken_over(saved)):
-        assert memberships.make(listener, membership).state.settings.worker == ME
+        assert isinstance(memberships.make(listener, membership), GroupMember)
 
 
-async def test_a_membership_of_another_protocol_is_refused(memberships: ClassicMemberships) -> None:
+async def test_a_membership_of_another_protocol_is_refused(memberships: Memberships) -> None:
     saved = {**(await handed_over())["member"], "group_protocol": "connect"}
     listener: Any = IdleListener()
     with pytest.raises(ValueError, match=r"'connect'.*speaks 'classic'.*clear the task"):

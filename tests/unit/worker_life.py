@@ -16,6 +16,7 @@ from waiting import eventually
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.group.member import GroupMember
+from airflow_provider.group.membership import Memberships
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.ledger.records import (
     JobDefinition,
@@ -67,7 +68,7 @@ class Life:
         self.worker: Worker
         self._run: asyncio.Task[Outcome]
 
-    def memberships(self) -> ClassicMemberships:
+    def memberships(self) -> Memberships:
         sees = is_gone if self.settings.phase is not WorkerPhase.DEFERRED else None
         transport: Any = self.coordinator
         return ClassicMemberships(self.member_settings, transport, self.topics, policy=Deferred(), is_gone=sees)
