@@ -1,8 +1,13 @@
-"""Carries out the commands of a member that send a request, and gives the event that the answer is."""
+"""Carries out the commands of a member that send a request, and gives the event that the answer is, or its want."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+from airflow_provider.group.silence import Silence
 from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.membership.events import (
@@ -14,6 +19,7 @@ from airflow_provider.membership.events import (
     JoinedMember,
     Left,
     Request,
+    RequestFailed,
     RequestRejected,
     SendHeartbeat,
     SendJoin,
@@ -22,6 +28,7 @@ from airflow_provider.membership.events import (
     Synced,
 )
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import PROTOCOL_TYPE, SubProtocol
 
 Question = FindCoordinator | SendJoin | SendSync | SendHeartbeat | SendLeave
@@ -37,22 +44,52 @@ REQUESTS = {
 
 
 class Asking:
-    """Sends the requests of one member.
+    """Sends the requests of one member, and says in the log that it gets no answers.
 
+    :param in_group: whether the member is in its group, surely; a coordinator that answers is not all that it needs
     :ivar heartbeat_waits: one has not been sent yet, because those of others come first: another would only make the
         queue longer
+    :ivar whom_to_allow: the end of an error about a missing right, which the machine knows and not who we are
     """
 
-    def __init__(self, settings: MemberSettings, transport: GroupTransport) -> None:
+    def __init__(self, settings: MemberSettings, transport: GroupTransport, in_group: Callable[[], bool]) -> None:
         self.heartbeat_waits = False
+        self.whom_to_allow = ""
         self._settings = settings
         self._transport = transport
+        self._in_group = in_group
+        self._silence = Silence(settings.group_id, settings.worker)
 
     async def ask(self, question: Question) -> Event:
-        """The coordinator's answer; an error code is an answer, too.
+        """The coordinator's answer, or that there is none; an error code is an answer, too.
 
-        :raises TransportError: there is no answer
+        :raises TransportError: the broker knows no version of the request that we do
         """
+        try:
+            answer = await self._send(question)
+        except (TransportError, TimeoutError, asyncio.TimeoutError) as failed:
+            if isinstance(failed, TransportError) and failed.fault is Fault.VERSION:
+                raise
+            return self.unanswered(REQUESTS[type(question)], question.seq, failed)
+        if self._is_good(answer):
+            self._silence.over()
+        elif isinstance(answer, (RequestRejected, HeartbeatAnswered)):
+            unauthorized = answer.error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED and self._transport.principal
+            self.whom_to_allow = f"; grant it to {self._transport.principal}" if unauthorized else ""
+        return answer
+
+    def _is_good(self, answer: Event) -> bool:
+        if isinstance(answer, HeartbeatAnswered):
+            return answer.error is KafkaErrorCode.NONE and self._in_group()
+        return isinstance(answer, Synced)
+
+    def unanswered(self, request: Request, seq: int, failed: Exception) -> RequestFailed:
+        """There is no answer to a request, or nothing to send as one."""
+        cause = str(failed) or type(failed).__name__
+        self._silence.unanswered(request, cause)
+        return RequestFailed(now_ms=now_ms(), seq=seq, request=request, cause=cause)
+
+    async def _send(self, question: Question) -> Event:
         match question:
             case FindCoordinator():
                 return await self._find_coordinator(question)

@@ -14,29 +14,28 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from airflow_provider.assignors.policy import Policy
-from airflow_provider.group.asking import REQUESTS, Asking, Question
+from airflow_provider.group.asking import Asking, Question
 from airflow_provider.group.gone import GoneMembers
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import assign
 from airflow_provider.group.membership import Ended, HowEnded, KnowsGone, MembershipListener, MembershipView, Saved
 from airflow_provider.group.recent_events import Story
-from airflow_provider.group.silence import Silence
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.group.topics_watch import TopicsWatch
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import NodeId
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.membership.events import (
     ArmTimer,
+    AssignmentComputed,
     Command,
     ConfigAdvanced,
     Event,
     Fail,
     FindCoordinator,
-    HeartbeatAnswered,
     LeaveRequested,
     PerformAssignment,
     PublishAssignment,
@@ -44,8 +43,6 @@ from airflow_provider.membership.events import (
     RebalanceWanted,
     RecordRead,
     Request,
-    RequestFailed,
-    RequestRejected,
     Resumed,
     SendHeartbeat,
     SendJoin,
@@ -54,7 +51,6 @@ from airflow_provider.membership.events import (
     Started,
     StartTasks,
     StopTasks,
-    Synced,
     TasksFinished,
     TasksStopped,
     TimerFired,
@@ -64,7 +60,6 @@ from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import Tasks, WorkerId
 from airflow_provider.protocol.saved import CLASSIC
@@ -106,7 +101,7 @@ class GroupMember:
         self.state = state
         self._opening = opening
         self._transport = transport
-        self._asking = Asking(state.settings, transport)
+        self._asking = Asking(state.settings, transport, lambda: self.state.phase is Phase.STABLE)
         self._topics = topics
         self._listener = listener
         self._policy = policy
@@ -128,13 +123,11 @@ class GroupMember:
             spawn=functools.partial(self._spawn, self._requests),
         )
         self._record_read: GroupRecord | None = None
-        self._silence = Silence(state.settings.group_id, state.settings.worker)
         self._gone = None if is_gone is None else GoneMembers(state.settings, transport, topics, is_gone)
         self._topics_watch = TopicsWatch(
             topics, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone
         )
         self._leaving_for: str | None = None
-        self._whom_to_allow = ""
         self._story = Story()
 
     # ---- what the worker says
@@ -258,13 +251,13 @@ class GroupMember:
             case Warn():
                 log.warning("group %s, worker %s: %s", self._group_id, self._worker, command.message)
             case Fail():
-                error = f"{command.error}{self._whom_to_allow}"
+                error = f"{command.error}{self._asking.whom_to_allow}"
                 log.error("group %s, worker %s: %s", self._group_id, self._worker, error)
                 self._listener.ended(Ended(how=_ENDED[self.state.phase], error=error))
             case PublishGroup():
                 self._records.publish(command.record)
             case PerformAssignment():
-                self._spawn(self._requests, self._answer(self._assign(command), Request.SYNC, command.seq))
+                self._spawn(self._requests, self._assign(command))
             case FindCoordinator() | SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
                 self._request(command)
             case _:
@@ -313,35 +306,24 @@ class GroupMember:
     async def _ask(self, question: Question) -> None:
         if isinstance(question, SendLeave):
             await self._listener.farewell()
-        await self._answer(self._asking.ask(question), REQUESTS[type(question)], question.seq)
-
-    async def _answer(self, request: Coroutine[Any, Any, Event], kind: Request, seq: int) -> None:
-        """Feed the answer to a request, or that there is none."""
         try:
-            answer = await request
-        except (TransportError, TopicError, TimeoutError, asyncio.TimeoutError) as failed:
-            if isinstance(failed, TransportError) and failed.fault is Fault.VERSION:
-                self._end(str(failed))
-                return
-            cause = str(failed) or type(failed).__name__
-            self._silence.unanswered(kind, cause)
-            answer = RequestFailed(now_ms=now_ms(), seq=seq, request=kind, cause=cause)
-        else:
-            if self._is_good(answer):
-                self._silence.over()
-            elif isinstance(answer, (RequestRejected, HeartbeatAnswered)) and self._transport.principal:
-                # The machine tells what right is missing; it does not know who we are to the broker.
-                unauthorized = answer.error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
-                self._whom_to_allow = f"; grant it to {self._transport.principal}" if unauthorized else ""
+            answer = await self._asking.ask(question)
+        except TransportError as never:
+            self._end(str(never))
+            return
         self.feed(answer)
 
-    def _is_good(self, answer: Event) -> bool:
-        """Whether this member is in its group, surely; a coordinator that answers is not all that it needs."""
-        if isinstance(answer, HeartbeatAnswered):
-            return answer.error is KafkaErrorCode.NONE and self.state.phase is Phase.STABLE
-        return isinstance(answer, Synced)
+    async def _assign(self, command: PerformAssignment) -> None:
+        try:
+            computed = await self._computed(command)
+        except (TopicError, TimeoutError, asyncio.TimeoutError) as failed:
+            self.feed(self._asking.unanswered(Request.SYNC, command.seq, failed))
+            return
+        if computed.record is not None:
+            self._records.prepare(computed.record)
+        self.feed(computed)
 
-    async def _assign(self, command: PerformAssignment) -> Event:
+    async def _computed(self, command: PerformAssignment) -> AssignmentComputed:
         try:
             await self._topics.catch_up()
         except (NoTopicError, TopicRenewedError) as gone:
@@ -349,10 +331,7 @@ class GroupMember:
             raise
         self._on_topics()
         session_ms = self.state.settings.session_timeout_ms
-        computed = await assign(command, self._topics, policy=self._policy, session_timeout_ms=session_ms)
-        if computed.record is not None:
-            self._records.prepare(computed.record)
-        return computed
+        return await assign(command, self._topics, policy=self._policy, session_timeout_ms=session_ms)
 
     # ---- endings that are not the machine's
 
