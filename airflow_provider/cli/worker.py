@@ -18,11 +18,11 @@ from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
-from airflow_provider.group.classic import ClassicProtocol
-from airflow_provider.group.membership import GroupProtocol
+from airflow_provider.common.worker_values import WorkerPlan
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.topics.errors import TopicError
@@ -31,7 +31,7 @@ from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.reins import Reins
-from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.settings import Until
 
 _SESSION_MS: Final = 30_000
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
@@ -132,13 +132,13 @@ def run(args: argparse.Namespace) -> int:
     log_to_terminal()
     try:
         kafka = settings_of(args)
-        settings, protocol = _worker_settings(args)
+        plan, equipment = _plan(args), _equipment(args)
         with handlers_restored():
-            outcome = asyncio.run(_work(kafka, settings, protocol, _equipment(args)))
+            outcome = asyncio.run(_work(kafka, plan, args.returns_ms, equipment))
     except (SettingsError, TransportError, TopicError, ValueError) as wrong:
         complain(f"cospark worker: {wrong}")
         return 2
-    _say(f"worker {settings.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
+    _say(f"worker {plan.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
     if outcome.error:
         complain(f"cospark worker: {outcome.error}")
     return 0 if outcome.ending in WORK_IS_OVER else 1
@@ -153,7 +153,7 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _worker_settings(args: argparse.Namespace) -> tuple[WorkerSettings, ClassicProtocol]:
+def _plan(args: argparse.Namespace) -> WorkerPlan:
     """:raises ValueError: naming the option that is wrong"""
     name = args.worker or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
@@ -177,14 +177,13 @@ def _worker_settings(args: argparse.Namespace) -> tuple[WorkerSettings, ClassicP
         rebalance_timeout_ms=args.rebalance_timeout_ms,
         lease_margin_ms=args.lease_margin_ms,
     )
-    settings = WorkerSettings(
+    return WorkerPlan(
         member=member,
         slots=args.slots,
         until=Until(args.until),
-        returns_ms=args.returns_ms,
+        policy=policy,
         idle_timeout_ms=None if args.idle_timeout is None else round(args.idle_timeout * 1000),
     )
-    return settings, ClassicProtocol(member, policy)
 
 
 def _equipment(args: argparse.Namespace) -> Equipment:
@@ -214,17 +213,16 @@ def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:
     return conf
 
 
-def _when_signalled(returns_ms: int | None) -> Absence:
+def _when_signalled(returns_ms: int) -> Absence:
     """A supervisor that ends a worker mostly starts it again: an upgrade, a restart of the host."""
     return Absence(left=LeaveReason.RESTARTING if returns_ms else LeaveReason.STOPPED, returns_ms=returns_ms)
 
 
-async def _work(
-    kafka: KafkaSettings, settings: WorkerSettings, protocol: GroupProtocol, equipment: Equipment
-) -> Outcome:
+async def _work(kafka: KafkaSettings, plan: WorkerPlan, returns_ms: int, equipment: Equipment) -> Outcome:
     await reach(kafka)
     reins = Reins()
-    holding = Holding(protocol=protocol, settings=settings, place=InThisProcess(equipment))
+    settings = plan.settings(WorkerPhase.STABLE, returns_ms)
+    holding = Holding(protocol=plan.protocol(), settings=settings, place=InThisProcess(equipment))
     async with held(holding, kafka, reins) as worker:
-        leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(settings.returns_ms)))
+        leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(returns_ms)))
         return await worker.run()

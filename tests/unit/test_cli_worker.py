@@ -12,13 +12,13 @@ import pytest
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.cli import worker as worker_module
 from airflow_provider.cli.main import main
-from airflow_provider.group.classic import ClassicProtocol
+from airflow_provider.common.worker_values import WorkerPlan
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.protocol.model import ConnectProtocol, Epoch
 from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.settings import Until
 
 BROKER = ("--bootstrap-servers", "nowhere:9")
 
@@ -26,8 +26,8 @@ BROKER = ("--bootstrap-servers", "nowhere:9")
 class Began:
     """What the worker would have been started with."""
 
-    settings: WorkerSettings
-    protocol: ClassicProtocol
+    settings: WorkerPlan
+    returns_ms: int
     equipment: Equipment
 
 
@@ -38,10 +38,8 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome | Exception], Beg
     def make(outcome: Outcome | Exception) -> Began:
         began = Began()
 
-        async def work(
-            _kafka: object, settings: WorkerSettings, protocol: ClassicProtocol, equipment: Equipment
-        ) -> Outcome:
-            began.settings, began.protocol, began.equipment = settings, protocol, equipment
+        async def work(_kafka: object, plan: WorkerPlan, returns_ms: int, equipment: Equipment) -> Outcome:
+            began.settings, began.returns_ms, began.equipment = plan, returns_ms, equipment
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome
@@ -120,7 +118,7 @@ def test_options_that_make_no_worker_are_refused(
 def test_without_a_supervisor_it_does_not_come_back(ends: Any, options: tuple[str, ...], returns_ms: int) -> None:
     began = ends(outcome(Ending.LEFT))
     assert main(["worker", "g", *BROKER, *options]) == 0
-    assert began.settings.returns_ms == returns_ms
+    assert began.returns_ms == returns_ms
 
 
 def test_options_reach_the_worker(ends: Any) -> None:
@@ -138,12 +136,11 @@ def test_options_reach_the_worker(ends: Any) -> None:
     )
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
     assert main(["worker", "g", *BROKER, *options, *timing, *conf]) == 0
-    settings, member = began.settings, began.protocol.member
-    assert (settings.slots, settings.until, began.protocol.policy) == (5, Until.DRAINED, IMMEDIATE)
-    assert settings.member == member
-    assert (member.group_id, member.worker) == ("g", "w1")
-    assert member.protocol is ConnectProtocol.EAGER
-    assert (member.session_timeout_ms, member.heartbeat_interval_ms) == (9_000, 500)
+    settings = began.settings
+    assert (settings.slots, settings.until, settings.policy) == (5, Until.DRAINED, IMMEDIATE)
+    assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
+    assert settings.member.protocol is ConnectProtocol.EAGER
+    assert (settings.member.session_timeout_ms, settings.member.heartbeat_interval_ms) == (9_000, 500)
     assert settings.idle_timeout_ms == 1_500
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
     assert began.equipment.allowed == ("x", "y.z")
@@ -165,13 +162,13 @@ def test_options_reach_the_worker(ends: Any) -> None:
 def test_a_policy_is_chosen(ends: Any, options: tuple[str, ...], policy: Policy) -> None:
     began = ends(outcome(Ending.LEFT))
     assert main(["worker", "g", *BROKER, *options]) == 0
-    assert began.protocol.policy == policy
+    assert began.settings.policy == policy
 
 
 def test_by_default_its_tasks_go_on_while_a_broker_restarts(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
     main(["worker", "g", *BROKER])
-    member = began.protocol.member
+    member = began.settings.member
     lease_ms = member.session_lease_ms - member.lease_margin_ms - member.heartbeat_interval_ms
     assert lease_ms >= 2 * 9_000, "twice what a restart was measured to take"
 

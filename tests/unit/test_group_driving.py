@@ -13,7 +13,7 @@ from waiting import eventually
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
-from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
@@ -102,4 +102,29 @@ async def test_who_leaves_gives_up_a_join_that_was_not_answered(
     await eventually(lambda: member.state.phase is Phase.LEFT, "it has left")
     assert coordinator.joins == ["given up"]
     assert coordinator.left == ["enough"]
+    await member.aclose()
+
+
+async def test_of_a_missing_right_is_said_who_has_to_get_it(
+    member: GroupMember, coordinator: SlowCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[Ended] = []
+    monkeypatch.setattr(member._listener, "ended", ends.append)
+    coordinator.joins_say = KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
+    begin(member)
+    await eventually(lambda: ends, "it ends")
+    assert str(ends[0].error).endswith("; grant it to User:etl")
+    await member.aclose()
+
+
+async def test_that_nobody_answers_is_said_once_and_that_it_is_back_too(
+    member: GroupMember, coordinator: SlowCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    coordinator.away = TransportError("connection refused", fault=Fault.CONNECTION)
+    begin(member)
+    await eventually(lambda: member.state.attempts >= 2, "it tries again and again")
+    coordinator.away = None
+    await eventually(lambda: "back in the group after" in caplog.text)
+    assert caplog.text.count("FindCoordinator was not answered (connection refused); trying again") == 1
     await member.aclose()
