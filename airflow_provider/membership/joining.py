@@ -10,19 +10,16 @@ from airflow_provider.membership.events import (
     PerformAssignment,
     PublishGroup,
     RecordRead,
-    Request,
-    RequestFailed,
-    RequestRejected,
     Resumed,
     Started,
     Synced,
     Warn,
 )
+from airflow_provider.membership.reactions import begin_again
 from airflow_provider.membership.record import epoch_of
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.embedded import CODECS
-from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     NO_TASKS,
@@ -31,32 +28,9 @@ from airflow_provider.protocol.model import (
     AssignmentError,
     Epoch,
     MalformedEmbeddedError,
+    MemberId,
     SubProtocol,
 )
-
-_COORDINATOR_ERRORS = frozenset(
-    {
-        KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
-        KafkaErrorCode.NOT_COORDINATOR,
-        KafkaErrorCode.NETWORK_EXCEPTION,
-        KafkaErrorCode.REQUEST_TIMED_OUT,
-        KafkaErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-
-_OVERTAKEN = frozenset({KafkaErrorCode.REBALANCE_IN_PROGRESS, KafkaErrorCode.ILLEGAL_GENERATION})
-_ANOTHER = "another rebalance has begun"
-
-_HINTS = {
-    KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
-    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group's members share no embedded protocol with this worker, or"
-    " it is no group of this kind: compare their connect.protocol settings",
-    KafkaErrorCode.INVALID_SESSION_TIMEOUT: "the broker limits it by group.min.session.timeout.ms and"
-    " group.max.session.timeout.ms",
-    KafkaErrorCode.GROUP_MAX_SIZE_REACHED: "the broker limits it by group.max.size",
-    KafkaErrorCode.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
-}
 
 
 def on_started(member: Transition, event: Started) -> None:
@@ -104,102 +78,6 @@ def on_coordinator_found(member: Transition, event: CoordinatorFound) -> None:
     if member.state.phase is Phase.STABLE:
         member.send_heartbeat()
     member.join_when_ready()
-
-
-def on_request_failed(member: Transition, event: RequestFailed) -> None:
-    """No answer: look for the coordinator again."""
-    state = member.state
-    if event.request is Request.HEARTBEAT:
-        _on_heartbeat_failed(member, event)
-        return
-    if event.seq != state.awaiting:
-        return
-    if event.request is Request.JOIN and state.member_id == UNKNOWN_MEMBER_ID:
-        # Another process may have taken this name since, and with the next try this one takes it back.
-        member.set(predecessor=Predecessor.UNKNOWN)
-    begin_again(member)
-
-
-def _on_heartbeat_failed(member: Transition, event: RequestFailed) -> None:
-    """A heartbeat sent after a JoinGroup and lost: so may that one be. To send it again does no harm."""
-    state = member.state
-    if state.phase is Phase.PREPARING_REBALANCE and state.awaiting is not None and event.seq > state.awaiting:
-        begin_again(member)
-    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
-        member.retry_later()
-
-
-def on_request_rejected(member: Transition, event: RequestRejected) -> None:
-    state = member.state
-    if event.seq != state.awaiting:
-        return
-    error = event.error
-    if error in _COORDINATOR_ERRORS:
-        begin_again(member)
-    elif event.request is Request.FIND_COORDINATOR:
-        refused(member, event.request, error)
-    elif error is KafkaErrorCode.MEMBER_ID_REQUIRED:
-        member.set(member_id=event.member_id)
-        member.send_join(state.join_reason)
-    elif error is KafkaErrorCode.UNKNOWN_MEMBER_ID:
-        member.expelled("the coordinator did not know the member")
-    elif error is KafkaErrorCode.FENCED_INSTANCE_ID:
-        fenced(member)
-    elif error in _OVERTAKEN and event.request is Request.SYNC:
-        _overtaken(member)
-    elif error in _OVERTAKEN:
-        begin_again(member)
-    else:
-        refused(member, event.request, error)
-
-
-def _overtaken(member: Transition) -> None:
-    """Another rebalance has begun before this member had its assignment. It joins that at once; but in a group that has
-    just gone back to the eager protocol it may have tasks from before, and stops them first.
-    """
-    if member.state.protocol is SubProtocol.DEFAULT:
-        member.set(phase=Phase.UNJOINED, awaiting=None)
-        member.forget_round()
-        member.want_join(_ANOTHER)
-    else:
-        member.send_join(_ANOTHER)
-
-
-def begin_again(member: Transition) -> None:
-    """Look for the coordinator after a while. A rebalance in which this member takes part is lost to it."""
-    member.retry_later()
-    state = member.state
-    if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
-        member.set(phase=Phase.UNJOINED, rejoin_reason=state.rejoin_reason or state.join_reason)
-        member.forget_round()
-        member.limit_patience()
-
-
-def fenced(member: Transition) -> None:
-    """Another process has taken the name. Or the coordinator has moved: it keeps a member only when a round is
-    completed, and so it may have forgotten this one, and know the process that had the name before. Who has not
-    completed a round yet takes the name again then, as long as it has not heard that it is in the group.
-    """
-    if member.state.may_be_forgotten and member.state.phase is not Phase.LEAVING:
-        why = "the coordinator knows another process under this name, perhaps from before it moved"
-        member.expelled(why, Predecessor.UNKNOWN)
-        return
-    settings = member.state.settings
-    member.end(
-        Phase.FENCED,
-        StopReason.FENCED,
-        f"another process joined group {settings.group_id!r} as {settings.worker!r}: two must not share that name",
-    )
-
-
-def refused(member: Transition, request: Request, error: KafkaErrorCode) -> None:
-    settings = member.state.settings
-    hint = _HINTS.get(error, "the broker's log may tell more")
-    member.end(
-        Phase.FAILED,
-        StopReason.FAILED,
-        f"{request.value} of {settings.worker!r} in group {settings.group_id!r} was refused: {error.name} ({hint})",
-    )
 
 
 def on_joined(member: Transition, event: Joined) -> None:
@@ -313,7 +191,7 @@ def _complete(member: Transition, assignment: Assignment) -> None:
     member.set(
         epoch=max(epoch_of(state.generation, assignment.leader, state.record), least),
         last_completed=state.generation,
-        last_leader=assignment.leader,
+        last_leader=MemberId(assignment.leader),
         needed_offset=assignment.config_offset,
         told_delay_ms=assignment.delay_ms,
         returning=False,

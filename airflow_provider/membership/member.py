@@ -48,9 +48,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar, cast
 
-from airflow_provider.membership import joining, staying
+from airflow_provider.membership import joining, reactions, staying
 from airflow_provider.membership.events import (
     AssignmentComputed,
     Command,
@@ -76,17 +76,25 @@ from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.model import LocalProtocolError
 
+E = TypeVar("E", bound=Event)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What an event does in a phase: its handler, and the phases in which that may end."""
 
-    handler: Callable[[Transition, Any], None]
+    event: type[Event]
+    handler: Callable[[Transition, Event], None]
     leads_to: frozenset[Phase]
 
 
-def _to(handler: Callable[[Transition, Any], None], *phases: Phase) -> Rule:
-    return Rule(handler, frozenset(phases))
+def _on(event: type[E], handler: Callable[[Transition, E], None], *phases: Phase) -> Rule:
+    """A handler is called with the event of its rule only; that it takes that one, is checked here."""
+    return Rule(event, cast("Callable[[Transition, Event], None]", handler), frozenset(phases))
+
+
+def _rules(*rules: Rule) -> Mapping[type[Event], Rule]:
+    return {rule.event: rule for rule in rules}
 
 
 def _late(_member: Transition, _event: Event) -> None:
@@ -107,119 +115,117 @@ _LEFT = Phase.LEFT
 _FENCED = Phase.FENCED
 _FAILED = Phase.FAILED
 
-_ENDED: Mapping[type[Event], Callable[[Transition, Any], None]] = {
-    TasksStopped: staying.on_tasks_ended_late,
-    TasksFinished: staying.on_tasks_ended_late,
-    CoordinatorFound: _late,
-    RequestFailed: _late,
-    RequestRejected: _late,
-    Joined: _late,
-    AssignmentComputed: _late,
-    Synced: _late,
-    HeartbeatAnswered: _late,
-    RecordRead: _late,
-    ConfigAdvanced: _late,
-    RebalanceWanted: _late,
-    TimerFired: _late,
-    LeaveRequested: _late,
-    Left: _late,
-}
-
 
 def _ended(phase: Phase) -> Mapping[type[Event], Rule]:
-    return {event: _to(handler, phase) for event, handler in _ENDED.items()}
+    return _rules(
+        _on(TasksStopped, staying.on_tasks_ended_late, phase),
+        _on(TasksFinished, staying.on_tasks_ended_late, phase),
+        _on(CoordinatorFound, _late, phase),
+        _on(RequestFailed, _late, phase),
+        _on(RequestRejected, _late, phase),
+        _on(Joined, _late, phase),
+        _on(AssignmentComputed, _late, phase),
+        _on(Synced, _late, phase),
+        _on(HeartbeatAnswered, _late, phase),
+        _on(RecordRead, _late, phase),
+        _on(ConfigAdvanced, _late, phase),
+        _on(RebalanceWanted, _late, phase),
+        _on(TimerFired, _late, phase),
+        _on(LeaveRequested, _late, phase),
+        _on(Left, _late, phase),
+    )
 
 
 TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
-    _INITIAL: {
-        Started: _to(joining.on_started, _UNJOINED),
-        Resumed: _to(joining.on_resumed, _UNJOINED, _STABLE),
-    },
-    _UNJOINED: {
-        CoordinatorFound: _to(joining.on_coordinator_found, _UNJOINED, _PREPARING),
-        RequestFailed: _to(joining.on_request_failed, _UNJOINED),
-        RequestRejected: _to(joining.on_request_rejected, _UNJOINED, _FAILED),
-        Joined: _to(_late, _UNJOINED),
-        AssignmentComputed: _to(_late, _UNJOINED),
-        Synced: _to(_late, _UNJOINED),
-        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _UNJOINED, _FENCED, _FAILED),
-        RecordRead: _to(joining.on_record_read, _UNJOINED),
-        ConfigAdvanced: _to(_note_config, _UNJOINED),
-        RebalanceWanted: _to(_late, _UNJOINED),
-        TasksStopped: _to(staying.on_tasks_stopped, _UNJOINED, _PREPARING),
-        TasksFinished: _to(staying.on_tasks_finished, _UNJOINED, _PREPARING),
-        TimerFired: _to(staying.on_timer, _UNJOINED, _PREPARING),
-        LeaveRequested: _to(staying.on_leave_requested, _LEAVING, _LEFT),
-        Left: _to(_late, _UNJOINED),
-    },
-    _PREPARING: {
-        CoordinatorFound: _to(_late, _PREPARING),
-        RequestFailed: _to(joining.on_request_failed, _PREPARING, _UNJOINED),
-        RequestRejected: _to(joining.on_request_rejected, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        Joined: _to(joining.on_joined, _PREPARING, _COMPLETING),
-        AssignmentComputed: _to(_late, _PREPARING),
-        Synced: _to(_late, _PREPARING),
-        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        RecordRead: _to(joining.on_record_read, _PREPARING),
-        ConfigAdvanced: _to(_note_config, _PREPARING),
-        RebalanceWanted: _to(_late, _PREPARING),
-        TasksStopped: _to(staying.on_tasks_stopped, _PREPARING),
-        TasksFinished: _to(staying.on_tasks_finished, _PREPARING),
-        TimerFired: _to(staying.on_timer, _PREPARING),
-        LeaveRequested: _to(staying.on_leave_requested, _LEAVING, _LEFT),
-        Left: _to(_late, _PREPARING),
-    },
-    _COMPLETING: {
-        CoordinatorFound: _to(_late, _COMPLETING),
-        RequestFailed: _to(joining.on_request_failed, _COMPLETING, _UNJOINED),
-        RequestRejected: _to(joining.on_request_rejected, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        Joined: _to(_late, _COMPLETING),
-        AssignmentComputed: _to(joining.on_assignment_computed, _COMPLETING),
-        Synced: _to(joining.on_synced, _COMPLETING, _STABLE, _PREPARING, _UNJOINED),
-        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        RecordRead: _to(joining.on_record_read, _COMPLETING),
-        ConfigAdvanced: _to(_note_config, _COMPLETING),
-        RebalanceWanted: _to(_late, _COMPLETING),
-        TasksStopped: _to(staying.on_tasks_stopped, _COMPLETING),
-        TasksFinished: _to(staying.on_tasks_finished, _COMPLETING),
-        TimerFired: _to(staying.on_timer, _COMPLETING, _UNJOINED),
-        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
-        Left: _to(_late, _COMPLETING),
-    },
-    _STABLE: {
-        CoordinatorFound: _to(joining.on_coordinator_found, _STABLE, _PREPARING),
-        RequestFailed: _to(joining.on_request_failed, _STABLE),
-        RequestRejected: _to(joining.on_request_rejected, _STABLE, _FAILED),
-        Joined: _to(_late, _STABLE),
-        AssignmentComputed: _to(_late, _STABLE),
-        Synced: _to(_late, _STABLE),
-        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        RecordRead: _to(joining.on_record_read, _STABLE, _PREPARING),
-        ConfigAdvanced: _to(staying.on_config_advanced, _STABLE, _PREPARING),
-        RebalanceWanted: _to(staying.on_rebalance_wanted, _STABLE, _PREPARING),
-        TasksStopped: _to(staying.on_tasks_stopped, _STABLE, _PREPARING),
-        TasksFinished: _to(staying.on_tasks_finished, _STABLE, _PREPARING),
-        TimerFired: _to(staying.on_timer, _STABLE, _PREPARING),
-        LeaveRequested: _to(staying.on_leave_requested, _LEAVING),
-        Left: _to(_late, _STABLE),
-    },
-    _LEAVING: {
-        CoordinatorFound: _to(staying.on_coordinator_found_while_leaving, _LEAVING, _LEFT),
-        RequestFailed: _to(joining.on_request_failed, _LEAVING),
-        RequestRejected: _to(staying.on_rejected_while_leaving, _LEAVING, _LEFT),
-        Joined: _to(_late, _LEAVING),
-        AssignmentComputed: _to(_late, _LEAVING),
-        Synced: _to(_late, _LEAVING),
-        HeartbeatAnswered: _to(staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
-        RecordRead: _to(_late, _LEAVING),
-        ConfigAdvanced: _to(_late, _LEAVING),
-        RebalanceWanted: _to(_late, _LEAVING),
-        TasksStopped: _to(staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
-        TasksFinished: _to(staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
-        TimerFired: _to(staying.on_timer_while_leaving, _LEAVING, _LEFT),
-        LeaveRequested: _to(_late, _LEAVING),
-        Left: _to(staying.on_left, _LEAVING, _LEFT),
-    },
+    _INITIAL: _rules(
+        _on(Started, joining.on_started, _UNJOINED),
+        _on(Resumed, joining.on_resumed, _UNJOINED, _STABLE),
+    ),
+    _UNJOINED: _rules(
+        _on(CoordinatorFound, joining.on_coordinator_found, _UNJOINED, _PREPARING),
+        _on(RequestFailed, reactions.on_request_failed, _UNJOINED),
+        _on(RequestRejected, reactions.on_request_rejected, _UNJOINED, _FAILED),
+        _on(Joined, _late, _UNJOINED),
+        _on(AssignmentComputed, _late, _UNJOINED),
+        _on(Synced, _late, _UNJOINED),
+        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _UNJOINED, _FENCED, _FAILED),
+        _on(RecordRead, joining.on_record_read, _UNJOINED),
+        _on(ConfigAdvanced, _note_config, _UNJOINED),
+        _on(RebalanceWanted, _late, _UNJOINED),
+        _on(TasksStopped, staying.on_tasks_stopped, _UNJOINED, _PREPARING),
+        _on(TasksFinished, staying.on_tasks_finished, _UNJOINED, _PREPARING),
+        _on(TimerFired, staying.on_timer, _UNJOINED, _PREPARING),
+        _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
+        _on(Left, _late, _UNJOINED),
+    ),
+    _PREPARING: _rules(
+        _on(CoordinatorFound, _late, _PREPARING),
+        _on(RequestFailed, reactions.on_request_failed, _PREPARING, _UNJOINED),
+        _on(RequestRejected, reactions.on_request_rejected, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        _on(Joined, joining.on_joined, _PREPARING, _COMPLETING),
+        _on(AssignmentComputed, _late, _PREPARING),
+        _on(Synced, _late, _PREPARING),
+        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        _on(RecordRead, joining.on_record_read, _PREPARING),
+        _on(ConfigAdvanced, _note_config, _PREPARING),
+        _on(RebalanceWanted, _late, _PREPARING),
+        _on(TasksStopped, staying.on_tasks_stopped, _PREPARING),
+        _on(TasksFinished, staying.on_tasks_finished, _PREPARING),
+        _on(TimerFired, staying.on_timer, _PREPARING),
+        _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
+        _on(Left, _late, _PREPARING),
+    ),
+    _COMPLETING: _rules(
+        _on(CoordinatorFound, _late, _COMPLETING),
+        _on(RequestFailed, reactions.on_request_failed, _COMPLETING, _UNJOINED),
+        _on(RequestRejected, reactions.on_request_rejected, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        _on(Joined, _late, _COMPLETING),
+        _on(AssignmentComputed, joining.on_assignment_computed, _COMPLETING),
+        _on(Synced, joining.on_synced, _COMPLETING, _STABLE, _PREPARING, _UNJOINED),
+        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        _on(RecordRead, joining.on_record_read, _COMPLETING),
+        _on(ConfigAdvanced, _note_config, _COMPLETING),
+        _on(RebalanceWanted, _late, _COMPLETING),
+        _on(TasksStopped, staying.on_tasks_stopped, _COMPLETING),
+        _on(TasksFinished, staying.on_tasks_finished, _COMPLETING),
+        _on(TimerFired, staying.on_timer, _COMPLETING, _UNJOINED),
+        _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
+        _on(Left, _late, _COMPLETING),
+    ),
+    _STABLE: _rules(
+        _on(CoordinatorFound, joining.on_coordinator_found, _STABLE, _PREPARING),
+        _on(RequestFailed, reactions.on_request_failed, _STABLE),
+        _on(RequestRejected, reactions.on_request_rejected, _STABLE, _FAILED),
+        _on(Joined, _late, _STABLE),
+        _on(AssignmentComputed, _late, _STABLE),
+        _on(Synced, _late, _STABLE),
+        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        _on(RecordRead, joining.on_record_read, _STABLE, _PREPARING),
+        _on(ConfigAdvanced, staying.on_config_advanced, _STABLE, _PREPARING),
+        _on(RebalanceWanted, staying.on_rebalance_wanted, _STABLE, _PREPARING),
+        _on(TasksStopped, staying.on_tasks_stopped, _STABLE, _PREPARING),
+        _on(TasksFinished, staying.on_tasks_finished, _STABLE, _PREPARING),
+        _on(TimerFired, staying.on_timer, _STABLE, _PREPARING),
+        _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
+        _on(Left, _late, _STABLE),
+    ),
+    _LEAVING: _rules(
+        _on(CoordinatorFound, staying.on_coordinator_found_while_leaving, _LEAVING, _LEFT),
+        _on(RequestFailed, reactions.on_request_failed, _LEAVING),
+        _on(RequestRejected, reactions.on_rejected_while_leaving, _LEAVING, _LEFT),
+        _on(Joined, _late, _LEAVING),
+        _on(AssignmentComputed, _late, _LEAVING),
+        _on(Synced, _late, _LEAVING),
+        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
+        _on(RecordRead, _late, _LEAVING),
+        _on(ConfigAdvanced, _late, _LEAVING),
+        _on(RebalanceWanted, _late, _LEAVING),
+        _on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
+        _on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
+        _on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
+        _on(LeaveRequested, _late, _LEAVING),
+        _on(Left, staying.on_left, _LEAVING, _LEFT),
+    ),
     _LEFT: _ended(_LEFT),
     _FENCED: _ended(_FENCED),
     _FAILED: _ended(_FAILED),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
@@ -53,9 +52,63 @@ class Phase(str, Enum):
         return self in (Phase.LEFT, Phase.FENCED, Phase.FAILED)
 
 
+class Changes(TypedDict, total=False):
+    """Fields of a :class:`MemberState` that an event changes, for mypy to check; ``settings`` stay what they are."""
+
+    phase: Phase
+    seq: int
+    awaiting: int | None
+    attempts: int
+    coordinator: int | None
+    member_id: MemberId
+    former_id: MemberId
+    generation: GenerationId
+    leader: MemberId
+    protocol: SubProtocol | None
+    last_completed: GenerationId
+    last_leader: MemberId
+    epoch: Epoch
+    record: GroupRecord | None
+    record_at: int
+    told_delay_ms: int
+    config_offset: ConfigOffset
+    owned: Tasks
+    held: Tasks
+    stopping: Tasks
+    hold_until: int | None
+    needed_offset: ConfigOffset
+    predecessor: Predecessor
+    returning: bool
+    may_be_forgotten: bool
+    unadopted: Assignment | None
+    unpublished: GroupRecord | None
+    rejoin_reason: str | None
+    join_reason: str
+    join_sent_at: int
+    joining_since: int | None
+    heard_at: int
+    heartbeat_step: int
+    lease_until: int | None
+    rebalance_deadline: int | None
+    heartbeat_at: int | None
+    retry_at: int | None
+    rejoin_at: int | None
+    join_by: int | None
+    record_by: int | None
+    sync_by: int | None
+    leave_by: int | None
+    armed_at: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberState:
     """Everything a member knows. All times are monotonic milliseconds, None where nothing is due.
+
+    A task is in one of four stages: it runs (it is in ``owned`` only), is held back, is stopping, or both: then a
+    predecessor may still run it, and it is let go of when that one's lease is over. The stages are sets and not a value
+    for each task, since nearly all that happens happens to many tasks together and comes as a set: what is assigned,
+    revoked, stopped, reported with a join. So a step is one operation on sets, whatever their size, and states share
+    what has not changed.
 
     :param awaiting: ``seq`` of the one request (other than heartbeats) whose answer is waited for
     :param owned: what this worker has: running, held back, or stopping; what it reports when it joins
@@ -129,11 +182,9 @@ class MemberState:
     leave_by: int | None = None
     armed_at: int | None = None
 
-    def changed(self, changes: Mapping[str, Any]) -> MemberState:
+    def changed(self, changes: Changes) -> MemberState:
         """As :func:`dataclasses.replace`, in a third of its time: every event of a membership makes some new states,
         and a triggerer holds thousands of memberships.
-
-        :raises KeyError: there is no such field
         """
         state = object.__new__(MemberState)
         for put, value in zip(_PUTS, _VALUES(self), strict=True):
@@ -157,6 +208,10 @@ class MemberState:
         if self.lease_until is None or self.owned <= self.held | self.stopping:
             return None
         return self.lease_until - self.settings.lease_margin_ms
+
+    def predecessor_may_run(self, now_ms: int) -> bool:
+        """Whether the process that had this worker's name may have a valid lease still."""
+        return self.hold_until is not None and now_ms < self.hold_until
 
     def next_deadline(self) -> int | None:
         """When the member wants to be called again if nothing else happens."""

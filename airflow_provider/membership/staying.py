@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from airflow_provider.membership.causes import OTHERS_BEGAN
 from airflow_provider.membership.events import (
     ConfigAdvanced,
     CoordinatorFound,
@@ -13,20 +10,17 @@ from airflow_provider.membership.events import (
     Left,
     RebalanceWanted,
     Request,
-    RequestRejected,
     TasksFinished,
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.membership.joining import begin_again, fenced, refused, without_record
+from airflow_provider.membership.joining import without_record
+from airflow_provider.membership.reactions import Refusal, begin_again, gone, react
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, Tasks
-
-_RECORD_WRITTEN_IN: Final = 20
-"""A leader takes some milliseconds to write its record; this part of a session is many times as much."""
 
 
 def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
@@ -37,62 +31,10 @@ def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
     if event.error is KafkaErrorCode.NONE:
         member.renew_lease(event.sent_at_ms)
         member.set(attempts=0, heard_at=max(state.heard_at, event.sent_at_ms))
-    elif event.error is KafkaErrorCode.REBALANCE_IN_PROGRESS:
-        _rebalance_begun(member, event)
     else:
-        _on_heartbeat_error(member, event.error)
+        react(member, Refusal(Request.HEARTBEAT, event.error, sent_at_ms=event.sent_at_ms))
     member.start_held()
     member.join_when_ready()
-
-
-def _on_heartbeat_error(member: Transition, error: KafkaErrorCode) -> None:
-    state = member.state
-    if error is KafkaErrorCode.ILLEGAL_GENERATION:
-        if state.phase is Phase.STABLE:
-            member.want_join("the group is in another generation")
-    elif error is KafkaErrorCode.UNKNOWN_MEMBER_ID:
-        _unknown(member)
-    elif error is KafkaErrorCode.FENCED_INSTANCE_ID:
-        fenced(member)
-    elif error is KafkaErrorCode.GROUP_AUTHORIZATION_FAILED:
-        refused(member, Request.HEARTBEAT, error)
-    elif state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
-        if error in (KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE):
-            begin_again(member)
-    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
-        member.retry_later()
-
-
-def _rebalance_begun(member: Transition, event: HeartbeatAnswered) -> None:
-    """The coordinator waits ``rebalance_timeout_ms`` for this member to join and then goes on without it, heartbeats or
-    not. The rebalance began at some time after the last heartbeat that was answered without an error. Its end, for this
-    member, is the answer to its JoinGroup: one that is on its way may get lost.
-    """
-    state = member.state
-    if state.rebalance_deadline is None:
-        member.set(rebalance_deadline=state.heard_at + state.settings.rebalance_lease_ms)
-    member.renew_lease(event.sent_at_ms)
-    if state.phase is Phase.STABLE:
-        member.want_join(OTHERS_BEGAN)
-        _expect_record_soon(member)
-    member.limit_patience()
-
-
-def _expect_record_soon(member: Transition) -> None:
-    """Who waits for the record of the last round waits no longer than it takes to write one: everybody waits for this
-    member, and a leader of Java Connect's writes none.
-    """
-    state = member.state
-    if state.record_by is not None:
-        soon = member.now + state.settings.session_timeout_ms // _RECORD_WRITTEN_IN
-        member.set(record_by=min(state.record_by, max(soon, state.hold_until or 0)))
-
-
-def _unknown(member: Transition) -> None:
-    if member.state.phase is Phase.LEAVING:
-        member.set(lease_until=None)
-    else:
-        member.expelled("the coordinator did not know the member")
 
 
 def on_timer(member: Transition, _event: TimerFired) -> None:
@@ -221,7 +163,7 @@ def _leave_when_stopped(member: Transition) -> None:
     if state.stopping or member.predecessor_may_run:
         return
     if state.predecessor is Predecessor.UNKNOWN:
-        _gone(member)
+        gone(member)
         return
     if state.leave_by is None:
         member.set(leave_by=member.now + state.settings.session_timeout_ms)
@@ -240,22 +182,9 @@ def on_coordinator_found_while_leaving(member: Transition, event: CoordinatorFou
         _leave_when_stopped(member)
 
 
-def on_rejected_while_leaving(member: Transition, event: RequestRejected) -> None:
-    if event.seq != member.state.awaiting:
-        return
-    if event.error in (KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_INSTANCE_ID):
-        _gone(member)
-    else:
-        member.retry_later()
-
-
 def on_left(member: Transition, event: Left) -> None:
     if event.seq == member.state.awaiting:
-        _gone(member)
-
-
-def _gone(member: Transition) -> None:
-    member.end(Phase.LEFT, StopReason.LEAVING, error=None)
+        gone(member)
 
 
 def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
@@ -264,4 +193,4 @@ def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
     state = member.state
     if state.phase is Phase.LEAVING and state.leave_by is not None and member.now >= state.leave_by:
         member.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
-        _gone(member)
+        gone(member)

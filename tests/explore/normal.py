@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from explore.group import Group
 from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
@@ -29,7 +29,7 @@ from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.membership.state import Changes, MemberState, Phase
 from airflow_provider.protocol.model import MemberId, TaskId
 
 _LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
@@ -292,6 +292,8 @@ def rebuilt(
         changes = {
             field.name: rebuilt(getattr(value, field.name), change, field.name, of_record) for field in fields(value)
         }
-        other = value.changed(changes) if isinstance(value, MemberState) else replace(value, **changes)
+        if isinstance(value, MemberState):
+            return value.changed(cast("Changes", changes))
+        other = replace(value, **changes)
         return of_record(other) if of_record is not None and isinstance(other, GroupRecord) else other
     return change(name, value)

@@ -62,9 +62,8 @@ MUTATIONS = (
         edits=(
             (
                 "        if not self.state.stopping:\n            self.send_join(",
-                "        if True:\n            self.send_join(",
+                "        if True:\n            self.released(self.state.stopping)\n            self.send_join(",
             ),
-            ("            assigned=state.owned,\n", "            assigned=state.owned - state.stopping,\n"),
         ),
         plan="calm",
         broken=(_STARTED, _TWO_OWN),
@@ -127,11 +126,11 @@ MUTATIONS = (
     ),
     Mutation(
         name="says nothing of what a predecessor may still run",
-        module=f"{MEMBERSHIP}.transition",
+        module=f"{MEMBERSHIP}.metadata",
         edits=(
             (
-                "        worker = state.settings.worker\n",
-                "        return NO_TASKS\n        worker = state.settings.worker\n",
+                "    worker = state.settings.worker\n",
+                "    return NO_TASKS\n    worker = state.settings.worker\n",
             ),
         ),
         plan="troubled",

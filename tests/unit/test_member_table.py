@@ -15,11 +15,14 @@ from airflow_provider.membership import events
 from airflow_provider.membership.events import (
     ArmTimer,
     Event,
+    HeartbeatAnswered,
     Request,
+    RequestRejected,
     Resumed,
     Started,
 )
 from airflow_provider.membership.member import TRANSITIONS, handle
+from airflow_provider.membership.reactions import OTHERWISE, REACTIONS
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
@@ -147,6 +150,32 @@ REQUESTS = {
     Phase.STABLE: [Request.FIND_COORDINATOR],
     Phase.LEAVING: [Request.FIND_COORDINATOR, Request.LEAVE],
 }
+
+
+@pytest.mark.parametrize("error", [error for error in KafkaErrorCode if error is not KafkaErrorCode.NONE])
+@pytest.mark.parametrize(("phase", "request_"), [(phase, each) for phase in REQUESTS for each in REQUESTS[phase]])
+def test_whatever_a_request_is_answered_with_the_member_goes_on_or_ends(
+    phase: Phase, request_: Request, error: KafkaErrorCode
+) -> None:
+    state = dataclasses.replace(example(phase), awaiting=7)
+    after, commands = handle(state, make(RequestRejected, seq=7, request=request_, error=error, member_id=ME))
+    after.validate()
+    assert after.phase.ended or after.next_deadline() is not None or commands
+    heard, _ = handle(
+        state,
+        make(
+            HeartbeatAnswered,
+            sent_at_ms=0,
+            member_id=state.member_id,
+            generation=state.generation,
+            error=error,
+        ),
+    )
+    heard.validate()
+
+
+def test_each_request_has_its_reactions() -> None:
+    assert REACTIONS.keys() == OTHERWISE.keys() == set(Request)
 
 
 def _any_assignment(rng: random.Random, leader: str, some: list[Tasks]) -> bytes:

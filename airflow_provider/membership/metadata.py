@@ -1,0 +1,50 @@
+"""What a member says of itself when it joins."""
+
+from __future__ import annotations
+
+from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.embedded import CODECS
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.model import NO_TASKS, Assignment, SubProtocol, Tasks, WorkerState
+
+
+def offers(state: MemberState, now_ms: int) -> tuple[tuple[str, bytes], ...]:
+    """The names of the sub-protocols that this member offers, the preferred one first, each with its metadata."""
+    return tuple((offer.value, _metadata(state, offer, now_ms)) for offer in state.settings.protocol.offered)
+
+
+def _metadata(state: MemberState, offer: SubProtocol, now_ms: int) -> bytes:
+    return CODECS[offer].encode_metadata(
+        WorkerState(
+            version=offer.version,
+            url=state.settings.url,
+            config_offset=state.config_offset,
+            assignment=_owned(state, offer, now_ms) if offer.cooperative else None,
+        )
+    )
+
+
+def _owned(state: MemberState, offer: SubProtocol, now_ms: int) -> Assignment | None:
+    """What this member says that it owns. It carries the delay of the last round, as in Connect: only metadata that
+    differ from those of the last join make the coordinator rebalance, and when the delay is over it shall.
+
+    A returning member does not know yet what it owns. All it may speak for is what a predecessor may still run.
+    """
+    if state.returning:
+        claimed = _predecessors(state, now_ms)
+        return Assignment(version=offer.version, assigned=claimed) if claimed else None
+    return Assignment(
+        version=offer.version,
+        leader=state.last_leader,
+        config_offset=state.config_offset,
+        assigned=state.owned,
+        delay_ms=state.told_delay_ms,
+    )
+
+
+def _predecessors(state: MemberState, now_ms: int) -> Tasks:
+    """What the process that had this name may still run: nobody else may be given it as long as its lease lasts."""
+    if state.record is None or not (state.predecessor is Predecessor.UNKNOWN or state.predecessor_may_run(now_ms)):
+        return NO_TASKS
+    worker = state.settings.worker
+    return state.record.owned_by(worker) | state.record.revoked_from(worker)

@@ -1,0 +1,164 @@
+"""The state while an event is handled, and the requests that come out of that."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_provider.membership.events import (
+    Command,
+    FindCoordinator,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+)
+from airflow_provider.membership.metadata import offers
+from airflow_provider.membership.state import Changes, MemberState, Phase
+from airflow_provider.protocol.model import (
+    UNKNOWN_MEMBER_ID,
+    MemberId,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_HEARTBEAT_GROWTH = 1.5
+_HEARTBEATS_A_SECOND = 200
+"""So many at most of a whole group, while it heartbeats fast; a coordinator has other groups, too."""
+
+
+class Requesting:
+    """The state before and, step by step, after an event; and the commands that come out.
+
+    Steps change the state and add commands. They never read a clock: ``now`` is the event's.
+    """
+
+    __slots__ = ("_changes", "_state", "commands", "now")
+
+    def __init__(self, state: MemberState, now_ms: int) -> None:
+        self._state = state
+        self._changes: Changes = {}
+        self.now = now_ms
+        self.commands: list[Command] = []
+
+    @property
+    def state(self) -> MemberState:
+        """The state after the last step. Made when somebody looks: several changes make one new state."""
+        if self._changes:
+            self._state, self._changes = self._state.changed(self._changes), {}
+        return self._state
+
+    def set(self, **changes: Unpack[Changes]) -> None:
+        self._changes.update(changes)
+
+    def do(self, command: Command) -> None:
+        self.commands.append(command)
+
+    def next_seq(self) -> int:
+        seq = self.state.seq + 1
+        self.set(seq=seq)
+        return seq
+
+    def find_coordinator(self) -> None:
+        state = self.state
+        seq = self.next_seq()
+        may_be_forgotten = state.may_be_forgotten or (state.returning and state.member_id != UNKNOWN_MEMBER_ID)
+        self.set(awaiting=seq, coordinator=None, retry_at=None, may_be_forgotten=may_be_forgotten)
+        self.do(FindCoordinator(seq=seq))
+
+    def retry_later(self) -> None:
+        """Look for the coordinator again after a while: doubling from try to try, spread by the worker's name."""
+        settings, attempts = self.state.settings, self.state.attempts
+        wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms * 2 ** min(attempts, 20))
+        spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
+        self.set(
+            awaiting=None,
+            coordinator=None,
+            attempts=attempts + 1,
+            retry_at=self.now + wait + wait * spread // 1000,
+        )
+
+    def send_join(self, reason: str) -> None:
+        """Join with what this worker has, and keep running it."""
+        state = self.state
+        assert state.coordinator is not None
+        seq = self.next_seq()
+        self.set(
+            phase=Phase.PREPARING_REBALANCE,
+            awaiting=seq,
+            returning=state.returning or state.member_id == UNKNOWN_MEMBER_ID,
+            join_reason=reason,
+            join_sent_at=self.now,
+            joining_since=self.now if state.joining_since is None else state.joining_since,
+            rejoin_reason=None,
+        )
+        self.forget_round()
+        self.do(
+            SendJoin(
+                seq=seq,
+                node=state.coordinator,
+                member_id=state.member_id,
+                protocols=offers(state, self.now),
+                reason=reason,
+            )
+        )
+
+    def send_sync(self, assignments: Mapping[MemberId, bytes]) -> None:
+        """Ask for this member's assignment; the leader sends everybody's. Waiting as long as a session tells of a lost
+        request or answer: when a leader is gone, the coordinator answers sooner.
+        """
+        state = self.state
+        assert state.coordinator is not None
+        assert state.protocol is not None
+        assert state.awaiting is not None
+        self.set(sync_by=self.now + state.settings.session_timeout_ms)
+        self.do(
+            SendSync(
+                seq=state.awaiting,
+                node=state.coordinator,
+                member_id=state.member_id,
+                generation=state.generation,
+                protocol=state.protocol,
+                assignments=assignments,
+            )
+        )
+
+    def send_heartbeat(self) -> None:
+        state = self.state
+        assert state.coordinator is not None
+        longer = max(int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1, self._shortest_step())
+        seq = self.next_seq()
+        self.set(
+            heartbeat_at=self.now + state.heartbeat_step,
+            heartbeat_step=min(state.settings.heartbeat_interval_ms, longer),
+        )
+        self.do(SendHeartbeat(seq=seq, node=state.coordinator, member_id=state.member_id, generation=state.generation))
+
+    def heartbeat_fast(self) -> None:
+        """Heartbeat soon and then ever more slowly: a rebalance is often followed by another."""
+        step = min(self.state.settings.heartbeat_interval_ms, self._shortest_step())
+        self.set(heartbeat_step=step, heartbeat_at=self.now + step)
+
+    def heartbeat_slowly(self) -> None:
+        """Only so that the session goes on: there is nothing to hear that the answer waited for would not tell."""
+        step = self.state.settings.heartbeat_interval_ms
+        self.set(heartbeat_step=step, heartbeat_at=self.now + step)
+
+    def _shortest_step(self) -> int:
+        """In a large group all do this at once: as far as its size is known, they shall not overrun the coordinator."""
+        record = self.state.record
+        at_once = 0 if record is None else len(record.members) * 1000 // _HEARTBEATS_A_SECOND
+        return max(self.state.settings.fast_heartbeat_ms, at_once)
+
+    def send_leave(self) -> None:
+        state = self.state
+        assert state.coordinator is not None
+        seq = self.next_seq()
+        self.set(awaiting=seq)
+        self.do(SendLeave(seq=seq, node=state.coordinator, member_id=state.member_id, reason=state.join_reason))
+
+    def forget_round(self) -> None:
+        """Of the round that this member was in, nothing is waited for any more."""
+        self.set(rejoin_at=None, join_by=None, record_by=None, sync_by=None, unadopted=None, unpublished=None)
