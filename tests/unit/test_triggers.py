@@ -44,6 +44,8 @@ from airflow_provider.worker.standby import Standby
 
 pytestmark = pytest.mark.turned_clock
 
+pytestmark = pytest.mark.turned_clock
+
 
 @asynccontextmanager
 async def _within(seconds: float) -> AsyncIterator[None]:
