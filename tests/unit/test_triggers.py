@@ -258,7 +258,7 @@ class TestWorkerTrigger:
     async def test_a_broker_that_is_away_is_waited_for(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        reachable: Any = holding.shared_topics
+        reachable = vars(holding)["shared_topics"]  # the stand-in
         tries: list[int] = []
 
         def shared_topics(settings: KafkaSettings, group: str, needs: Any) -> Any:
