@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from embedded_bytes import decode_metadata, encode_assignment
@@ -167,7 +168,7 @@ def told(join: SendJoin) -> list[WorkerState]:
     return [decode_metadata(metadata) for _, metadata in join.protocols]
 
 
-def only_join(commands: list[object]) -> SendJoin:
+def only_join(commands: Sequence[Command]) -> SendJoin:
     (join,) = commands
     assert isinstance(join, SendJoin)
     return join

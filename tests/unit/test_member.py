@@ -42,7 +42,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import ConfigOffset, SubProtocol
+from airflow_provider.protocol.model import ConfigOffset, GenerationId, SubProtocol
 
 CONFIG_MISMATCH = 1
 
@@ -74,8 +74,14 @@ def test_a_dynamic_member_is_told_its_id_and_joins_with_it(script: Script) -> No
 def test_a_follower_asks_for_its_assignment(script: Script) -> None:
     script.joining()
     (sync,) = script.joined(4)
+    assert isinstance(sync, SendSync)
     assert sync == SendSync(
-        seq=sync.seq, node=NODE, member_id=ME, generation=4, protocol=SubProtocol.COMPATIBLE, assignments={}
+        seq=sync.seq,
+        node=NODE,
+        member_id=ME,
+        generation=GenerationId(4),
+        protocol=SubProtocol.COMPATIBLE,
+        assignments={},
     )
 
 
@@ -420,6 +426,7 @@ def test_leaving_waits_until_everything_has_stopped(script: Script) -> None:
     assert script.feed(LeaveRequested, reason="drained") == [StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEAVING)]
     assert script.feed(TasksStopped, tasks=tasks("a0")) == []
     (leave,) = script.feed(TasksStopped, tasks=tasks("a1"))
+    assert isinstance(leave, SendLeave)
     assert leave == SendLeave(seq=leave.seq, node=NODE, member_id=ME, reason="drained")
     assert script.feed(Left) == []
     assert script.state.phase is Phase.LEFT

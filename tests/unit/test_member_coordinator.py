@@ -10,6 +10,7 @@ from group_records import record_of
 from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
 from airflow_provider.membership.events import (
+    Command,
     CoordinatorFound,
     Fail,
     FindCoordinator,
@@ -28,7 +29,7 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.state import Phase
+from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
@@ -276,7 +277,9 @@ def test_found_again_the_member_just_goes_on(script: Script) -> None:
     script.feed(RequestFailed, seq=99, request=Request.HEARTBEAT, cause="connection reset")
     script.alarms(until=script.now + 200)
     (heartbeat,) = script.feed(CoordinatorFound, node=NODE + 1)
-    assert heartbeat == SendHeartbeat(seq=heartbeat.seq, node=NODE + 1, member_id=ME, generation=2)
+    assert isinstance(heartbeat, SendHeartbeat)
+    asked = SendHeartbeat(seq=heartbeat.seq, node=NODE + 1, member_id=ME, generation=GenerationId(2))
+    assert heartbeat == asked
     assert script.heartbeat() == []
     assert script.state.attempts == 0
 
@@ -400,10 +403,9 @@ def test_a_heartbeat_lost_after_a_join_makes_for_another_join_one_lost_before_it
     script.stable("a0")
     join = only_join(script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS))
     script.feed(RequestFailed, seq=join.seq - 1, request=Request.HEARTBEAT, cause="timeout")
-    assert script.state.phase is Phase.PREPARING_REBALANCE
+    assert (script.state.phase, script.state.running) == (Phase.PREPARING_REBALANCE, tasks("a0"))
     script.feed(RequestFailed, seq=join.seq + 1, request=Request.HEARTBEAT, cause="timeout")
-    assert script.state.phase is Phase.UNJOINED
-    assert script.state.running == tasks("a0")
+    assert (script.state.phase, script.state.running) == (Phase.UNJOINED, tasks("a0"))
 
 
 def test_a_coordinator_that_answers_with_errors_only_is_not_asked_without_pause(script: Script) -> None:
@@ -448,6 +450,7 @@ def test_heartbeats_of_another_generation_say_nothing_about_this_one(script: Scr
         assert script.state == before
 
 
-def _stale_heartbeat(script: Script, error: KafkaErrorCode) -> tuple[object, list[object]]:
-    event = HeartbeatAnswered(now_ms=script.now, sent_at_ms=script.now, member_id=ME, generation=1, error=error)
+def _stale_heartbeat(script: Script, error: KafkaErrorCode) -> tuple[MemberState, list[Command]]:
+    stale, now = GenerationId(1), script.now
+    event = HeartbeatAnswered(now_ms=now, sent_at_ms=now, member_id=ME, generation=stale, error=error)
     return handle(script.state, event)

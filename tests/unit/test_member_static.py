@@ -231,10 +231,9 @@ def test_expelled_while_its_predecessor_may_run_it_joins_anew_when_that_one_cann
     assert new.state.held == frozenset(TASKS)
     world.coordinator.forget()
     world.run(5_000)
-    assert new.state.phase is Phase.UNJOINED
+    assert (new.state.phase, frozenset(new.running)) == (Phase.UNJOINED, frozenset())
     world.run(60_000)
-    assert new.state.phase is Phase.STABLE
-    assert frozenset(new.running) == frozenset(TASKS)
+    assert (new.state.phase, frozenset(new.running)) == (Phase.STABLE, frozenset(TASKS))
 
 
 def test_the_older_of_two_namesakes_is_fenced(world: World) -> None:

@@ -28,6 +28,7 @@ from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.embedded.v1 import encode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
@@ -210,7 +211,7 @@ def _any_fields(rng: random.Random, state: MemberState, now_ms: int) -> dict[str
         "generation": max(1, state.generation + rng.choice([0, 0, 1])),
         "member_id": state.member_id or ME,
         "config_offset": rng.randint(0, 4),
-        "predecessor": rng.choice(list(events.Predecessor)),
+        "predecessor": rng.choice(list(Predecessor)),
     }
 
 

@@ -252,6 +252,10 @@ async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(mon
         assert "its size is beyond the topic's max.message.bytes; make fewer tasks" in error.message
 
 
+async def planned(worker: Bench, configs: list[dict[str, int]]) -> None:
+    await eventually(lambda: (plan := worker.topics.jobs.plan_of("a")) and list(plan.configs) == configs)
+
+
 async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_changed() -> None:
     async with bench() as worker:
         job = JobDefinition(name="a", entry_point="m:f", max_tasks=3, retries=1, replan_interval_ms=20)
@@ -263,7 +267,7 @@ async def test_a_planner_with_an_interval_plans_again_and_writes_only_what_chang
             assert worker.runner.order_of(PLANNER).attempt == attempt
             worker.runner.finish(PLANNER, plan)
             await eventually(lambda: PLANNER not in worker.runner.running)
-            await eventually(lambda plan=plan: (p := worker.topics.jobs.plan_of("a")) and list(p.configs) == plan)
+            await planned(worker, plan)
             assert (worker.topics.jobs.offset > offset) == (attempt != 2)
         assert worker.finished == []
 

@@ -24,7 +24,7 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.protocol.model import TaskId, Tasks, planner_of
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.errors import TopicError
@@ -168,8 +168,14 @@ async def test_many_tasks_that_it_lets_go_of_one_by_one_are_missing_in_one_recor
     try:
         await life.runs(A0, A1)
         await eventually(lambda: life.member.state.owned == life.topics.status.workers[ME].owned)
-        said, publish = [], life.topics.publish_worker
-        monkeypatch.setattr(life.topics, "publish_worker", lambda status: said.append(status.owned) or publish(status))
+        said: list[Tasks] = []
+        publish = life.topics.publish_worker
+
+        async def say(status: WorkerStatus) -> None:
+            said.append(status.owned)
+            await publish(status)
+
+        monkeypatch.setattr(life.topics, "publish_worker", say)
         waiting = [TaskId("a", index) for index in range(2, 9)]
         for task in waiting:
             life.worker._stopped(frozenset({task}))

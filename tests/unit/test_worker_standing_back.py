@@ -115,11 +115,15 @@ async def test_it_leaves_its_tasks_to_others_says_so_and_uses_up_no_attempt(
             assert status is None or (status.state, status.failures) == (TaskState.STOPPED, 0)
 
 
+async def says(life: Life, condition: str) -> None:
+    await eventually(lambda: life.topics.status.workers[ME].condition == condition)
+
+
 async def test_what_keeps_its_tasks_from_running_stands_in_its_record_as_long_as_it_lasts() -> None:
     async with living() as life:
         for condition in ("waiting for executors", ""):
             life.runner.change_condition(condition)
-            await eventually(lambda said=condition: life.topics.status.workers[ME].condition == said)
+            await says(life, condition)
             page = Console(width=200)
             with page.capture() as shown:
                 page.print(render("g", life.topics.jobs, life.topics.status, wall_ms=0))

@@ -16,9 +16,10 @@ from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, Bench, bench
 from waiting import eventually
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import PlanRecord, TaskEvent, TaskState, TaskStatus
+from airflow_provider.ledger.records import PlanRecord, TaskEvent, TaskState, TaskStatus, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.worker.execution import run_table
+from airflow_provider.worker.execution.runs import TaskRun
 
 MANY = 1_000
 OTHER = WorkerId("w9")
@@ -125,6 +126,10 @@ async def test_of_what_it_had_let_go_of_before_it_is_said_once_it_is_kept(run_ke
         assert worker.told(A1).epoch == 3
 
 
+async def waiting_said(worker: Bench, times: int) -> None:
+    await eventually(lambda: words(worker)[TaskState.PENDING] >= times)
+
+
 async def test_that_is_said_of_so_many_in_a_round_and_no_more() -> None:
     async with bench(slots=1) as worker:
         await worker.submit(tasks=MANY, run_key="r")
@@ -133,7 +138,7 @@ async def test_that_is_said_of_so_many_in_a_round_and_no_more() -> None:
         worker.take(*tasks(MANY), epoch=2)
         for rounds in (1, 2, 3):
             worker.executor.advance(Epoch(2 + rounds))
-            await eventually(lambda rounds=rounds: words(worker)[TaskState.PENDING] >= 100 * rounds)
+            await waiting_said(worker, 100 * rounds)
         assert words(worker)[TaskState.PENDING] == 300
 
 
@@ -195,7 +200,12 @@ async def test_changes_of_other_things_than_jobs_have_it_look_at_no_task(monkeyp
         await worker.runs(A0)
         looked: list[TaskId] = []
         work_of = JobsSnapshot.work_of
-        monkeypatch.setattr(JobsSnapshot, "work_of", lambda jobs, task: looked.append(task) or work_of(jobs, task))
+
+        def look(jobs: JobsSnapshot, task: TaskId) -> TaskWork | None:
+            looked.append(task)
+            return work_of(jobs, task)
+
+        monkeypatch.setattr(JobsSnapshot, "work_of", look)
         worker.executor.refresh()
         worker.runner.finish(A0)
         await worker.releases(A0, into=worker.finished)
@@ -211,7 +221,12 @@ async def test_an_end_looks_at_the_next_task_only(monkeypatch: pytest.MonkeyPatc
         await worker.runs(A0)
         looked: list[TaskId] = []
         turn = run_table._turn
-        monkeypatch.setattr(run_table, "_turn", lambda run: looked.append(run.task) or turn(run))
+
+        def look(run: TaskRun) -> Any:
+            looked.append(run.task)
+            return turn(run)
+
+        monkeypatch.setattr(run_table, "_turn", look)
         worker.runner.finish(A0)
         await worker.runs(A1)
         assert set(looked) == {A1}
