@@ -7,8 +7,8 @@ leads elsewhere than before, and never many at once.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -34,29 +34,65 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 class FollowedLink:
-    """:ivar shown: where the link leads"""
+    """:ivar shown: where the link leads
+    :ivar led_to: where it led when the group had a leader last
+    """
 
     def __init__(self, shown: str, push: Callable[[str], Awaitable[object]]) -> None:
-        self.shown = shown
+        self.shown = self.led_to = shown
         self._push = push
+        self._complained = False
 
-    async def follow(self, topics: GroupTopics) -> None:
-        """Without end. What can't be stored is tried again."""
-        complained = False
+    async def store(self, link: str) -> None:
+        """If it can't be stored, it goes on leading where it did."""
+        try:
+            async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                await self._push(link)
+                await asyncio.sleep(_APART_S)
+            self.shown, self.led_to = link, link or self.led_to
+        except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises: it is only a link
+            if not self._complained:
+                log.warning("The link to the group can't be stored: %s", str(failed) or type(failed).__name__)
+            self._complained = True
+
+
+class _Followed:
+    """The links to one group that a loop follows: one look for all of them."""
+
+    def __init__(self, topics: GroupTopics) -> None:
+        self._topics = topics
+        self._links: dict[FollowedLink, contextvars.Context] = {}
+        self._storing: dict[FollowedLink, asyncio.Task[None]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    def add(self, link: FollowedLink) -> None:
+        """What is logged of it goes where the caller's own log goes."""
+        self._links[link] = contextvars.copy_context()
+        if self._following is None:
+            self._following = contextvars.Context().run(asyncio.ensure_future, self._follow())
+
+    async def remove(self, link: FollowedLink) -> None:
+        del self._links[link]
+        if not self._links and self._following is not None:
+            self._following.cancel()
+            del _FOLLOWED[self._topics]
+        storing = self._storing.pop(link, None)
+        if storing is not None:
+            storing.cancel()
+            # Airflow never answers while the triggerer shuts down.
+            await asyncio.wait([storing], timeout=_GIVE_UP_S)
+
+    async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S * random.uniform(1.0, 1.1))
-            link = group_link(topics.status)
-            if link == self.shown:
-                continue
-            try:
-                async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                    await self._push(link)
-                    await asyncio.sleep(_APART_S)
-                self.shown = link
-            except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises: it is only a link
-                if not complained:
-                    log.warning("The link to the group can't be stored: %s", str(failed) or type(failed).__name__)
-                complained = True
+            await asyncio.sleep(_LOOK_S)
+            leads_to = group_link(self._topics.status)
+            for link, context in self._links.items():
+                under_way = self._storing.get(link)
+                if link.shown != leads_to and (under_way is None or under_way.done()):
+                    self._storing[link] = context.run(asyncio.ensure_future, link.store(leads_to))
+
+
+_FOLLOWED: WeakKeyDictionary[object, _Followed] = WeakKeyDictionary()
 
 
 def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
@@ -74,11 +110,12 @@ def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
 
 @asynccontextmanager
 async def following_leader(topics: GroupTopics, link: FollowedLink) -> AsyncIterator[None]:
-    """Follow as long as the block runs."""
-    following = asyncio.ensure_future(link.follow(topics))
+    """Follow as long as the block runs. What can't be stored is tried again."""
+    followed = _FOLLOWED.get(topics)
+    if followed is None:
+        followed = _FOLLOWED[topics] = _Followed(topics)
+    followed.add(link)
     try:
         yield
     finally:
-        following.cancel()
-        # Airflow never answers while the triggerer shuts down.
-        await asyncio.wait([following], timeout=_GIVE_UP_S)
+        await followed.remove(link)

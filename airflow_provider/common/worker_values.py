@@ -166,22 +166,25 @@ class WorkerStory:
         :param ended: how the worker ended
         :param status: where it is written what became of its tasks
         """
-        mine = [
-            (task, last)
-            for task, last in sorted(status.tasks.items())
-            if last.worker == plan.member.worker
-            and last.state.final
-            and not task.is_planner
-            and (last.finished_at_ms or 0) >= self.began_ms
-        ]
+        mine = sorted(
+            (
+                last
+                for last in status.tasks.values()
+                if last.worker == plan.member.worker
+                and last.state.final
+                and not last.task.is_planner
+                and (last.finished_at_ms or 0) >= self.began_ms
+            ),
+            key=lambda last: last.task,
+        )
         return {
             "group": plan.member.group_id,
             "worker": plan.member.worker,
             "ended": ended.value,
-            "finished": [[task.job, task.index] for task, last in mine if last.state is TaskState.FINISHED],
+            "finished": [list(last.task) for last in mine if last.state is TaskState.FINISHED],
             "failed": {
-                str(task): last.error.message if last.error else ""
-                for task, last in mine
+                str(last.task): last.error.message if last.error else ""
+                for last in mine
                 if last.state is TaskState.FAILED
             },
             "stopped": self.stopped,

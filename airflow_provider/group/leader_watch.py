@@ -9,16 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.group.leading import outspoken, unassigned_work
-from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.ledger.progress import spare_capacity
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.topics.group_topics import GroupTopics
-
-_SETTLE_S: Final = 0.05
-"""Several jobs are often submitted together; one rebalance shall do for them."""
-
-_REST: Final = 10
-"""A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
 
 _BETWEEN_HELPS_S: Final = 0.4
 """The least time between two rebalances for the sake of a worker that has a slot free: with the time in which changes
@@ -62,7 +56,7 @@ class LeaderWatch:
         self._tended_at = time.monotonic()
         self._changed = asyncio.Event()
         self._help_timer: asyncio.TimerHandle | None = None
-        self._settle_s = _SETTLE_S
+        self._settle_s = SETTLE_S
         self._helped_at = float("-inf")
 
     def lead(self, leading: bool) -> None:
@@ -107,7 +101,7 @@ class LeaderWatch:
             self._changed.clear()
             began = time.perf_counter()
             reason = await self._reason()
-            self._settle_s = max(_SETTLE_S, _REST * (time.perf_counter() - began))
+            self._settle_s = max(SETTLE_S, REST * (time.perf_counter() - began))
             if reason is not None:
                 self._want(reason)
 

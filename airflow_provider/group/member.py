@@ -71,8 +71,10 @@ log = logging.getLogger(__name__)
 _WRITE_WITHIN_S: Final = 2.0
 
 _TOGETHER_MS: Final = 10
-"""Timers are due together, every so many milliseconds: thousands of memberships then share what a turn of the loop
-costs.
+_MOST_TOGETHER_MS: Final = 50
+_PART_OF_WAIT: Final = 50
+"""Timers are due together, every so many milliseconds, more where the wait is long: thousands of memberships then share
+what a turn of the loop costs, and a system call.
 """
 
 _ENDED: Final = {Phase.LEFT: HowEnded.LEFT, Phase.FENCED: HowEnded.FENCED, Phase.FAILED: HowEnded.FAILED}
@@ -266,7 +268,8 @@ class GroupMember:
     def _arm(self, at_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = call_at((at_ms // _TOGETHER_MS + 1) * _TOGETHER_MS, self._fire)
+        together_ms = max(_TOGETHER_MS, min((at_ms - now_ms()) // _PART_OF_WAIT, _MOST_TOGETHER_MS))
+        self._timer = call_at((at_ms // together_ms + 1) * together_ms, self._fire)
 
     def _fire(self) -> None:
         self.feed(TimerFired(now_ms=now_ms()))
@@ -281,6 +284,8 @@ class GroupMember:
 
     def _done(self, tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
         tasks.discard(task)
+        if task is self._joining:
+            self._joining = None
         bug = None if task.cancelled() else task.exception()
         if bug is not None:
             self.fail(bug)

@@ -9,6 +9,12 @@ from typing import Final, TypeVar
 _THREAD_FROM_TASKS: Final = 2_000
 """From about so many on it takes the loop longer than a thread's start and the hand-over are worth: some 10 ms."""
 
+SETTLE_S: Final = 0.05
+"""What changes is looked at once it has settled: several jobs are often submitted together."""
+
+REST: Final = 10
+"""A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
+
 T = TypeVar("T")
 
 

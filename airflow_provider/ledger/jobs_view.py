@@ -47,6 +47,7 @@ class JobsSnapshot:
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
     :ivar unfinished: the same, for one of them
+    :ivar progress: of the jobs, with the status snapshot with which it was last asked for
     """
 
     offset: ConfigOffset = _START
@@ -65,6 +66,7 @@ class JobsSnapshot:
     unfinished: Memo[Mapping[TaskId, TaskStatus], TaskId | None] = field(
         default_factory=Memo, init=False, compare=False, repr=False
     )
+    progress: Memo[object, dict[str, Any]] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
     @property
     def planned(self) -> int:

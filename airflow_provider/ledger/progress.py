@@ -157,6 +157,11 @@ class JobProgress:
         return [f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].line}" for task in sorted(self.errors)]
 
     @property
+    def failures_in_words(self) -> str:
+        """Why it failed: a line for each task."""
+        return "\n".join(self.errors_in_words) or "no task has left an error"
+
+    @property
     def running_everywhere(self) -> bool:
         """Whether every task that still has to run does run; never true of a job with nothing left to run."""
         running = self.counts.get(TaskState.RUNNING, 0)
@@ -165,7 +170,14 @@ class JobProgress:
 
 
 def job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobProgress | None:
-    """How far the present run of ``job`` is; None if there is no such job."""
+    """How far the present run of ``job`` is; None if there is no such job. Worked out once for all who ask."""
+    known: dict[str, JobProgress | None] = jobs.progress.get(status, dict)
+    if job not in known:
+        known[job] = _job_progress(job, jobs, status)
+    return known[job]
+
+
+def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobProgress | None:
     statuses = status.tasks
     definition = jobs.jobs.get(job)
     if definition is None:

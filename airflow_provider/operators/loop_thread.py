@@ -14,7 +14,8 @@ T = TypeVar("T")
 class LoopThread(Generic[T]):
     """One coroutine on a loop of its own.
 
-    Airflow handles signals in the main thread, inside whatever runs there: so that thread must not be the loop's.
+    Airflow handles signals in the main thread, inside whatever runs there: so that thread must not be the loop's. Not
+    anyio's portal: who ends it waits for what runs in it without end, and takes locks, which a signal handler must not.
 
     :param work: makes the coroutine, on the loop
     """

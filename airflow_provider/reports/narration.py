@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.assignors.move_reasons import why
+from airflow_provider.ledger.memo import Memo
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, WorkerId
 
@@ -17,6 +18,9 @@ _MOST_MOVES: Final = 20
 _MOST_NAMES: Final = 20
 _LONGEST_REASON: Final = 500
 
+_MEMBERS: Final[Memo[GroupRecord, str]] = Memo()
+"""Each of a thousand members says who they are."""
+
 
 def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Iterator[str]:
     """What a rebalance means: for the group, for each task that moves, and for the worker ``me``.
@@ -25,7 +29,7 @@ def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Ite
     """
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
     workers = "worker" if len(record.members) == 1 else "workers"
-    members = names_in_words(sorted(record.members))
+    members = _MEMBERS.get(record, lambda: names_in_words(sorted(record.members)))
     yield (
         f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} {workers}:"
         f" {members}{f' ({_cut(record.because)})' if record.because else ''}"

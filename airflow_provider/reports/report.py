@@ -66,10 +66,6 @@ class JobReport:
     def failed(self) -> bool:
         return self.progress.state is JobState.FAILED
 
-    def failures_in_words(self) -> str:
-        """Why it failed: a line for each task."""
-        return "\n".join(self.progress.errors_in_words) or "no task has left an error"
-
     def to_json(self, *, now_ms: int | None = None) -> dict[str, Any]:
         """:param now_ms: wall clock by which it is told how long tasks have run; by default that of this host"""
         now_ms = int(time.time() * 1000) if now_ms is None else now_ms

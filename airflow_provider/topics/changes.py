@@ -58,10 +58,13 @@ class Changes:
 
 
 class _Told(NamedTuple):
-    """A listener, with the context of whoever listens: by it Airflow knows to whose log a line belongs."""
+    """A listener, with the context of whoever listens: by it Airflow knows to whose log a line belongs.
+
+    :ivar about: the value of an :class:`About`, because ``&`` takes a flag twenty times as long
+    """
 
     listener: Listener
-    about: About
+    about: int
     context: contextvars.Context
 
 
@@ -78,7 +81,7 @@ class _Loop:
 
     def add(self, listener: Listener, about: About) -> int:
         self._next += 1
-        self._listeners[self._next] = _Told(listener, about, contextvars.copy_context())
+        self._listeners[self._next] = _Told(listener, about.value, contextvars.copy_context())
         return self._next
 
     def remove(self, number: int) -> bool:
@@ -103,7 +106,7 @@ class _Loop:
         if self._telling is not None:
             return
         with self._lock:
-            news, self._news = self._news, About.NOTHING
+            news, self._news = self._news.value, About.NOTHING
         self._telling = iter([number for number, told in self._listeners.items() if told.about & news])
         self._tell_some()
 

@@ -177,6 +177,11 @@ class GroupTopics:
         return self._followed().missing
 
     @property
+    def problem(self) -> TopicError | None:
+        """Why one of the topics can't be read at present."""
+        return self._followed().problem
+
+    @property
     def fault(self) -> TopicError | None:
         """Why one of the topics is read no more: what is known of the group grows old."""
         return self._followed().fault

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from anyio.from_thread import start_blocking_portal
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -170,18 +170,9 @@ class _Collector:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it in a loop of its own; if this thread has a running one, as in an asynchronous task, in another thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    result: Future[T] = Future()
-
-    def apart() -> None:
-        try:
-            result.set_result(asyncio.run(work()))
-        except BaseException as error:  # noqa: BLE001  raised again where it belongs
-            result.set_exception(error)
-
-    threading.Thread(target=apart, name="cospark-one-shot").start()
-    return result.result()
+    """Run it on a loop of its own, in another thread: this one may have a running loop, as in an asynchronous task, and
+    signals are handled in the main thread, which only waits.
+    """
+    with start_blocking_portal() as portal:
+        result: T = portal.call(work)
+        return result

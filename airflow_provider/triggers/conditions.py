@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import JobState
+from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.ledger.records import JobDefinition, Removal
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.reports.report import GroupReport, JobReport
@@ -48,10 +48,10 @@ class EpochCondition:
         """None: go on waiting."""
         if status.group is None or status.group.epoch < self.at_least:
             return None
-        report = GroupReport.of(jobs, status)
-        if report is None or (self.converged and not report.converged):
+        if self.converged and not converged(status.group, status.workers):
             return None
-        return Answer(report=report.to_json())
+        report = GroupReport.of(jobs, status)
+        return None if report is None else Answer(report=report.to_json())
 
     def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
         """How it is now, for whoever has waited long enough; None if there is nothing to report."""
@@ -101,8 +101,8 @@ class JobCondition:
 
     def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
         """None: go on waiting."""
-        definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
-        if definition is None or report is None:
+        definition, progress = jobs.jobs.get(self.job), job_progress(self.job, jobs, status)
+        if definition is None or progress is None:
             return self._without_it(jobs.removals.get(self.job))
         if self.fingerprint is not None and (self.fingerprint, self.run_key) != (
             definition.fingerprint,
@@ -114,7 +114,10 @@ class JobCondition:
             )
         if self._is_of_another_run(definition):
             return None
-        return self._judge(report, bounded=definition.bounded)
+        over, problem = self._judge(progress, bounded=definition.bounded)
+        if not over:
+            return None
+        return Answer(report=self.report(jobs, status) or {}, problem=problem)
 
     def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
         """How it is now, for whoever has waited long enough; None if there is nothing to report."""
@@ -136,21 +139,17 @@ class JobCondition:
     def _is_of_another_run(self, job: JobDefinition | Removal) -> bool:
         return self.run_key is not None and job.bounded and job.run_key != self.run_key
 
-    def _judge(self, report: JobReport, *, bounded: bool) -> Answer | None:
-        progress = report.progress
-        finished = progress.state is JobState.FINISHED
+    def _judge(self, progress: JobProgress, *, bounded: bool) -> tuple[bool, str | None]:
+        """Whether the waiting is over, and what is wrong then."""
+        finished, failed = progress.state is JobState.FINISHED, progress.state is JobState.FAILED
         if self.goal is JobGoal.FAILED:
-            if report.failed:
-                return Answer(report=report.to_json())
-            return Answer(report=report.to_json(), problem=f"job {self.job!r} has finished") if finished else None
+            return failed or finished, f"job {self.job!r} has finished" if finished else None
         if finished or (self.goal is JobGoal.RUNNING and progress.running_everywhere):
-            return Answer(report=report.to_json())
-        # The other tasks of a bounded job go on: whoever waits for its end is told of all errors at once.
-        if report.failed and (progress.complete or not bounded or self.goal is JobGoal.RUNNING):
-            return Answer(
-                report=report.to_json(), problem=f"job {self.job!r} has failed:\n{report.failures_in_words()}"
-            )
-        return None
+            return True, None
+        # The other tasks of a bounded job go on: whoever waits for its end is told of all errors together.
+        if failed and (progress.complete or not bounded or self.goal is JobGoal.RUNNING):
+            return True, f"job {self.job!r} has failed:\n{progress.failures_in_words}"
+        return False, None
 
     def _without_it(self, removal: Removal | None) -> Answer | None:
         """The group has no such job: who submitted it knows that it was there, others may have come before it."""

@@ -61,6 +61,7 @@ class Connection:
         self.users = 0
         self._conn_id = conn_id
         self._changed = asyncio.Event()
+        self._acts: dict[Callable[[], None], None] = {}
         self._complaint = ""
         self._refused: KafkaSettings | None = None
         self._taking = asyncio.Lock()
@@ -71,6 +72,16 @@ class Connection:
         while self.settings == settings:
             await self._changed.wait()
         return self.settings
+
+    def when_other_than(self, settings: KafkaSettings, act: Callable[[], None]) -> Callable[[], object]:
+        """Have ``act`` called soon, if its settings are others than these; else as soon as they change.
+
+        :returns: a function that ends it
+        """
+        self._acts[act] = None
+        if self.settings != settings:
+            asyncio.get_running_loop().call_soon(act)
+        return lambda: self._acts.pop(act, None)
 
     def close(self) -> None:
         self._looking.cancel()
@@ -115,6 +126,8 @@ class Connection:
         self.settings = settings
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        for act in list(self._acts):
+            act()
 
 
 async def _reach(settings: KafkaSettings) -> None:

@@ -16,9 +16,10 @@ from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.topics.errors import BrokerAwayError
-from airflow_provider.triggers.conditions import Answer, condition_from_json
+from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
 from airflow_provider.triggers.telling import telling_so_far
+from airflow_provider.triggers.watching import answer_to
 
 if TYPE_CHECKING:
     from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -104,19 +105,11 @@ class GroupTrigger(BaseTrigger):
         from airflow_provider.group.shared import watched_logs
 
         async with watched_logs(settings, self.group) as topics:
-            answers: list[Answer] = []
-
-            def holds(*snapshots: Any) -> bool:
-                answer = self.condition.answer(*snapshots)
-                if answer is not None:
-                    answers.append(answer)
-                return answer is not None
-
             telling, following = (
                 telling_so_far(topics, self.condition, self._so_far),
                 following_leader(topics, self._link),
             )
             async with telling, following:
-                await topics.wait_for(holds)
-            link = group_link(topics.status) or self._link.shown  # to the last leader, where all have left
-            return {**answers[0].to_json(), "link": link, "carried": self.carried}
+                answer = await answer_to(topics, self.condition)
+            link = group_link(topics.status) or self._link.led_to  # to the last leader, where all have left
+            return {**answer.to_json(), "link": link, "carried": self.carried}

@@ -40,27 +40,50 @@ _ANSWERS: WeakKeyDictionary[object, _Answers] = WeakKeyDictionary()
 async def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) -> AsyncIterator[None]:
     """Tell as long as the block runs: when something has changed, every 30 s at most, and every 10 minutes at least.
 
-    In a task of its own, for the same reason as :func:`~airflow_provider.worker.narrator.narrated`.
-
     :param question: the same for all whose ``look`` gives the same
     :param look: must not touch what belongs to the loop; None: there is nothing to tell
     """
-    telling = asyncio.ensure_future(_tell(topics, question, look))
+    telling = _Telling(topics, question, look)
     try:
         yield
     finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        await telling.close()
 
 
-async def _tell(topics: GroupTopics, question: Hashable, look: Look) -> None:
-    pace = Pace()
-    while True:
+class _Telling:
+    """One of a thousand: between two looks it is a timer, and no task. What it logs goes where the log of whoever began
+    it goes.
+    """
+
+    __slots__ = ("_look", "_pace", "_question", "_telling", "_timer", "_topics")
+
+    def __init__(self, topics: GroupTopics, question: Hashable, look: Look) -> None:
+        self._topics = topics
+        self._question = question
+        self._look = look
+        self._pace = Pace()
+        self._telling: asyncio.Task[None] | None = None
+        self._timer = self._armed()
+
+    def _armed(self) -> asyncio.TimerHandle:
         # Not all at once: those that a triggerer has taken over have begun at the same moment.
-        await asyncio.sleep(SAY_EVERY_S * random.uniform(1.0, 1.1))
-        so_far = await _answer(topics, question, look)
-        if so_far is not None and pace.is_due(so_far, time.monotonic()):
+        wait_s = SAY_EVERY_S * random.uniform(1.0, 1.1)
+        return asyncio.get_running_loop().call_later(wait_s, self._begin)
+
+    def _begin(self) -> None:
+        self._telling = asyncio.ensure_future(self._tell())
+
+    async def _tell(self) -> None:
+        so_far = await _answer(self._topics, self._question, self._look)
+        if so_far is not None and self._pace.is_due(so_far, time.monotonic()):
             log.info("%s", so_far.in_words(wall_ms()))
+        self._telling, self._timer = None, self._armed()
+
+    async def close(self) -> None:
+        self._timer.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
 
 
 async def _answer(topics: GroupTopics, question: Hashable, look: Look) -> SoFar | None:

@@ -20,6 +20,7 @@ from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
@@ -31,7 +32,7 @@ from airflow_provider.worker.ending import WORK_IS_OVER, Ending
 from airflow_provider.worker.reins import Reins
 
 if TYPE_CHECKING:
-    from airflow_provider.kafka.settings import KafkaSettings
+    from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.topics.group_topics import GroupTopics
     from airflow_provider.worker.ending import Outcome
     from airflow_provider.worker.holding import Held, Holding
@@ -196,18 +197,25 @@ class WorkerTrigger(BaseTrigger):
 
         settings, told = connection.settings, Epoch(self._story.last_epoch or 0)
         async with held(self._how(), settings, self._reins, told=told) as worker:
-            changing = asyncio.ensure_future(self._hand_over_when_changed(connection, settings))
+            forget = connection.when_other_than(settings, self._reins.hand_over)
             try:
                 outcome = await worker.run(self._held or await self._claimed(worker))
                 while outcome.ending is Ending.FENCED and await self._is_mine_all_the_same(worker.topics):
                     outcome = await worker.run(worker.taken_over(self.saved))
             finally:
-                changing.cancel()
+                forget()
             self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
             if outcome.ending is Ending.HANDED_OVER and connection.settings != settings:
                 self._held = outcome.saved
                 return None
-            return await self._event_of(outcome, self._story.summary(self.plan, outcome.ending, worker.topics.status))
+            return await self._event_of(outcome, await self._summary(outcome, worker.topics.status))
+
+    async def _summary(self, outcome: Outcome, status: StatusSnapshot) -> dict[str, Any]:
+        """What is left at the end, out of all tasks of the group; a membership that goes on needs none yet."""
+        if outcome.ending is Ending.HANDED_OVER:
+            return {}
+        summary = functools.partial(self._story.summary, self.plan, outcome.ending, status)
+        return await off_loop(summary, tasks=len(status.tasks))
 
     def _how(self) -> Holding:
         from airflow_provider.worker.holding import Holding
@@ -225,10 +233,6 @@ class WorkerTrigger(BaseTrigger):
             place=InTriggerer(functools.partial(pause_left_s, self.deferred_at_ms)),
             beside=beside,
         )
-
-    async def _hand_over_when_changed(self, connection: Connection, settings: KafkaSettings) -> None:
-        await connection.other_than(settings)
-        self._reins.hand_over()
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:
         """The membership as this copy of the trigger may hold it."""

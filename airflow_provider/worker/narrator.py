@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,21 +30,20 @@ async def narrated(
 ) -> AsyncIterator[Narrator]:
     """Narrate as long as the block runs.
 
-    In a task of its own: what is logged from there goes where the caller's own log goes, which isn't so in the
-    callbacks of a reader that many share.
-
     :param already_told: the last epoch that this worker's log knows
     :param applied: the last epoch that the worker has applied, for one that joins anew: what the topic says until then
         is about another run of its task. Without it the membership is one that goes on
     """
     narrator = Narrator(topics, worker, already_told, applied)
-    telling = asyncio.ensure_future(narrator.run())
+    # That it has applied an epoch without a round, its own record says.
+    about = About.ROUNDS | About.TASKS | (About.NOTHING if applied is None else About.WORKERS)
+    unsubscribe = topics.subscribe(narrator.tell, about)
     try:
+        narrator.tell()
         yield narrator
     finally:
+        unsubscribe()
         narrator.tell()
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
 
 
 class Narrator:
@@ -70,19 +68,6 @@ class Narrator:
     def epoch(self) -> Epoch:
         """The last epoch told."""
         return self._epoch
-
-    async def run(self) -> None:
-        changed = asyncio.Event()
-        # That it has applied an epoch without a round, its own record says.
-        about = About.ROUNDS | About.TASKS | (About.NOTHING if self._applied is None else About.WORKERS)
-        unsubscribe = self._topics.subscribe(changed.set, about)
-        try:
-            while True:
-                self.tell()
-                await changed.wait()
-                changed.clear()
-        finally:
-            unsubscribe()
 
     def tell(self) -> None:
         """Log what is new."""

@@ -205,6 +205,7 @@ class Worker:
             self.hands.take(tasks, self.member.view.epoch)
         except Exception as bug:  # noqa: BLE001  nobody waits for this
             self.member.fail(bug)
+        self._announcing = None
         self._changed.set()
 
     def _say_what_is_new(self) -> None:

@@ -87,7 +87,7 @@ def test_status_and_report_have_it() -> None:
     assert report is not None
     assert report.to_json()["names"] == {"0": "orders", "1": "items"}
     assert report.to_json()["errors"].keys() == {"a:0"}, "that name is a contract"
-    assert report.failures_in_words() == "a:0 (orders): boom"
+    assert report.progress.failures_in_words == "a:0 (orders): boom"
 
 
 def test_the_log_of_whoever_waits_has_it() -> None:
@@ -119,7 +119,7 @@ def test_an_error_of_several_lines_is_told_in_one() -> None:
     report = JobReport.of("a", JOBS, replace(STATUS, tasks={A0: replace(FAILED, error=error)}))
     assert report is not None
     told = "ZeroDivisionError: division by zero; by way of PythonException: from the worker"
-    assert report.failures_in_words() == f"a:0 (orders): {told}"
+    assert report.progress.failures_in_words == f"a:0 (orders): {told}"
 
 
 async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:

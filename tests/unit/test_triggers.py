@@ -179,6 +179,7 @@ class TestWorkerTrigger:
         payload = json.loads(json.dumps(event.payload))
         assert (payload["worker"], payload["epoch"], payload["ending"]) == ("w1", 5, "handed over")
         assert payload["saved"] == {"v": 1, "member": {"epoch": 5}}
+        assert payload["summary"] == {}, "it goes on: nobody looks through all tasks yet"
         assert WorkerStory.from_json(payload["story"]) == STORY
         assert "hunter2" not in json.dumps(payload)
 

@@ -23,6 +23,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker import holding
@@ -51,6 +52,7 @@ class FakeLogs:
     def __init__(self) -> None:
         self.jobs = JobsSnapshot()
         self.status = StatusSnapshot()
+        self.problem: TopicError | None = None
         self.listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:

@@ -31,6 +31,7 @@ from airflow_provider.kafka.errors import (
 )
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import NodeId
+from airflow_provider.kafka.wire.one_write import OneWrite
 from airflow_provider.kafka.wire.openings import Openings
 from airflow_provider.kafka.wire.turnstile import Turnstile
 
@@ -254,6 +255,7 @@ class Connections:
         connection = await self._open(
             address, request_timeout_ms=self._settings.request_timeout_ms, idle_ms=_SHARED_IDLE_MS
         )
+        connection._writer = OneWrite(connection._writer)  # noqa: SLF001  it is given no other way
         self._shared[address] = connection
         return connection
 

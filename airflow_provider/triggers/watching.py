@@ -1,0 +1,87 @@
+"""Looks whether what sensors wait for has come: one look for all who wait for something in a group, and not all the
+time.
+
+A triggerer may hold hundreds of sensors of one group, and a job thousands of tasks, of which some end in every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.triggers.conditions import Answer, Condition
+
+if TYPE_CHECKING:
+    from airflow_provider.topics.group_topics import GroupTopics
+
+
+class _Watch:
+    """What is waited for in one group, on one loop."""
+
+    def __init__(self, topics: GroupTopics) -> None:
+        self._topics = topics
+        self._waiting: dict[asyncio.Future[Answer], Condition] = {}
+        self._changed = asyncio.Event()
+        self._unsubscribe = topics.subscribe(self._changed.set)
+        self._looking = asyncio.ensure_future(self._look_again_and_again())
+
+    async def wait(self, condition: Condition) -> Answer:
+        mine: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[mine] = condition
+        self._changed.set()
+        try:
+            return await mine
+        finally:
+            del self._waiting[mine]
+            if not self._waiting:
+                del _WATCHES[self._topics]
+                self._unsubscribe()
+                self._looking.cancel()
+
+    async def _look_again_and_again(self) -> None:
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                began = time.perf_counter()
+                await self._look()
+                await asyncio.sleep(max(SETTLE_S, REST * (time.perf_counter() - began)))
+        except Exception as failed:  # noqa: BLE001  whatever it is: those who wait hear of it
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_exception(failed)
+
+    async def _look(self) -> None:
+        """:raises TopicError: if a topic can't be read"""
+        jobs, status, problem = self._topics.jobs, self._topics.status, self._topics.problem
+        conditions = set(self._waiting.values())
+
+        def answers() -> Mapping[Condition, Answer | None]:
+            return {condition: condition.answer(jobs, status) for condition in conditions}
+
+        answered = await off_loop(answers, tasks=jobs.planned)
+        for waiting, condition in self._waiting.items():
+            answer = answered.get(condition)
+            if answer is not None and not waiting.done():
+                waiting.set_result(answer)
+        if problem is not None:
+            raise problem
+
+
+_WATCHES: WeakKeyDictionary[object, _Watch] = WeakKeyDictionary()
+
+
+async def answer_to(topics: GroupTopics, condition: Condition) -> Answer:
+    """The answer, as soon as there is one.
+
+    :param topics: read to their ends
+    :raises TopicError: if a topic can't be read
+    """
+    watch = _WATCHES.get(topics)
+    if watch is None:
+        watch = _WATCHES[topics] = _Watch(topics)
+    return await watch.wait(condition)

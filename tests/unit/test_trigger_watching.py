@@ -1,0 +1,98 @@
+"""What sensors of one group wait for is looked for together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow_values import job, jobs_snapshot, status_snapshot
+from trigger_bench import FakeLogs
+from waiting import eventually
+
+from airflow_provider.kafka.off_loop import SETTLE_S
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import job_progress
+from airflow_provider.ledger.records import TaskState
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.triggers.conditions import Answer, EpochCondition, JobCondition, JobGoal
+from airflow_provider.triggers.watching import answer_to
+
+FINISHED, RUNNING = TaskState.FINISHED, TaskState.RUNNING
+KNOWN = jobs_snapshot(job(), tasks=2)
+WAITED_FOR = JobCondition(job="job", run_key="r1", goal=JobGoal.FINISHED)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs whose progress somebody has asked for."""
+    asked: list[str] = []
+
+    def ask(name: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Any:
+        asked.append(name)
+        return job_progress(name, jobs, status)
+
+    monkeypatch.setattr("airflow_provider.triggers.conditions.job_progress", ask)
+    return asked
+
+
+async def ended(*waiting: asyncio.Future[Answer]) -> list[Answer]:
+    return await asyncio.wait_for(asyncio.gather(*waiting), 10)
+
+
+async def test_a_hundred_sensors_of_a_job_have_one_look_at_each_change_and_none_while_it_rests(
+    looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[asyncio.Future[None]] = []
+
+    sleep = asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        if seconds < SETTLE_S:  # somebody else's
+            return await sleep(seconds)
+        rests.append(asyncio.get_running_loop().create_future())
+        return await rests[-1]
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    topics: Any = FakeLogs()
+    topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", RUNNING, RUNNING))
+    waiting = [asyncio.ensure_future(answer_to(topics, WAITED_FOR)) for _ in range(100)]
+    await eventually(lambda: len(rests) == 1)
+    assert looks == ["job"]
+    for states in ((FINISHED, RUNNING), (FINISHED, FINISHED)):
+        topics.now(status=status_snapshot(KNOWN, "job", *states))
+    await eventually(lambda: True)
+    assert (looks, len(rests)) == (["job"], 1), "it rests"
+    rests[0].set_result(None)
+    answers = await ended(*waiting)
+    assert looks == ["job"] * 2
+    assert {answer.report["state"] for answer in answers} == {"finished"}
+    assert not topics.listeners
+
+
+async def test_each_condition_is_answered_by_itself_and_who_has_gone_is_not_waited_for() -> None:
+    topics: Any = FakeLogs()
+    topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", FINISHED, FINISHED))
+    never = asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=99)))
+    (answer,) = await ended(asyncio.ensure_future(answer_to(topics, WAITED_FOR)))
+    assert answer.problem is None
+    assert topics.listeners
+    assert not never.done()
+    never.cancel()
+    await asyncio.gather(never, return_exceptions=True)
+    assert not topics.listeners
+    (again,) = await ended(asyncio.ensure_future(answer_to(topics, replace(WAITED_FOR, since_ms=5))))
+    assert again == answer
+
+
+async def test_all_who_wait_hear_that_a_topic_cannot_be_read() -> None:
+    topics: Any = FakeLogs()
+    waiting = [asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=n))) for n in (8, 9)]
+    await eventually(lambda: topics.listeners)
+    topics.problem = TopicError("gone")
+    topics.now()
+    told = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+    assert [str(error) for error in told] == ["gone", "gone"]
+    assert not topics.listeners
