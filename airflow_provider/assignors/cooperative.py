@@ -42,6 +42,9 @@ on purpose:
     Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In
     Connect they get all of it first; then what is above their shares is revoked, run by somebody or not, and nobody
     runs it until the next round.
+``who-drains-gets-nothing``
+    A worker that starts nothing more gets nothing, and gives up what waits there (module ``draining``). Connect's
+    workers don't drain.
 ``removed-is-stopped``
     Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
     leader change or a failed sync, until yet another rebalance.
@@ -52,6 +55,7 @@ on purpose:
 from __future__ import annotations
 
 from airflow_provider.assignors.balance import Pool
+from airflow_provider.assignors.draining import Draining, draining
 from airflow_provider.assignors.lost import judge
 from airflow_provider.assignors.model import GroupAssignment, Memory, Round
 from airflow_provider.assignors.moves import Difference, Shuffle, write_down
@@ -76,16 +80,20 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     planners = frozenset([task for task in round.configured if task[1] < 0])
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
-    pools = _pools(planners, len(round.configured) - len(planners), kept, own)
+    drains = draining(round, kept)
+    pools = _pools(planners, round.configured, drains, kept, own)
     unbalanced = any(pool.stops for pool in pools)
     decided = pace(policy, lost_work, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
     limits = _limits(decided.allowance, *pools)
-    taken = merged(pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
-    free = plus(minus(difference.created, NO_TASKS.union(*again.values())), lost_work.as_new)
+    relieved = (pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
+    taken = merged((*relieved, drains.waits))
+    own_of_drained = NO_TASKS.union(*(own.get(worker, NO_TASKS) for worker in drains.runs))
+    created = minus(difference.created, NO_TASKS.union(*again.values()))
+    free = plus(plus(created, lost_work.as_new), own_of_drained)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((*(pool.returned for pool in pools), *placed))
-    of_planners, of_tasks = pools
-    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=(of_planners.over, of_tasks.over))
+    over = tuple({**pool.over, **loads} for pool, loads in zip(pools, drains.over(planners), strict=True))
+    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=(over[0], over[1]))
     return write_down(round, memory, difference, lost_work, decided, shuffle)
 
 
@@ -120,10 +128,12 @@ def _duplicated(owned: Shares, active: Tasks) -> Tasks:
     return frozenset(twice)
 
 
-def _pools(planners: Tasks, number_of_tasks: int, kept: Shares, own: Shares) -> tuple[Pool, Pool]:
-    kept_planners, kept_tasks = _by_kind(kept, planners)
-    own_planners, own_tasks = _by_kind(own, planners)
-    return Pool(len(planners), kept_planners, own_planners), Pool(number_of_tasks, kept_tasks, own_tasks)
+def _pools(planners: Tasks, configured: Tasks, drains: Draining, kept: Shares, own: Shares) -> tuple[Pool, Pool]:
+    kept_planners, kept_tasks = _by_kind(drains.others(kept), planners)
+    own_planners, own_tasks = _by_kind(drains.others(own), planners)
+    of_planners = len(planners) - len(drains.kept & planners)
+    of_tasks = len(configured) - len(drains.kept) - of_planners
+    return Pool(of_planners, kept_planners, own_planners), Pool(of_tasks, kept_tasks, own_tasks)
 
 
 def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:

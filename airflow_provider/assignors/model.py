@@ -67,6 +67,7 @@ class Round:
     :param revocation_rank: what to revoke first, the lowest rank first; 0 where not given
     :param named: members that keep their name when they come back (KIP-345)
     :param absent: what workers that are no members have said of their absence; of whom nothing is known are left out
+    :param draining: members that start nothing more, and leave when what they run has finished
     """
 
     now_ms: int
@@ -77,6 +78,7 @@ class Round:
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
     named: frozenset[WorkerId] = frozenset()
     absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
+    draining: frozenset[WorkerId] = frozenset()
 
 
 class MoveReason(str, Enum):

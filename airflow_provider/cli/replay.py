@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " generation, last_completed, jobs ({name: number of tasks}; each job also has its planner, index -1), owned"
         f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
         " before that round, left ({worker: reason}) and returns_ms ({worker: milliseconds; 0: never, null: not known})"
-        f" of workers that are gone. The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps its name when it"
+        " of workers that are gone, draining ([worker]) and running ([[job, index], ...]; a worker that drains gives up"
+        f" what it does not run). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps its name when it"
         " comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a line out: assigned,"
         " revoked, delay (ms). A line that can't be read gives "
         '{"error": "..."} and changes nothing, and the exit status is 1 in the end.'
@@ -131,6 +132,8 @@ def _parse(data: object) -> tuple[bool, Round]:
         owned=owned,
         named=frozenset(said),
         absent={worker: absence for worker, absence in said.items() if worker not in owned},
+        draining=_draining(data),
+        revocation_rank=dict.fromkeys(_running(data), 1),
     )
     return event == LEADER_RESTART, this
 
@@ -210,6 +213,23 @@ def _owned(workers: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
         except ValueError as wrong:
             raise UnreadableLineError(f"owned: of {_shown(worker)}: {wrong}") from None
     return owned
+
+
+def _draining(data: Mapping[str, Any]) -> frozenset[WorkerId]:
+    workers = data.get("draining", [])
+    if not isinstance(workers, list) or not all(isinstance(worker, str) for worker in workers):
+        raise UnreadableLineError(f"draining must be a list of workers, not {_shown(workers)}")
+    return frozenset(map(WorkerId, workers))
+
+
+def _running(data: Mapping[str, Any]) -> Tasks:
+    tasks = data.get("running", [])
+    if not isinstance(tasks, list):
+        raise UnreadableLineError(f"running must be a list of [job, index] pairs, not {_shown(tasks)}")
+    try:
+        return tasks_from_json(tasks)
+    except ValueError as wrong:
+        raise UnreadableLineError(f"running: {wrong}") from None
 
 
 def _absences(data: Mapping[str, Any]) -> dict[WorkerId, Absence]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from airflow_provider.group.leading import outspoken, unassigned_work
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
-from airflow_provider.ledger.progress import spare_capacity
+from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.record import GroupRecord
 from airflow_provider.topics.group_topics import GroupTopics
 

@@ -14,6 +14,7 @@ from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.ledger.free_slots import drained
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
@@ -54,6 +55,10 @@ def gather_call(
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
         absent={} if last is None else absences(command.members, last, status.workers),
+        draining=drained(
+            {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id},
+            status.workers,
+        ),
     )
 
 

@@ -46,6 +46,7 @@ class Call:
     :param jobs_end: where the jobs topic ended after all had joined; None: not known, so everybody is believed
     :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
     :param absent: what workers that were in the last round, and are not in this one, have said of their absence
+    :param draining: workers that start nothing more, and leave when what they run has finished
     :param now_ms: wall clock, milliseconds since 1970
     """
 
@@ -66,6 +67,7 @@ class Call:
     jobs_end: ConfigOffset | None = None
     named: frozenset[WorkerId] = frozenset()
     absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
+    draining: frozenset[WorkerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,7 @@ def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> GroupAssignme
             revocation_rank=call.revocation_rank,
             named=call.named,
             absent=call.absent,
+            draining=call.draining,
         ),
         last,
         policy=call.policy,

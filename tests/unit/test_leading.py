@@ -17,8 +17,9 @@ from stand_ins import MemoryTopics
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign, gather_call, outspoken, unassigned_work
+from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status, spare_capacity
+from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -91,6 +92,27 @@ def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, he
     group = Group({"w1": "r p", "w2": ""})
     said = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
     assert spare_capacity(group.jobs, replace(group.status, workers={W2: said})) is helped
+
+
+@pytest.mark.parametrize(
+    ("workers", "member", "helped", "why"),
+    [
+        ({"w1": "r", "w2": "r p"}, "w2", True, "w1 can start what waits there"),
+        ({"w1": "r r", "w2": "r"}, "w2", False, "nothing waits there"),
+        ({"w2": "r p"}, "w2", False, "there is nobody else"),
+        ({"w1": "r", "w2": "r p"}, "another process", False, "a process that is gone has said it"),
+    ],
+)
+def test_what_waits_where_nothing_starts_any_more_goes_to_others(
+    workers: dict[str, str], member: str, helped: bool, why: str
+) -> None:
+    group = Group(workers)
+    drains = WorkerStatus(
+        worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=0, member_id=MemberId(member), owned=frozenset()
+    )
+    busy = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1)
+    said = {W2: drains, W1: busy}
+    assert spare_capacity(group.jobs, replace(group.status, workers=said)) is helped, why
 
 
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (2, True), (3, False)])

@@ -115,6 +115,9 @@ def test_other_events_are_remarks(run: Replay) -> None:
         ({"left": {"w2": "bored"}}, 'left: of "w2": must be one of stopped, drained, killed, restarting, not "bored"'),
         ({"returns_ms": 5}, "returns_ms must be an object, not 5"),
         ({"returns_ms": {"w2": -1}}, 'returns_ms: of "w2": must be an integer >= 0 or null, not -1'),
+        ({"draining": "w1"}, 'draining must be a list of workers, not "w1"'),
+        ({"running": {"w1": []}}, 'running must be a list of [job, index] pairs, not {"w1": []}'),
+        ({"running": [["a"]]}, "running: "),
         ({"returns_ms": {"w2": True}}, 'returns_ms: of "w2": must be an integer >= 0 or null, not true'),
         ({"owned": {"w1": "x" * 100}}, 'owned: "w1" must have a list of [job, index] pairs, not "' + "x" * 36 + "..."),
     ],
@@ -250,6 +253,22 @@ def test_lost_work_goes_where_there_is_room_and_nobody_is_said_to_be_back(run: R
         "delay": 0,
         "explain": ["w2 starts a:planner: w3 has it no more", "w2 starts a:0: w3 has it no more"],
     }
+
+
+def test_what_does_not_run_on_a_worker_that_drains_goes_to_another(run: Replay) -> None:
+    line = {
+        "now": 0,
+        "generation": 2,
+        "last_completed": 1,
+        "jobs": {"a": 2},
+        "owned": {"w1": [["a", -1], ["a", 0], ["a", 1]], "w2": []},
+        "draining": ["w1"],
+        "running": [["a", 0]],
+    }
+    status, answers = run(line, options="--explain")
+    assert answers[0]["revoked"] == {"w1": [["a", -1], ["a", 1]], "w2": []}
+    assert "w1 stops a:1: w1 has 2 tasks, its share is 1" in answers[0]["explain"]
+    assert status == 0
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

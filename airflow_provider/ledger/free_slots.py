@@ -1,0 +1,71 @@
+"""Whose slots are free while tasks wait elsewhere, and who fills no slot any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider.assignors.balance import Pool
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured, effective_status, revocation_rank
+from airflow_provider.ledger.records import TaskState, WorkerStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import MemberId, TaskId, Tasks, WorkerId
+
+
+def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
+    """Which members start nothing more, and leave when what they run has finished: so they say themselves. What
+    another process has said under the same name does not count.
+    """
+    return frozenset(
+        worker
+        for worker, member_id in members.items()
+        if (said := workers.get(worker)) is not None and said.member_id == member_id and not said.slots
+    )
+
+
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether a rebalance would fill a free slot, or take from a worker that drains what it will never start; and would
+    only take tasks that wait.
+
+    The worker that has the fewest tasks is the first to be given some. What its slots are it says itself.
+
+    Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
+    yet, and a round right after one that revoked moves nothing.
+    """
+    record = status.group
+    if record is None or record.revokes or record.delay_ms or record.deadline_ms:
+        return False
+    unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
+    rank = revocation_rank(status.tasks)
+    draining = drained(record.members, status.workers)
+    left = {worker: record.owned_by(worker) & unfinished for worker in record.members.keys() - draining}
+    kept = frozenset[TaskId]().union(*(record.owned_by(worker) & unfinished for worker in draining))
+    if left and not kept <= rank.keys():
+        return True
+    fewest = min(map(len, left.values()), default=0)
+    if not any(len(tasks) == fewest < _slots(status.workers.get(worker)) for worker, tasks in left.items()):
+        return False
+    taken = Pool(len(unfinished - kept), left, {}).relieve(rank)
+    return bool(taken) and all(
+        _surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items()
+    )
+
+
+def _slots(worker: WorkerStatus | None) -> int:
+    """One at least, if it has not said."""
+    return worker.slots if worker else 1
+
+
+def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether some of what a worker has left to do waits: the worker says so, or it has other tasks for its free slots.
+
+    It says nothing of what waits for its first start, and of what is about to start nothing yet.
+    """
+    said = {task for task in left if (last := status.tasks.get(task)) and last.state is TaskState.PENDING}
+    now = {task: last.state for task in left if (last := effective_status(task, jobs, status))}
+    silent = {task for task in left - said if now.get(task) is TaskState.PENDING}
+    if not tasks <= said | silent:
+        return False
+    record = status.workers.get(worker)
+    free = len(left) if record is None else record.slots - sum(state is TaskState.RUNNING for state in now.values())
+    return len(tasks & silent) <= max(0, len(silent) - max(0, free))
