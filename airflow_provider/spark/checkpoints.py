@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider.ledger.records import CHECKPOINT_KEY
@@ -48,7 +47,7 @@ def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
             f" or URI that all of them reach; for trials on one machine, {TEMPORARY!r}"
         )
     if given is None or given == TEMPORARY:
-        return str(Path(tempfile.gettempdir()) / "cospark-checkpoints")
+        return f"{tempfile.gettempdir()}/cospark-checkpoints"
     return given
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
@@ -302,17 +302,18 @@ class GroupTopics:
         """The worker has done what it was asked."""
         await self._put(self.names.jobs, control_key(control.worker), None)
 
-    async def publish_task(self, status: TaskStatus) -> None:
-        """Write what became of a task, to the status topic and to the timeline."""
+    def publish_task(self, status: TaskStatus) -> Awaitable[None]:
+        """Write what became of a task, to the status topic and to the timeline. Written as it is called: a worker does
+        this for each step of each task, and a coroutine for each would cost more than the writing.
+        """
         key, event = task_key(status.task), TaskEvent(status=status, at_ms=wall_ms())
-        await self._write_all(
-            NewRecord(self.names.status, key, encode(status.to_json())),
-            NewRecord(self.names.events, key, encode(event.to_json())),
+        return self._write_all(
+            NewRecord(self.names.status, key, status.encoded()), NewRecord(self.names.events, key, event.encoded())
         )
 
-    async def publish_progress(self, status: TaskStatus) -> None:
+    def publish_progress(self, status: TaskStatus) -> Awaitable[None]:
         """Write how far a task is that goes on running, to the status topic only."""
-        await self._put(self.names.status, task_key(status.task), status.to_json())
+        return self._write_all(NewRecord(self.names.status, task_key(status.task), status.encoded()))
 
     async def forget_task(self, task: TaskId) -> None:
         """Delete the last word about a task of a job that was removed."""
@@ -382,8 +383,8 @@ class GroupTopics:
     async def _put(self, topic: str, key: str, data: dict[str, Any] | None) -> None:
         await self._write_all(NewRecord(topic, key, None if data is None else encode(data)))
 
-    async def _write_all(self, *records: NewRecord) -> None:
-        await self._open().writer.write(*records)
+    def _write_all(self, *records: NewRecord) -> Awaitable[None]:
+        return self._open().writer.write(*records)
 
     async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
         feed, outage = self._followed(), self._open().outage

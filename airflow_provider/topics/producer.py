@@ -102,10 +102,11 @@ class TopicWriter:
         self._produce(NewRecord(topic, key, value), stored)
         return future
 
-    async def write(self, *records: NewRecord) -> None:
-        """Write these, and wait until all are stored.
+    def write(self, *records: NewRecord) -> asyncio.Future[None]:
+        """Write these.
 
-        :raises TopicError: if one could not be stored
+        :returns: a future of the running loop: done when all are stored, failed with a :class:`TopicError` if one
+            could not be
         """
         loop = asyncio.get_running_loop()
         all_stored: asyncio.Future[None] = loop.create_future()
@@ -122,7 +123,7 @@ class TopicWriter:
             self._produce(record, stored)
         if not left:
             self._tell()  # refused at once, perhaps
-        await all_stored
+        return all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
         topic, key, value = record

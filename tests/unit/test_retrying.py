@@ -47,6 +47,13 @@ def asked(job: JobDefinition, *states: TaskState) -> MemoryTopics:
     return topics
 
 
+def say(topics: MemoryTopics, status: TaskStatus) -> None:
+    async def write() -> None:
+        await topics.publish_task(status)
+
+    asyncio.run(write())
+
+
 def submit(topics: MemoryTopics, job: JobDefinition) -> Submission:
     return asyncio.run(topics.submit(job))
 
@@ -67,9 +74,7 @@ def test_submitting_what_has_failed_has_it_tried_again(changes: dict[str, Any]) 
 
 def test_a_planner_that_has_failed_plans_again() -> None:
     topics = asked(STREAM)
-    asyncio.run(
-        topics.publish_task(TaskStatus(task=planner_of("copy"), state=FAILED, epoch=Epoch(4), worker=ME, failures=1))
-    )
+    say(topics, TaskStatus(task=planner_of("copy"), state=FAILED, epoch=Epoch(4), worker=ME, failures=1))
     assert submit(topics, STREAM).retried == (planner_of("copy"),)
 
 
@@ -92,7 +97,7 @@ def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt
 def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
     topics = asked(STREAM, FAILED)
     task = TaskId("copy", 0)
-    asyncio.run(topics.publish_task(dataclasses.replace(topics.status.tasks[task], spark_deaths=3)))
+    say(topics, dataclasses.replace(topics.status.tasks[task], spark_deaths=3))
     submit(topics, STREAM)
     assert topics.status.tasks[task].spark_deaths == 0
 

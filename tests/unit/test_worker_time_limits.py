@@ -91,6 +91,19 @@ async def test_one_that_moves_while_it_is_being_stopped_has_failed_all_the_same(
         assert told.error.message == STOPPED
 
 
+async def test_one_without_retries_that_moves_meanwhile_is_not_tried_elsewhere() -> None:
+    async with bench() as worker:
+        worker.runner.stubborn.add(A0)
+        await worker.submit(timeout_ms=SOON_MS, retries=0)
+        worker.take(A0)
+        await eventually(lambda: is_told_to_stop(worker))
+        worker.drop(A0)
+        worker.runner.let_go(A0)
+        await worker.releases(A0, into=worker.finished)
+        told = worker.told(A0)
+        assert (told.state, told.attempt, told.failures) == (TaskState.FAILED, 1, 1)
+
+
 async def test_other_work_takes_its_place_as_soon_as_it_has_stopped() -> None:
     async with bench() as worker:
         worker.runner.stubborn.add(A0)

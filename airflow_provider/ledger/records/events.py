@@ -72,6 +72,10 @@ class TaskEvent:
     def to_json(self) -> dict[str, Any]:
         return {**self.status.to_json(), "type": _TASK, "at_ms": self.at_ms}
 
+    def encoded(self) -> bytes:
+        """The record's value; see :meth:`TaskStatus.encoded`."""
+        return self.status.encoded(type=_TASK, at_ms=self.at_ms)
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskEvent:
         """The inverse of :meth:`to_json`.

@@ -12,7 +12,7 @@ import msgspec
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.ledger.records.checks import check_job_name
-from airflow_provider.ledger.records.envelope import COUNT, TEXT, check_depth
+from airflow_provider.ledger.records.envelope import COUNT, TEXT, check_depth, encode_step
 from airflow_provider.ledger.records.jobs import TaskKind
 from airflow_provider.ledger.records.stream_progress import StreamProgress
 from airflow_provider.protocol.model import (
@@ -30,6 +30,8 @@ _LONGEST_SESSION_MS: Final = 2**31 - 1
 """On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
+_FREE: Final = ("handle", "progress", "result")
+"""The fields of a task's record with values in them that are not texts and whole numbers of this package's own."""
 
 
 class TaskState(str, Enum):
@@ -229,6 +231,14 @@ class TaskStatus:
             "claim": self.claim.to_json() if self.claim else None,
             **({"progress": self.progress.to_json()} if self.progress else {}),
         }
+
+    def encoded(self, **more: str | int) -> bytes:
+        """The record's value.
+
+        :param more: further fields
+        :raises ValueError: for a result or handle that JSON can't carry
+        """
+        return encode_step({**self.to_json(), **more}, free=_FREE)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskStatus:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from airflow_provider.ledger.records import JobError, PlanRecord, TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.worker.execution.commands import GiveUpWriting, WritePlan, WriteProgress
@@ -140,12 +138,12 @@ def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
         x.close(run.failed(x.failure(str(wrong))), TaskState.FAILED)
         return
     known = x.jobs.plan_of(definition.name)
-    run = replace(run, plan=plan)
+    run = run.changed(plan=plan)
     if definition.name not in x.jobs.jobs or (known is not None and known.configs == plan.configs):
         _planned(x, run)
         return
     number = x.next_number()
-    x.runs[run.task] = replace(run, state=RunState.PUBLISHING, number=number, give_up_ms=x.give_up_ms(run))
+    x.runs[run.task] = run.changed(state=RunState.PUBLISHING, number=number, give_up_ms=x.give_up_ms(run))
     x.do(WritePlan(number=number, task=run.task, plan=plan))
 
 
@@ -167,7 +165,7 @@ def _planned(x: Execution, run: TaskRun) -> None:
     if definition.replan_interval_ms is None:
         x.close(run, TaskState.FINISHED, {"tasks": len(run.plan.configs)})
         return
-    x.wait_for_next(replace(run, failures=0, error=None), definition.replan_interval_ms)
+    x.wait_for_next(run.changed(failures=0, error=None), definition.replan_interval_ms)
     on_topics_waiting(x, run.task)  # what came while the plan was being written
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from airflow_provider.protocol.model import TaskId
@@ -115,7 +114,7 @@ def on_epoch_waiting(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
 def on_epoch_closing(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
     run = x.runs[task]
     if run.epoch < event.epoch:
-        x.write_end(replace(run, epoch=event.epoch))
+        x.write_end(run.changed(epoch=event.epoch))
 
 
 # ---- what is to run
@@ -155,7 +154,7 @@ def _go_on_under(x: Execution, run: TaskRun) -> None:
         return
     run = run.under(work, now_ms=x.now, wall_ms=x.wall)
     if run.task.is_planner and x.jobs.plan_of(run.task.job) is None:
-        run = replace(run, not_before_ms=0, retry_at_ms=None)
+        run = run.changed(not_before_ms=0, retry_at_ms=None)
     x.runs[run.task] = run
 
 

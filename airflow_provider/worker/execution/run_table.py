@@ -66,17 +66,23 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             heappush(self._startable, turn)
 
     def overdue(self, *, now_ms: int) -> list[TaskId]:
-        """Of what does not wait: the tasks whose time has come (:attr:`TaskRun.due_ms`), each told once."""
+        """Of what does not wait: the tasks whose time has come (:attr:`TaskRun.due_ms`)."""
         self._wake(now_ms)
         overdue, self._overdue = self._overdue, []
-        return overdue
+        return [task for task in overdue if self._is_overdue(task, now_ms)]
 
     def next_due_ms(self, *, now_ms: int) -> int | None:
-        """When the time of the next one comes after this (monotonic milliseconds)."""
+        """When the time of the next one comes, which may be now (monotonic milliseconds)."""
         self._wake(now_ms)
+        if any(self._is_overdue(task, now_ms) for task in self._overdue):
+            return now_ms
         while self._later and not self._is_due_at(*self._later[0]):
             heappop(self._later)
         return self._later[0][0] if self._later else None
+
+    def _is_overdue(self, task: TaskId, now_ms: int) -> bool:
+        run = self._runs.get(task)
+        return run is not None and not _waits(run) and run.due_ms is not None and run.due_ms <= now_ms
 
     def _wake(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from airflow_provider.ledger.records import (
     CheckpointClaim,
@@ -141,8 +142,17 @@ class TaskRun:
         run_key = self.work.definition.run_key
         return (self.work.fingerprint, run_key) == (work.fingerprint, work.definition.run_key)
 
+    def changed(self, **changes: Any) -> TaskRun:
+        """As :func:`dataclasses.replace`, in a third of its time: a short task makes five of these."""
+        run = object.__new__(TaskRun)
+        for put, value in zip(_PUTS, _VALUES(self), strict=True):
+            put(run, value)
+        for name, value in changes.items():
+            _PUT[name](run, value)
+        return run
+
     def failed(self, error: TaskFailure) -> TaskRun:
-        return replace(self, failures=self.failures + 1, error=error)
+        return self.changed(failures=self.failures + 1, error=error)
 
     @property
     def may_try_again(self) -> bool:
@@ -154,13 +164,12 @@ class TaskRun:
         assert self.end is not None
         end = End(state=TaskState.FAILED, at_ms=self.end.at_ms, cut_short=True)
         if self.end.state is TaskState.FAILED and self.error is not None:
-            return replace(self, end=end, error=TaskFailure(message=self.error.message))
+            return self.changed(end=end, error=TaskFailure(message=self.error.message))
         failed = self.failed(TaskFailure.of(f"its result has no room in its record: {refusal}; return less"))
-        return replace(failed, end=end)
+        return failed.changed(end=end)
 
     def next_attempt(self, delay_ms: int, *, now_ms: int, wall_ms: int) -> TaskRun:
-        return replace(
-            self,
+        return self.changed(
             state=RunState.WAITING,
             attempt=self.attempt + 1,
             started_at_ms=None,
@@ -178,11 +187,11 @@ class TaskRun:
         """The same work by a definition that has others than before for retries and intervals: nobody waits longer."""
         longest_ms = _longest_wait_ms(work)
         if self.not_before_ms <= now_ms + longest_ms:
-            return replace(self, work=work)
-        return replace(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
+            return self.changed(work=work)
+        return self.changed(work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
     def start(self) -> TaskRun:
-        return replace(self, state=RunState.STARTED, retry_at_ms=None)
+        return self.changed(state=RunState.STARTED, retry_at_ms=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record that says so."""
@@ -207,6 +216,13 @@ class TaskRun:
         )
 
 
+_NAMES: Final = tuple(field.name for field in fields(TaskRun))
+_VALUES: Final = attrgetter(*_NAMES)
+_PUT: Final = {name: getattr(TaskRun, name).__set__ for name in _NAMES}
+_PUTS: Final = tuple(_PUT.values())
+"""How each slot is set, past the frozen class's own ``__setattr__``."""
+
+
 def last_word(told: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
     """The newer of what the topic says of a task and what this worker said itself, which may still be on its way."""
     if told is None or own is None:
@@ -227,10 +243,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         return run
     began = last.started_at_ms is not None
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), _longest_wait_ms(work))
-    return TaskRun(
-        work=work,
-        epoch=epoch,
-        kind=run.kind,
+    return run.changed(
         attempt=last.attempt + 1 if began else last.attempt,
         failures=last.failures,
         spark_deaths=last.spark_deaths,

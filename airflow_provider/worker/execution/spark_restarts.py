@@ -10,7 +10,6 @@ that ran beside it, and they fail together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from airflow_provider.ledger.records import TaskFailure, TaskKind
@@ -56,10 +55,10 @@ class SparkRestarts:
         run = runs[event.task]
         on_trial = self._on_trial_at[event.spark]
         if run.started_at_ms is None or (on_trial and run.task not in on_trial):
-            return replace(run, error=event.failure)
+            return run.changed(error=event.failure)
         forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
         deaths = 1 if forgiven else run.spark_deaths + 1
-        run = replace(run, spark_deaths=deaths, error=self._told(deaths, event))
+        run = run.changed(spark_deaths=deaths, error=self._told(deaths, event))
         self.admit(run)
         return run
 
@@ -77,7 +76,9 @@ class SparkRestarts:
         :param others: those with other reasons
         """
         waiting = self._in(runs, RunState.WAITING)
-        if not waiting or self._on_trial(runs, wall_ms):
+        if not waiting:
+            return others
+        if self._on_trial(runs, wall_ms):
             return others.union(run.task for run in waiting)
         ready = [run for run in waiting if run.task not in others and run.not_before_ms <= now_ms]
         first = min(ready, key=lambda run: (run.spark_deaths, run.task), default=None)
@@ -105,6 +106,8 @@ class SparkRestarts:
         self._hold_until_ms = now_ms + min(_FIRST_WAIT_MS << longer, _LONGEST_WAIT_MS)
 
     def _in(self, runs: Mapping[TaskId, TaskRun], state: RunState) -> list[TaskRun]:
+        if not self._last_chance:
+            return []
         self._last_chance = {task for task in self._last_chance if task in runs}
         return [runs[task] for task in self._last_chance if runs[task].state is state]
 

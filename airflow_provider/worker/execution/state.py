@@ -7,7 +7,7 @@ event would cost more than the event. What is known of one task is a frozen valu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -145,7 +145,7 @@ class Execution:
     # ---- what handlers do
 
     def set(self, task: TaskId, **changes: Any) -> TaskRun:
-        run = self.runs[task] = replace(self.runs[task], **changes)
+        run = self.runs[task] = self.runs[task].changed(**changes)
         return run
 
     def admit(self, task: TaskId, epoch: Epoch) -> bool:
@@ -157,7 +157,7 @@ class Execution:
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         claim = self.claims.of(work)
         if claim is not None:
-            run = replace(run, claim=claim)
+            run = run.changed(claim=claim)
         self.runs[task] = run
         self.restarts.admit(run)
         if claim is not None or is_said_to_run(last):
@@ -199,13 +199,13 @@ class Execution:
 
     def close(self, run: TaskRun, state: TaskState, result: Any = None) -> None:
         """It has come to its end, which is written before it is released: the next leader must not take it for lost."""
-        self.write_end(replace(run, end=End(state=state, at_ms=self.wall, result=result), plan=None))
+        self.write_end(run.changed(end=End(state=state, at_ms=self.wall, result=result), plan=None))
 
     def write_end(self, run: TaskRun) -> None:
         """In the present epoch: a leader would not know it from a word of an earlier one."""
         assert run.end is not None
-        closing = self.runs[run.task] = replace(
-            run, state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
+        closing = self.runs[run.task] = run.changed(
+            state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
         )
         status = run.status(run.end.state, self.settings.worker, finished_at_ms=run.end.at_ms, result=run.end.result)
         self.do(WriteEnd(number=closing.number, status=status))
@@ -250,7 +250,10 @@ class Execution:
 
     def look_at_claims(self) -> Tasks:
         """Which tasks wait for a checkpoint; looks again as long as there are some."""
-        blocked = self.claims.blocked(self.runs.claiming, self.status, now_ms=self.now)
+        claiming = self.runs.claiming
+        if not claiming:
+            return NO_TASKS
+        blocked = self.claims.blocked(claiming, self.status, now_ms=self.now)
         for message in blocked.news:
             self.do(Inform(message=message))
         if blocked.tasks and self.look_at_ms is None:

@@ -1,0 +1,169 @@
+"""The executor's machine with topics that a test writes by hand: events in, commands out, no clock but the test's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.worker.execution import commands
+from airflow_provider.worker.execution.commands import Command
+from airflow_provider.worker.execution.events import (
+    AttemptBegan,
+    AttemptFailed,
+    AttemptFinished,
+    AttemptStopped,
+    EpochAdvanced,
+    Event,
+    TasksGiven,
+    TasksRevoked,
+    TimerFired,
+    TopicsRead,
+)
+from airflow_provider.worker.execution.machine import handle
+from airflow_provider.worker.execution.runs import RunState
+from airflow_provider.worker.execution.state import Execution, ExecutionSettings
+
+ME, OTHER = WorkerId("w1"), WorkerId("w2")
+A0, A1, A2 = (TaskId("a", index) for index in range(3))
+PLANNER = planner_of("a")
+JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")
+
+
+class Script:
+    """A machine, the topics that it reads, and its clocks. Each event is followed by a look at all that must hold."""
+
+    def __init__(self, *, slots: int = 2, tasks: int = 3, linger_ms: int = 60_000, **definition: Any) -> None:
+        self.now = 1_000
+        self.wall_ahead = 1_000_000
+        self.definition = replace(JOB, **definition)
+        self.configs: list[dict[str, Any]] = [{"i": index} for index in range(tasks)]
+        self.jobs = JobsSnapshot()
+        self.status = StatusSnapshot()
+        settings = ExecutionSettings(
+            worker=ME,
+            slots=slots,
+            process="host/place/1/2",
+            lease_ms=60_000,
+            linger_ms=linger_ms,
+            max_spark_deaths=3,
+            mask=lambda text: text,
+        )
+        self.execution = Execution(settings, self.jobs, self.status, now_ms=self.now)
+        self.plan(*self.configs)
+
+    # ---- the topics
+
+    def plan(self, *configs: dict[str, Any]) -> list[Command]:
+        """The job as it is defined, with a plan of these tasks."""
+        self.configs = list(configs)
+        plan = PlanRecord.of(self.definition, self.configs, planned_by=OTHER, at_ms=0)
+        return self.read(JobsSnapshot(jobs={"a": self.definition}, plans={"a": plan}))
+
+    def define(self, **definition: Any) -> list[Command]:
+        """The same job, by another definition."""
+        self.definition = replace(self.definition, **definition)
+        return self.plan(*self.configs)
+
+    def say(self, status: TaskStatus) -> list[Command]:
+        """Something that stands in the status topic."""
+        self.status = replace(self.status, tasks={**self.status.tasks, status.task: status})
+        return self.read(self.jobs)
+
+    def read(self, jobs: JobsSnapshot) -> list[Command]:
+        self.jobs = jobs
+        return self.feed(TopicsRead, jobs=jobs, status=self.status)
+
+    # ---- events
+
+    def feed(self, kind: type[Event], **fields: Any) -> list[Command]:
+        event = kind(now_ms=self.now, wall_ms=self.now + self.wall_ahead, **fields)
+        done = handle(self.execution, event)
+        self.execution.validate()
+        return done
+
+    def give(self, *tasks: TaskId, epoch: int = 1) -> list[Command]:
+        return self.feed(TasksGiven, tasks=frozenset(tasks), epoch=Epoch(epoch))
+
+    def revoke(self, *tasks: TaskId) -> list[Command]:
+        return self.feed(TasksRevoked, tasks=frozenset(tasks), reason="revoked")
+
+    def advance(self, epoch: int) -> list[Command]:
+        return self.feed(EpochAdvanced, epoch=Epoch(epoch))
+
+    def begin(self, task: TaskId, handle: Any = None) -> list[Command]:
+        return self.feed(AttemptBegan, task=task, handle=handle)
+
+    def running(self, *tasks: TaskId) -> Script:
+        """Have these, and their code called."""
+        self.give(*tasks)
+        for task in tasks:
+            self.begin(task)
+        return self
+
+    def finish(self, task: TaskId, result: Any = None) -> list[Command]:
+        return self.feed(AttemptFinished, task=task, result=result)
+
+    def fail(self, task: TaskId, message: str = "boom", *, retryable: bool = True) -> list[Command]:
+        return self.feed(AttemptFailed, task=task, failure=TaskFailure.of(message), retryable=retryable)
+
+    def stopped(self, task: TaskId) -> list[Command]:
+        return self.feed(AttemptStopped, task=task)
+
+    def wait(self, ms: int) -> list[Command]:
+        """The time goes by, and the timer fires."""
+        self.now += ms
+        return self.feed(TimerFired)
+
+    def answer(self, kind: type[Event], task: TaskId, **fields: Any) -> list[Command]:
+        """What the machine waits for to be written is stored, or refused."""
+        return self.feed(kind, task=task, number=self.execution.runs[task].number, **fields)
+
+    def state(self, task: TaskId) -> RunState | None:
+        return self.execution.state_of(task)
+
+
+def words(done: list[Command]) -> list[str]:
+    """Commands in a few words each, without those that only arm a timer."""
+    return [_in_words(command) for command in done if not isinstance(command, commands.ArmTimer)]
+
+
+def written(done: list[Command], state: TaskState) -> TaskStatus:
+    """The one record among these that says so."""
+    said = [command.status for command in done if isinstance(command, _WRITES) and command.status.state is state]
+    assert len(said) == 1, words(done)
+    return said[0]
+
+
+_WRITES = (commands.WriteStatus, commands.WriteProgress, commands.WriteStopped, commands.WriteEnd)
+
+
+def _in_words(command: Command) -> str:
+    match command:
+        case commands.StartAttempt(run=run):
+            return f"start {run.task} #{run.attempt}"
+        case commands.StopAttempts(tasks=tasks, reason=reason):
+            return f"stop {_named(tasks)}: {reason}"
+        case commands.StopWatching(tasks=tasks):
+            return f"stop watching {_named(tasks)}"
+        case commands.WritePlan(plan=plan):
+            return f"insist on a plan of {len(plan.configs)}"
+        case commands.WriteEnd() | commands.WriteStatus() | commands.WriteProgress() | commands.WriteStopped():
+            how = "insist on" if isinstance(command, commands.WriteEnd) else "write"
+            return f"{how} {command.status.task} {command.status.state.value}"
+        case commands.ReleaseStopped(tasks=tasks):
+            return f"released {_named(tasks)}"
+        case commands.ReleaseFinished(tasks=tasks):
+            return f"finished {_named(tasks)}"
+        case commands.GiveUpWriting(task=task):
+            return f"give up {task}"
+        case commands.Inform(message=message) | commands.Warn(message=message):
+            return message
+    raise AssertionError(command)
+
+
+def _named(tasks: frozenset[TaskId]) -> str:
+    return " ".join(map(str, sorted(tasks)))

@@ -1,0 +1,242 @@
+"""The executor's machine through random histories: whatever comes in whatever order, what must hold does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from execution_script import A0, A1, A2, OTHER, PLANNER, Script
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import StreamProgress, TaskFailure, TaskState, TaskStatus
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.worker.execution import commands, events
+from airflow_provider.worker.execution.commands import Command
+from airflow_provider.worker.execution.machine import TRANSITIONS
+from airflow_provider.worker.execution.runs import TaskRun
+
+TASKS = (A0, A1, A2, PLANNER)
+SLOTS = 2
+LAST = (
+    events.AttemptFinished,
+    events.AttemptFailed,
+    events.AttemptStopped,
+    events.SparkLost,
+    events.SparkAbsent,
+)
+FIELDS: dict[type[events.Event], dict[str, Any]] = {
+    events.AttemptFailed: {"failure": TaskFailure.of("boom"), "retryable": True},
+    events.SparkLost: {"spark": 1, "failure": TaskFailure.of("gone")},
+    events.SparkAbsent: {"error": "no Java"},
+    events.PlanRefused: {"refusal": "too large"},
+    events.EndRefused: {"refusal": "too large"},
+}
+CONFIGS: Sequence[list[dict[str, Any]]] = (
+    [{"i": 0}, {"i": 1}, {"i": 2}],
+    [{"i": 0}, {"i": 7}],
+    [{"checkpoint_key": "k"}, {"i": 1}, {"i": 2}],
+    [{"i": 0}, {"checkpoint_key": "k"}, {"i": 2}],
+    [],
+)
+DEFINITIONS: Sequence[dict[str, Any]] = (
+    {"retries": 0, "timeout_ms": 300},
+    {"retries": 2, "retry_delay_ms": 100, "timeout_ms": None},
+    {"replan_interval_ms": 200, "timeout_ms": 300},
+    {"replan_interval_ms": None, "retries": 1, "timeout_ms": 100},
+)
+OF_RUNNER = sorted(
+    {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.TaskEvent)}
+    - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused},
+    key=lambda event: event.__name__,
+)
+
+
+_Answers = tuple[type[events.Event], type[events.Event]]
+_OF_PLANS: _Answers = (events.PlanWritten, events.PlanRefused)
+_OF_ENDS: _Answers = (events.EndWritten, events.EndRefused)
+
+
+class World:
+    """Whoever is around the machine: a membership, a runner, a topic. It checks what each of them may rely on."""
+
+    def __init__(self) -> None:
+        self.out: dict[TaskId, int] = {}
+        self.insisted: dict[TaskId, int] = {}
+        self.mine: set[TaskId] = set()
+        self.revoked: set[TaskId] = set()
+        self.said: dict[TaskId, TaskStatus] = {}
+        self.epoch = 1
+        self.script = Script(slots=SLOTS, **DEFINITIONS[0])
+        for task in TASKS:
+            self.give(task)
+
+    # ---- what comes of an event
+
+    def feed(self, kind: type[events.Event], **fields: Any) -> None:
+        if kind in LAST:
+            self.out.pop(fields["task"], None)
+        self.carry_out(self.script.feed(kind, **fields))
+
+    def carry_out(self, done: list[Command]) -> None:
+        execution = self.script.execution
+        for command in done:
+            match command:
+                case commands.StartAttempt(run=run):
+                    assert run.task not in self.out, f"a second run of {run.task}"
+                    assert run.task in self.mine, f"{run.task} was released"
+                    assert not self.held_elsewhere(run), "its checkpoint is in use"
+                    self.out[run.task] = run.attempt
+                case commands.StopAttempts(tasks=tasks) | commands.StopWatching(tasks=tasks):
+                    assert tasks <= self.out.keys(), "what does not run is told to stop"
+                case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
+                    self.said[status.task] = status
+                case commands.WriteEnd(status=status, number=number):
+                    assert status.state.final
+                    assert status.epoch == self.epoch, "a leader would take it for an old word"
+                    assert status.task not in self.out, "it has not ended yet"
+                    self.said[status.task] = status
+                    self.insisted[status.task] = number
+                case commands.WritePlan(task=task, number=number):
+                    self.insisted[task] = number
+                case commands.GiveUpWriting(task=task):
+                    self.insisted.pop(task, None)
+                case commands.ReleaseStopped(tasks=tasks) | commands.ReleaseFinished(tasks=tasks):
+                    assert not tasks & self.insisted.keys(), "the last record of a released task is not stored"
+                    assert not tasks & self.out.keys(), "something of a released task runs"
+                    assert not tasks & execution.runs.keys(), "a released task is still here"
+                    self.mine -= tasks
+                    self.revoked -= tasks
+        assert sum(not task.is_planner for task in self.out) <= SLOTS, "more tasks run than there are slots"
+        assert self.out.keys() == {task for task, run in execution.runs.items() if run.state.runs}
+        assert execution.runs.keys() == self.mine, "each task that was not released is here"
+
+    def held_elsewhere(self, run: TaskRun) -> bool:
+        statuses = self.script.status.tasks.items()
+        claims = [status.standing_claim for task, status in statuses if task != run.task]
+        return run.claim is not None and any(claim is not None and claim.key == run.claim.key for claim in claims)
+
+    # ---- what may happen
+
+    def give(self, task: TaskId) -> None:
+        self.mine.add(task)
+        self.revoked.discard(task)
+        self.feed(events.TasksGiven, tasks=frozenset({task}), epoch=self.epoch)
+
+    def revoke(self, task: TaskId) -> None:
+        self.mine.add(task)  # until it is released, which may be now
+        self.revoked.add(task)
+        if task not in self.script.execution.runs:
+            self.mine.discard(task)
+        self.feed(events.TasksRevoked, tasks=frozenset({task}), reason="revoked")
+
+    def advance(self) -> None:
+        self.epoch += 1
+        self.feed(events.EpochAdvanced, epoch=self.epoch)
+
+    def configure(self, number: int) -> None:
+        self.carry_out(self.script.plan(*CONFIGS[number % len(CONFIGS)]))
+
+    def define(self, number: int) -> None:
+        self.carry_out(self.script.define(**DEFINITIONS[number % len(DEFINITIONS)]))
+
+    def remove(self) -> None:
+        self.carry_out(self.script.read(JobsSnapshot()))
+
+    def read(self) -> None:
+        """All that was said has been read."""
+        self.script.status = replace(self.script.status, tasks={**self.script.status.tasks, **self.said})
+        self.carry_out(self.script.read(self.script.jobs))
+
+    def end_elsewhere(self, task: TaskId) -> None:
+        work = self.script.jobs.work_of(task)
+        if work is not None:
+            self.said[task] = TaskStatus(
+                task=task,
+                state=TaskState.FINISHED,
+                epoch=self.script.execution.runs[task].epoch if task in self.script.execution.runs else 1,  # type: ignore[arg-type]
+                worker=OTHER,
+                run_key=work.definition.run_key,
+                fingerprint=work.fingerprint,
+            )
+
+    def begin(self, number: int) -> None:
+        """The code is called of something that was started."""
+        if self.out:
+            self.feed(events.AttemptBegan, task=sorted(self.out)[number % len(self.out)])
+
+    def runner_says(self, task: TaskId, number: int) -> None:
+        """Also what comes late, of an attempt that is over."""
+        kind = OF_RUNNER[number % len(OF_RUNNER)]
+        fields: dict[str, Any] = {}
+        if kind is events.AttemptFinished:
+            plan = self.script.configs if number % 2 else [{"i": number}]
+            fields = {"result": plan if task.is_planner else number}
+        if kind is events.StreamProgressed:
+            fields = {"progress": StreamProgress(batch=number, rows_per_second=1.0, at_ms=0)}
+        if kind is events.SparkAbsent and number % 5:
+            return
+        self.feed(kind, task=task, **FIELDS.get(kind, fields))
+
+    def answer(self, task: TaskId, number: int) -> None:
+        """The record that is waited for is stored or refused; or an older one is."""
+        if task not in self.insisted or number % 7 == 0:
+            self.feed(events.EndWritten, task=task, number=self.insisted.get(task, 1) - 1)
+            return
+        run = self.script.execution.runs[task]
+        stored, refused = _OF_PLANS if run.plan is not None else _OF_ENDS
+        known = self.insisted.pop(task)
+        again = run.end is not None and run.end.cut_short
+        kind = stored if number % 3 or again else refused
+        self.feed(kind, task=task, number=known, **FIELDS.get(kind, {}))
+
+    def wait(self, number: int) -> None:
+        self.script.now += (1, 100, 300, 6_000)[number % 4]
+        self.feed(events.TimerFired)
+
+    def step(self, what: int, task: TaskId, number: int) -> None:
+        doing: Sequence[Callable[[], None]] = (
+            lambda: self.give(task),
+            lambda: self.give(task),
+            lambda: self.revoke(task),
+            self.advance,
+            lambda: self.configure(number),
+            lambda: self.define(number),
+            lambda: self.define(number),
+            lambda: self.remove() if number % 4 == 0 else self.read(),
+            self.read,
+            lambda: self.end_elsewhere(task),
+            *(5 * (lambda: self.begin(number),)),
+            *(5 * (lambda: self.runner_says(task, number),)),
+            *(3 * (lambda: self.answer(task, number),)),
+            *(4 * (lambda: self.wait(number),)),
+        )
+        doing[what % len(doing)]()
+
+    def end(self) -> None:
+        """Everything is revoked, and whoever has to answer does: then everything is released."""
+        for task in TASKS:
+            self.revoke(task)
+        for _ in range(3):
+            for task in list(self.out):
+                self.feed(events.AttemptStopped, task=task)
+            for task in list(self.insisted):
+                self.answer(task, 1)  # it is stored
+            self.wait(3)
+        assert not self.script.execution.runs, "a revoked task is never released"
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(TASKS), st.integers(0, 99)), max_size=80)
+
+
+@given(STEPS)
+@settings(max_examples=150, deadline=None)
+def test_what_must_hold_does_after_each_event_and_what_is_revoked_is_released(
+    steps: list[tuple[int, TaskId, int]],
+) -> None:
+    world = World()
+    for step in steps:
+        world.step(*step)
+    world.end()
