@@ -12,6 +12,9 @@ from asgiref.sync import sync_to_async
 OVER: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
 """The states of a task instance that does not run any more; None: there is none."""
 
+ENDED_BY_USER: Final = "its task was ended by a user"
+"""Why a worker leaves: a user has marked its task instance, or cleared it."""
+
 _PAGE: Final = re.compile(
     r"(?P<airflow>https?://.+)/dags/(?P<dag_id>[^/?]+)/runs/(?P<run_id>[^/?]+)/tasks/(?P<task_id>[^/?]+)"
     r"(?:/mapped/(?P<map_index>\d+))?(?:\?.*)?"

@@ -26,7 +26,7 @@ from airflow_provider.common.parameters import (
     whole_number,
     worker_name,
 )
-from airflow_provider.common.task_instance import OVER, TaskPage
+from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 RUNNERS: Final = ("local", "noop")
 _LEASE_MARGIN_MS: Final = 2_000
-_KILLED: Final = "its task was ended by a user"
 _SAME_NAME: Final = (
     "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1 (a backfill has"
     " its own), or have the run's id in the parameter group"
@@ -293,7 +292,7 @@ class SparkWorkerOperator(BaseOperator):
         """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
         self._killed = True
         if self._run is not None:
-            self._run.leave(_KILLED)
+            self._run.leave(ENDED_BY_USER)
 
     def _work(
         self, context: Context, plan: WorkerPlan, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
@@ -303,8 +302,8 @@ class SparkWorkerOperator(BaseOperator):
         self._run = self._make_run(plan, self._equipment(), kafka, story, saved, tries, link)
         if self._killed:  # before there was anybody to tell
             if saved is None:
-                raise AirflowException(f"worker {plan.member.worker}: {_KILLED} before it joined the group")
-            self._run.leave(_KILLED)
+                raise AirflowException(f"worker {plan.member.worker}: {ENDED_BY_USER} before it joined the group")
+            self._run.leave(ENDED_BY_USER)
         result: RunResult = self._run.run()
         self.group_link = group_link(result.status) or self.group_link  # to the last leader, where all have left
         outcome = result.outcome
@@ -371,7 +370,7 @@ class SparkWorkerOperator(BaseOperator):
     def _end(self, plan: WorkerPlan, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending.value, summary["last_epoch"])
         if self._killed:
-            raise AirflowException(f"worker {plan.member.worker}: its task was ended by a user; it has left the group")
+            raise AirflowException(f"worker {plan.member.worker}: {ENDED_BY_USER}; it has left the group")
         if ending in WORK_IS_OVER:
             return summary
         if ending is Ending.FENCED:

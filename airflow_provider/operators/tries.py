@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import conf
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.common.task_instance import OVER
+from airflow_provider.worker.ending import KILLED
 
 _MARGIN_MS: Final = 60_000
 """From when a task may be tried again until its worker has joined: a busy scheduler, a new process, a JVM."""
@@ -19,7 +20,6 @@ RUNNING: Final = "running"
 """The state of a task instance that nobody has marked or cleared."""
 
 _A_DAY_S: Final = 24 * 60 * 60
-_KILLED: Final = Absence(left=LeaveReason.KILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class Tries:
     def ended_by_airflow(self, state: str | None) -> Absence:
         """:param state: of the task instance, which says why: ``restarting`` if a user has cleared it"""
         if state in OVER:
-            return _KILLED
+            return KILLED
         return self.interrupted() if state == RUNNING else self._restarting()
 
     def interrupted(self) -> Absence:
         """By its own time limit, or whatever else counts as a failure."""
-        return self._restarting() if self.again else _KILLED
+        return self._restarting() if self.again else KILLED
 
     def _restarting(self) -> Absence:
         return Absence(left=LeaveReason.RESTARTING, returns_ms=self.wait_ms)

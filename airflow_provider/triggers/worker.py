@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.resuming import pause_left_s
-from airflow_provider.common.task_instance import OVER, push_xcom, state_of
+from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
@@ -28,7 +27,7 @@ from airflow_provider.reports.standing import group_so_far
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.telling import telling_so_far
-from airflow_provider.worker.ending import WORK_IS_OVER, Ending
+from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
 from airflow_provider.worker.reins import Reins
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ log = logging.getLogger(__name__)
 _AGAIN_S: Final = 5.0
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
-_KILLED_BY: Final = "its task was ended by a user"
-_KILLED: Final = Absence(left=LeaveReason.KILLED)
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
@@ -163,8 +160,8 @@ class WorkerTrigger(BaseTrigger):
             log.info("Worker %s goes on elsewhere", self.plan.member.worker)
             return
         if self._holding is not None and not self._holding.done():
-            log.info("Worker %s leaves the group: %s", self.plan.member.worker, _KILLED_BY)
-            self._reins.leave(_KILLED_BY, _KILLED)
+            log.info("Worker %s leaves the group: %s", self.plan.member.worker, ENDED_BY_USER)
+            self._reins.leave(ENDED_BY_USER, KILLED)
             await asyncio.wait([self._holding])
 
     async def _end(self) -> None:

@@ -12,6 +12,7 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 
 STOPPED: Final = Absence(left=LeaveReason.STOPPED)
 DRAINED: Final = Absence(left=LeaveReason.DRAINED)
+KILLED: Final = Absence(left=LeaveReason.KILLED)
 
 
 class Ending(str, Enum):
