@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from airflow_provider.assignors.balance import Pool
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import (
     JobDefinition,
@@ -19,7 +20,6 @@ from airflow_provider.ledger.records import (
     WorkerStatus,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, labelled, planner_of
 
 Statuses = Mapping[TaskId, TaskStatus]
