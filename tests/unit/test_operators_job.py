@@ -94,7 +94,7 @@ class TestJobOperator:
         assert operator.execute(context())["state"] == "finished"
 
     def test_a_job_that_takes_too_long_is_named(self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-        def late(*_: Any, **__: Any) -> None:
+        def late(_hook: SparkGroupHook, _group: str, _read: object, *, timeout_s: float | None) -> None:
             raise TopicTimeoutError("waiting for a change")
 
         monkeypatch.setattr(SparkGroupHook, "wait_for", late)

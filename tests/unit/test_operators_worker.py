@@ -264,7 +264,7 @@ class TestWorkerOperator:
         """It reads the group's topics first, which takes a second and more."""
         operator = worker_operator()
 
-        def killed_meanwhile(*_: Any) -> None:
+        def killed_meanwhile(_hook: SparkGroupHook, _group: str, _read: object) -> None:
             operator.on_kill()
 
         monkeypatch.setattr(SparkGroupHook, "look", killed_meanwhile)

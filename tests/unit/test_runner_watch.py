@@ -61,7 +61,7 @@ class Session:
 
     spark = Spark()
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, user: object, settings: LocalSparkSettings, pools: object, module: str) -> None: ...
 
     def open(self) -> Any:
         return SimpleNamespace()

@@ -241,7 +241,7 @@ async def test_a_fault_in_the_membership_fails_the_worker_visibly(
 ) -> None:
     async with living() as life:
 
-        def broken(*_: object) -> None:
+        def broken(_state: object, _event: object) -> None:
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(group_module, "handle", broken)
@@ -258,7 +258,9 @@ async def test_a_fault_in_the_membership_fails_the_worker_visibly(
 async def test_a_fault_in_a_background_step_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
     async with living() as life:
 
-        async def broken(*_: object, **__: object) -> None:
+        async def broken(
+            _node: object, _group: str, _generation: int, _member: str, _worker: str, *, timeout_s: float
+        ) -> None:
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(life.coordinator, "heartbeat", broken)
