@@ -27,7 +27,7 @@ def be_strict(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise TypeError(f"what stands in for {name} takes {excess}, which the real one does not")
         patch(target, name, *value, **options)
 
-    monkeypatch.setattr = setattr_strictly  # type: ignore[method-assign]
+    monkeypatch.setattr = setattr_strictly  # type: ignore[method-assign]  # the test's own
 
 
 def takes_more(stand_in: object, real: object) -> str:

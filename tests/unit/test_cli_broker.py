@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,8 +59,9 @@ class Interrupted:
 
 
 def test_a_second_interruption_ends_the_broker_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    process, broker = Interrupted(), LocalBroker(cache=tmp_path)
-    broker._process = process  # type: ignore[assignment]
+    process: Any = Interrupted()
+    broker = LocalBroker(cache=tmp_path)
+    broker._process = process
     assert broker.log_path.parent.exists()
     with pytest.raises(KeyboardInterrupt):
         broker.close()

@@ -107,7 +107,7 @@ def with_standby() -> Life:
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
         return Standby(lambda _task: True, stopped, lambda: None, 0.0)
 
-    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life.make_hands = standby
     return life
 
 
@@ -207,19 +207,19 @@ async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_sub
 async def held_by_a_standby() -> tuple[Life, Any]:
     """A worker that was held in a triggerer, with two tasks to run; and its membership."""
     life = Life(phase=WorkerPhase.DEFERRED)
-    make_hands = life._make_hands
+    make_hands = life.make_hands
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
         return Standby(lambda _task: True, stopped, lambda: None, 0.0)
 
-    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life.make_hands = standby
     await life.submit(kind=TaskKind.STREAMING)
     life.begin()
     saved = (await life.outcome()).saved
     assert saved is not None
     assert saved["member"]["owned"] == [["a", 0], ["a", 1]]
     assert life.phase is WorkerPhase.DEFERRED
-    life._make_hands = make_hands  # type: ignore[method-assign]
+    life.make_hands = make_hands
     life.settings = replace(life.settings, phase=WorkerPhase.STABLE)
     return life, saved
 
