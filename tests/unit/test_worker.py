@@ -378,6 +378,8 @@ async def test_a_wish_from_before_it_began_is_not_its_own(ahead_ms: int) -> None
     await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
     life.begin()
     await life.runs(A0, A1)
+    await time_passes(30)
+    assert life.runner.running == {A0, A1}
     await life.cancel()
 
 
