@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,6 +116,4 @@ def _dag_seconds(airflow: LocalAirflow, dag: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    import pendulum
-
-    return float(pendulum.parse(text).timestamp())  # type: ignore[union-attr]
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Final
@@ -93,7 +94,7 @@ class Stage:
 
     def join(self, *workers: str, apart_ms: int = 0) -> None:
         for number, worker in enumerate(workers):
-            self.at(number * apart_ms, lambda worker=worker: self.start(worker))  # type: ignore[misc]
+            self.at(number * apart_ms, partial(self.start, worker))
 
     def leave(self, worker: str, absence: Absence, after_ms: int = 0) -> None:
         self.at(after_ms, lambda: self.world.leave(worker, absence))
@@ -126,7 +127,7 @@ def rolling_bounce(stage: Stage) -> None:
     """As whoever upgrades does it: one after the other leaves in order, and comes back before the next one leaves."""
     for number, worker in enumerate(stage.workers):
         stage.leave(worker, Absence(left=LeaveReason.RESTARTING, returns_ms=AWAY_MS), 20_000 * number)
-        stage.at(20_000 * number + 10_000, lambda worker=worker: stage.start(worker))  # type: ignore[misc]
+        stage.at(20_000 * number + 10_000, partial(stage.start, worker))
 
 
 def loss(stage: Stage) -> None:

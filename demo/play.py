@@ -16,7 +16,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import JobProgress, converged, job_progress
 from airflow_provider.ledger.records import Event, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import SUBMITTER
@@ -109,7 +109,7 @@ class Play:
         instance = await asyncio.to_thread(self._airflow.api.task_instance, _DAG, self._runs[_DAG], f"worker_{_VICTIM}")
         pid = await asyncio.to_thread(self._airflow.api.running_pid, instance)
         os.kill(pid, signal.SIGKILL)
-        self._kills.append(Kill(worker=f"worker-{_VICTIM}", at_ms=wall_ms()))  # type: ignore[arg-type]
+        self._kills.append(Kill(worker=WorkerId(f"worker-{_VICTIM}"), at_ms=wall_ms()))
         self._say(f"worker-{_VICTIM}: its process {pid} was killed with SIGKILL")
 
     async def _end_of(self, dag: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -194,10 +195,8 @@ class Fleet:
     async def submit(self, name: str, *, tasks: int, seconds: float | None = None, **more: object) -> None:
         """A job for the noop runner: so many tasks that each run so long, or until they are stopped."""
         config = {} if seconds is None else {"seconds": seconds}
-        definition = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
-        await self.topics.submit(
-            JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition)  # type: ignore[arg-type]
-        )
+        definition: dict[str, Any] = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
+        await self.topics.submit(JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition))
 
     async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
         try:

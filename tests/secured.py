@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from certificates import Certificates
 from confluent_kafka.admin import (
@@ -27,12 +28,13 @@ from airflow_provider.kafka.settings import KafkaSettings
 PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 ADMIN = "admin"
 _ROW = re.compile(r"\| ([A-Z]+) \| (group|topic) `etl([a-z.]*)` \| ([a-z, ]+) \|")
+_ANY: Any = None  # which the stubs do not know
 _ANY_ACL = AclBindingFilter(
     ResourceType.ANY,
-    None,  # type: ignore[arg-type]  # its stubs know no wildcards
+    _ANY,
     ResourcePatternType.ANY,
-    None,  # type: ignore[arg-type]
-    None,  # type: ignore[arg-type]
+    _ANY,
+    _ANY,
     AclOperation.ANY,
     AclPermissionType.ANY,
 )

@@ -11,9 +11,9 @@ import asyncio
 import math
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from typing_extensions import TypeVarTuple, Unpack
@@ -88,6 +88,15 @@ class TurnedLoop(asyncio.SelectorEventLoop):
 
     def _thread_ended(self, _running: object) -> None:
         self._waits.threads -= 1
+
+
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """As :func:`asyncio.run`, for tests that run a loop of their own for each example."""
+    loop = TurnedLoop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 async def time_passes(seconds: float) -> None:

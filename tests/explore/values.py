@@ -51,14 +51,14 @@ HEARTBEAT_TIMEOUT_MS = SETTINGS.session_timeout_ms - SETTINGS.lease_margin_ms
 ROUND_TIMEOUT_MS = SETTINGS.rebalance_timeout_ms + REQUEST_TIMEOUT_MS
 
 
-class Frozen(dict):  # type: ignore[type-arg]
+class Frozen(dict[Any, Any]):
     """A mapping that can be hashed. Nobody changes it."""
 
     __slots__ = ("_hash",)
 
     _hash: int
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none
         try:
             return self._hash
         except AttributeError:

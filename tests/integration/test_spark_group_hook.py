@@ -114,7 +114,7 @@ def test_a_mistyped_group_is_left_without_topics(hook: SparkGroupHook, group_id:
     assert hook.retry_failed(group_id, "job") == []
     assert hook.stop_workers(group_id, ["w1"]) == []
     with pytest.raises(TopicTimeoutError, match=f"'{group_id}.jobs' does not exist"):
-        hook.wait_for(group_id, lambda *_: True, timeout_s=1)
+        hook.wait_for(group_id, lambda _jobs, _status: True, timeout_s=1)
     assert group_id not in hook.groups()
 
 

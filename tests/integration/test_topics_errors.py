@@ -84,7 +84,7 @@ class TestBrokerAway:
                 await asyncio.to_thread(broker.kill)
                 await soon(lambda: "can be reached" in caplog.text)
                 with pytest.raises(BrokerAwayError, match="waiting for a change"):
-                    await topics.wait_for(lambda *_: False, timeout_s=1)
+                    await topics.wait_for(lambda _jobs, _status: False, timeout_s=1)
                 with pytest.raises(BrokerAwayError, match="asking for the ends"):
                     await topics.catch_up(timeout_s=1)
                 writing = asyncio.ensure_future(topics.publish_task(task_status(1)))

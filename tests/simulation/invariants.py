@@ -121,7 +121,7 @@ def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
     """A task is started elsewhere only after it was stopped, or the lease of whoever has it was over."""
     for holder in holders:
         if not holder.lease_over and not _may_overlap(holder, task):
-            left = holder.state.lease_until - holder.now  # type: ignore[operator]
+            left = (holder.state.lease_until or 0) - holder.now
             raise _Not(f"{process.name} starts {task}, which {holder.name} runs with a lease of {left} ms more")
 
 

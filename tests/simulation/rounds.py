@@ -133,12 +133,12 @@ class Round:
     @cached_property
     def duplicated(self) -> Tasks:
         """What more than one member said that it owns."""
-        seen: set[object] = set()
-        twice = set()
+        seen: set[TaskId] = set()
+        twice: set[TaskId] = set()
         for tasks in self.owned.values():
             twice |= seen & tasks
             seen |= tasks
-        return frozenset(twice)  # type: ignore[arg-type]
+        return frozenset(twice)
 
 
 def read_round(seen: RoundSeen, computed: Computed) -> Round:

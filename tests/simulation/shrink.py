@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from simulation.actions import Action
 from simulation.histories import Plan, Told, play
 
 Item = TypeVar("Item")
@@ -34,11 +35,11 @@ def shrink(seed: int, plan: Plan, told: Told, *, within_s: float = 60.0) -> Told
     best = told
     until = time.monotonic() + within_s
 
-    def fails(actions: Sequence[object]) -> bool:
+    def fails(actions: Sequence[Action]) -> bool:
         nonlocal best
         if time.monotonic() > until:
             return False
-        again = play(seed, plan, actions)  # type: ignore[arg-type]
+        again = play(seed, plan, actions)
         same = again.kind == told.kind
         if same and len(again.actions) <= len(best.actions):
             best = again

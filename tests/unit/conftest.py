@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from strict_patching import be_strict
 from turned_clock import CLOCK, TurnedLoop
 
 _HERE = Path(__file__).parent
@@ -23,6 +24,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"loop": TurnedLoop if item.get_closest_marker("turned_clock") else asyncio.SelectorEventLoop}
+
+
+@pytest.fixture(autouse=True)
+def _strict_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_strict(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -59,8 +59,8 @@ class Bench:
         topics.subscribe(self.executor.refresh)
 
     def _make_runner(self, on_event: OnEvent) -> Runner:
-        self.runner = HandRunner(on_event)
-        return self.runner  # type: ignore[no-any-return]
+        runner = self.runner = HandRunner(on_event)
+        return runner
 
     async def submit(self, *, tasks: int = 2, config: Any = None, **definition: Any) -> JobDefinition:
         """A job with its plan made, each task configured alike."""

@@ -57,8 +57,7 @@ class FakeGroup:
         self.known = False
         monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
         for name in ("submit_job", "remove_job", "retry_failed", "look", "wait_for", "groups"):
-            double = getattr(self, name)
-            monkeypatch.setattr(SparkGroupHook, name, lambda _hook, *args, _double=double, **kw: _double(*args, **kw))
+            monkeypatch.setattr(SparkGroupHook, name, getattr(self, name))  # bound, and so without the hook
 
     def submit_job(self, _group: str, definition: JobDefinition) -> Submission:
         self.submitted.append(definition)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider.group.membership import Ended
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import (
@@ -20,7 +21,8 @@ from airflow_provider.kafka.wire.messages import (
     SyncResponse,
 )
 from airflow_provider.ledger.records import Event, decode, event_from_json
-from airflow_provider.protocol.model import GenerationId, MemberId, TaskId, Tasks
+from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
@@ -195,13 +197,14 @@ class LonelyCoordinator:
         self.heartbeats_say = KafkaErrorCode.NONE
         self.joins_say = KafkaErrorCode.NONE
         self.left: list[str] = []
+        self.when_left: Callable[[], None] = lambda: None
         self.released = 0
 
-    async def find_coordinator(self, _group_id: str) -> FindCoordinatorResponse:
+    async def find_coordinator(self, group_id: str) -> FindCoordinatorResponse:
         await self._answer()
         return FindCoordinatorResponse(error=KafkaErrorCode.NONE, node=NodeId(1))
 
-    async def join(self, _node: NodeId, request: JoinRequest) -> JoinResponse:
+    async def join(self, coordinator: NodeId, request: JoinRequest) -> JoinResponse:
         await self._answer()
         if self.joins_say is not KafkaErrorCode.NONE:
             return JoinResponse(error=self.joins_say)
@@ -218,22 +221,40 @@ class LonelyCoordinator:
             members=(member,),
         )
 
-    async def sync(self, _node: NodeId, request: SyncRequest) -> SyncResponse:
+    async def sync(self, coordinator: NodeId, request: SyncRequest) -> SyncResponse:
         await self._answer()
         return SyncResponse(error=KafkaErrorCode.NONE, assignment=request.assignments[request.member_id])
 
     async def turn(self) -> None: ...
 
-    async def heartbeat(self, *_: object, timeout_s: float | None = None) -> KafkaErrorCode:
+    async def heartbeat(
+        self,
+        coordinator: NodeId,
+        group_id: str,
+        generation: GenerationId,
+        member_id: MemberId,
+        worker: WorkerId | None,
+        *,
+        timeout_s: float | None = None,
+    ) -> KafkaErrorCode:
         await self._answer()
         return self.heartbeats_say
 
-    async def leave(self, *_: object, reason: str) -> KafkaErrorCode:
+    async def leave(
+        self,
+        coordinator: NodeId,
+        group_id: str,
+        member_id: MemberId,
+        worker: WorkerId | None = None,
+        *,
+        reason: str = "",
+    ) -> KafkaErrorCode:
+        self.when_left()
         await self._answer()
         self.left.append(reason)
         return KafkaErrorCode.NONE
 
-    async def release(self, _member: object) -> None:
+    async def release(self, member: WorkerId | MemberId) -> None:
         self.released += 1
 
     async def _answer(self) -> None:
@@ -254,12 +275,21 @@ class SlowCoordinator(LonelyCoordinator):
         self.heartbeats = 0
         self.joins: list[str] = []
 
-    async def heartbeat(self, *_: object, timeout_s: float | None = None) -> KafkaErrorCode:
+    async def heartbeat(
+        self,
+        coordinator: NodeId,
+        group_id: str,
+        generation: GenerationId,
+        member_id: MemberId,
+        worker: WorkerId | None,
+        *,
+        timeout_s: float | None = None,
+    ) -> KafkaErrorCode:
         self.heartbeats += 1
         await self.hears.wait()
-        return await super().heartbeat()
+        return await super().heartbeat(coordinator, group_id, generation, member_id, worker, timeout_s=timeout_s)
 
-    async def join(self, *arguments: Any) -> JoinResponse:
+    async def join(self, coordinator: NodeId, request: JoinRequest) -> JoinResponse:
         number = len(self.joins)
         self.joins.append("waits")
         try:
@@ -268,13 +298,18 @@ class SlowCoordinator(LonelyCoordinator):
             self.joins[number] = "given up"
             raise
         self.joins[number] = "answered"
-        return await super().join(*arguments)
+        return await super().join(coordinator, request)
 
 
 class IdleListener:
-    """A membership's listener that runs nothing."""
+    """A :class:`MembershipListener` that runs nothing."""
+
+    def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None: ...
+
+    def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None: ...
+
+    def assigned(self, epoch: Epoch) -> None: ...
 
     async def farewell(self) -> None: ...
 
-    def __getattr__(self, _name: str) -> Any:
-        return lambda *_: None
+    def ended(self, ended: Ended) -> None: ...

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicCollection, TopicPartition
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.topics import admin as admin_module
@@ -116,12 +116,12 @@ class _Client:
         while self._errors:
             self._tell(self._errors.pop())
 
-    def describe_cluster(self, **_: object) -> Future[object]:
+    def describe_cluster(self, *, request_timeout: float) -> Future[object]:
         answer: Future[object] = Future()
         asyncio.get_running_loop().call_later(0.3, answer.set_result, object())
         return answer
 
-    def list_topics(self, **_: object) -> SimpleNamespace:
+    def list_topics(self, *, timeout: float) -> SimpleNamespace:
         return SimpleNamespace(topics={"etl.jobs": None, "etl.status": None, "other": None})
 
 
@@ -140,12 +140,16 @@ class _LateClient:
 
     def poll(self, _timeout: float) -> None: ...
 
-    def list_offsets(self, asked: Iterable[TopicPartition], **_: object) -> dict[TopicPartition, Future[object]]:
+    def list_offsets(
+        self, asked: Iterable[TopicPartition], *, request_timeout: float
+    ) -> dict[TopicPartition, Future[object]]:
         self.asked.append("ends")
         end = SimpleNamespace(offset=next(self._ends))
         return {partition: _done(end) for partition in asked}
 
-    def describe_topics(self, *_: object, **__: object) -> dict[str, Future[object]]:
+    def describe_topics(
+        self, _topics: TopicCollection, *, request_timeout: float, include_authorized_operations: bool
+    ) -> dict[str, Future[object]]:
         self.asked.append("topic")
         return {"etl.jobs": _done(object())}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_a_folder_that_cannot_be_made_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider.broker.local_broker.LocalBroker._prepare", lambda _broker: (["java"], ""))
-    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
     file = tmp_path / "file"
     file.touch()
     assert main(["broker", "--data", str(file / "data")]) == 2
@@ -36,7 +37,7 @@ def test_of_a_broker_that_ends_by_itself_the_end_of_its_log_is_told_for_the_log_
         broker.log_path.write_text("INFO started\nFATAL no space left on device\n")
 
     monkeypatch.setattr("airflow_provider.broker.local_broker.LocalBroker.start", start)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
     assert main(["broker"]) == 1
     told = capsys.readouterr().err
     assert told == "cospark broker: the broker has ended:\nINFO started\nFATAL no space left on device\n"
@@ -58,8 +59,9 @@ class Interrupted:
 
 
 def test_a_second_interruption_ends_the_broker_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    process, broker = Interrupted(), LocalBroker(cache=tmp_path)
-    broker._process = process  # type: ignore[assignment]
+    process: Any = Interrupted()
+    broker = LocalBroker(cache=tmp_path)
+    broker._process = process
     assert broker.log_path.parent.exists()
     with pytest.raises(KeyboardInterrupt):
         broker.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli import job_wait, reading
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.topics.errors import NoTopicError, TopicRightsError
 
@@ -174,12 +176,14 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
     steps = [(0, TaskState.RUNNING), (0, TaskState.FINISHED), (1, TaskState.RUNNING), (1, TaskState.FINISHED)]
     wait_for, looks = cli.topics.wait_for, iter(range(1_000))
 
-    async def wait_and_go_on(*holds: Any, **timeout: Any) -> None:
+    async def wait_and_go_on(
+        holds: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
+    ) -> None:
         """After each two looks one more step."""
         if next(looks) % 2 and steps:
             index, state = steps.pop(0)
             await cli.tell(TaskId("a", index), state)
-        await wait_for(*holds, **timeout)
+        await wait_for(holds, timeout_s=timeout_s)
 
     monkeypatch.setattr(cli.topics, "wait_for", wait_and_go_on)
     status, out, _ = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--wait", "--timeout", "60")

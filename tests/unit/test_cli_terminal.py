@@ -24,6 +24,7 @@ from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.topics.rights import WATCHER
 
 EVIL = "w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
 SHOWN = r"w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"
@@ -78,10 +79,10 @@ def _only_text(out: str) -> list[str]:
 def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
     topics = asyncio.run(_evil_group())
 
-    async def reached(*_: object) -> None: ...
+    async def reached(_settings: object) -> None: ...
 
     for module in (jobs, groups, status, workers, reading):
-        monkeypatch.setattr(module, "GroupTopics", lambda *_: topics, raising=False)
+        monkeypatch.setattr(module, "GroupTopics", lambda _settings, _group, _needs=WATCHER: topics, raising=False)
         monkeypatch.setattr(module, "reach", reached, raising=False)
         monkeypatch.setattr(module, "settings_of", lambda _args: SimpleNamespace(principal=None), raising=False)
     return topics

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from waiting import eventually
+
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.connections import Address, Connections, Owner
@@ -71,8 +73,7 @@ async def test_those_who_wait_for_their_turn_keep_nobody_from_giving_up() -> Non
             )
             for n in range(100)
         ]
-        while silent.accepted < 10:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await eventually(lambda: silent.accepted >= 10)
         for join in joins:
             join.cancel()
         ended = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 10)

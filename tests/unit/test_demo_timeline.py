@@ -38,8 +38,8 @@ def texts(svg: ElementTree.Element) -> list[str]:
 
 
 def bars(svg: ElementTree.Element) -> dict[str, ElementTree.Element]:
-    groups = [group for group in svg.iter(f"{SVG}g") if group.find(f"{SVG}rect") is not None]
-    return {group.findtext(f"{SVG}title") or "": group.find(f"{SVG}rect") for group in groups}  # type: ignore[misc]
+    found = ((group.findtext(f"{SVG}title"), group.find(f"{SVG}rect")) for group in svg.iter(f"{SVG}g"))
+    return {title or "": bar for title, bar in found if bar is not None}
 
 
 def number(element: ElementTree.Element, name: str) -> float:

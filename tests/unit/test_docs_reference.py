@@ -110,8 +110,7 @@ def _names(text: str) -> set[str]:
 
 
 def _parameters(operator: type) -> set[str]:
-    signature = inspect.signature(operator.__init__)  # type: ignore[misc]
-    return set(signature.parameters) - {"self", "kwargs"}
+    return set(inspect.signature(operator).parameters) - {"kwargs"}
 
 
 def _choices(action: argparse.Action) -> dict[str, Any]:

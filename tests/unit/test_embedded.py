@@ -306,7 +306,7 @@ SAMPLES: list[tuple[Decoder, bytes]] = [
 ]
 
 
-def _odd(*_: object) -> None:
+def _odd(_data: bytes, _at: int, _end: int, _count: int) -> None:
     raise fields._OddError
 
 

@@ -52,7 +52,7 @@ async def coordinator() -> CrowdedCoordinator:
 @pytest.fixture
 async def member(coordinator: CrowdedCoordinator) -> AsyncIterator[GroupMember]:
     state = MemberState(settings=SETTINGS)
-    listener: Any = IdleListener()
+    listener = IdleListener()
     transport: Any = coordinator
     member = GroupMember(state, transport, MemoryTopics(), listener, policy=Deferred(max_delay_ms=0))
     yield member

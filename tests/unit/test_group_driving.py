@@ -38,7 +38,7 @@ async def topics() -> MemoryTopics:
 @pytest.fixture
 async def member(coordinator: SlowCoordinator, topics: MemoryTopics) -> GroupMember:
     transport: Any = coordinator
-    listener: Any = IdleListener()
+    listener = IdleListener()
     return GroupMember(MemberState(settings=SETTINGS), transport, topics, listener, policy=Deferred())
 
 

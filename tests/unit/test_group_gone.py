@@ -38,18 +38,26 @@ class Waiting(LonelyCoordinator):
         self.asked: list[tuple[WorkerId, MemberId]] = []
         self.alone = asyncio.Event()
 
-    async def join(self, node: NodeId, request: JoinRequest) -> JoinResponse:
+    async def join(self, coordinator: NodeId, request: JoinRequest) -> JoinResponse:
         await self.alone.wait()
-        return await super().join(node, request)
+        return await super().join(coordinator, request)
 
-    async def leave(self, *who: Any, reason: str) -> KafkaErrorCode:
-        _node, _group, member_id, worker = who
+    async def leave(
+        self,
+        coordinator: NodeId,
+        group_id: str,
+        member_id: MemberId,
+        worker: WorkerId | None = None,
+        *,
+        reason: str = "",
+    ) -> KafkaErrorCode:
+        assert worker is not None
         self.asked.append((worker, member_id))
         if self.members.get(worker) != member_id:
             return KafkaErrorCode.FENCED_INSTANCE_ID
         del self.members[worker]
         self.alone.set()
-        return await super().leave(*who, reason=reason)
+        return await super().leave(coordinator, group_id, member_id, worker, reason=reason)
 
 
 async def said(process: str, *, state: WorkerPhase = WorkerPhase.STABLE, member_id: str = "m2") -> MemoryTopics:
@@ -64,7 +72,7 @@ async def said(process: str, *, state: WorkerPhase = WorkerPhase.STABLE, member_
 
 def joining(coordinator: Waiting, topics: MemoryTopics) -> GroupMember:
     state = MemberState(settings=MemberSettings(group_id="g", worker=ME))
-    listener: Any = IdleListener()
+    listener = IdleListener()
     transport: Any = coordinator
     member = GroupMember(state, transport, topics, listener, policy=Deferred(), is_gone=is_gone)
     member.begin(Predecessor.GONE)

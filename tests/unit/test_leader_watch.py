@@ -55,10 +55,11 @@ class Watched:
 
     def __init__(self, group: Group) -> None:
         self.topics = Logs(group)
+        topics: Any = self.topics
         self.record: ClassicRecord | None = group.record
         self.asked: list[str] = []
         self.watch = LeaderWatch(
-            self.topics,  # type: ignore[arg-type]
+            topics,
             record=lambda: self.record,
             want=self.asked.append,
             mend=lambda: self.asked.append("mend"),

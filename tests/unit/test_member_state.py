@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -54,17 +55,15 @@ TASK = frozenset({TaskId("a", 0)})
         ({"phase": Phase.LEAVING}, "who wants in or out waits for an answer, a time, or tasks that stop"),
     ],
 )
-def test_a_state_in_which_something_cannot_be_is_refused_by_the_rules_name(
-    changes: dict[str, object], rule: str
-) -> None:
+def test_a_state_in_which_something_cannot_be_is_refused_by_the_rules_name(changes: dict[str, Any], rule: str) -> None:
     SOUND.validate()
     with pytest.raises(LocalProtocolError, match=rule):
-        replace(SOUND, **changes).validate()  # type: ignore[arg-type]
+        replace(SOUND, **changes).validate()
 
 
 @pytest.mark.parametrize("waits", [{"awaiting": 3}, {"retry_at": 3}, {"owned": TASK, "stopping": TASK}])
-def test_out_of_the_group_each_of_these_is_something_to_wait_for(waits: dict[str, object]) -> None:
-    replace(SOUND, phase=Phase.UNJOINED, **waits).validate()  # type: ignore[arg-type]
+def test_out_of_the_group_each_of_these_is_something_to_wait_for(waits: dict[str, Any]) -> None:
+    replace(SOUND, phase=Phase.UNJOINED, **waits).validate()
 
 
 # ---- settings
@@ -81,9 +80,9 @@ def test_out_of_the_group_each_of_these_is_something_to_wait_for(waits: dict[str
     ],
 )
 def test_settings_with_which_no_member_can_keep_its_promises_are_refused(
-    changes: dict[str, object], complaint: str
+    changes: dict[str, Any], complaint: str
 ) -> None:
     settings = STATE.settings
     replace(settings, rebalance_timeout_ms=settings.session_timeout_ms)
     with pytest.raises(ValueError, match=complaint):
-        replace(settings, **changes)  # type: ignore[arg-type]
+        replace(settings, **changes)

@@ -94,7 +94,7 @@ class TestJobOperator:
         assert operator.execute(context())["state"] == "finished"
 
     def test_a_job_that_takes_too_long_is_named(self, group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-        def late(*_: Any, **__: Any) -> None:
+        def late(_hook: SparkGroupHook, _group: str, _read: object, *, timeout_s: float | None) -> None:
             raise TopicTimeoutError("waiting for a change")
 
         monkeypatch.setattr(SparkGroupHook, "wait_for", late)
@@ -146,7 +146,8 @@ class TestJobOperator:
     def test_what_a_template_made_wrong_is_refused_when_the_task_runs(self, group: FakeGroup) -> None:
         with DAG("d"):
             operator = job_operator(job="{{ name }}", max_tasks="{{ number }}", config={"x": "{{ number }}"})
-        operator.render_template_fields({"name": "a b", "number": 3})  # type: ignore[typeddict-unknown-key]
+        rendered: Any = {"name": "a b", "number": 3}
+        operator.render_template_fields(rendered)
         with pytest.raises(ValueError, match=r"^job: "):
             operator.execute(context())
         operator.job = "good"
@@ -156,7 +157,8 @@ class TestJobOperator:
     def test_names_of_digits_stay_names_where_templates_are_rendered_as_native_objects(self, group: FakeGroup) -> None:
         with DAG("d", render_template_as_native_obj=True):
             operator = job_operator(group="{{ day }}", job="{{ day }}", run_key="{{ day }}", config="{{ {'a': [1]} }}")
-        operator.render_template_fields({"day": "20260101"})  # type: ignore[typeddict-unknown-key]
+        rendered: Any = {"day": "20260101"}
+        operator.render_template_fields(rendered)
         operator.execute(context())
         (definition,) = group.submitted
         assert (definition.name, definition.run_key, definition.config) == ("20260101", "20260101", {"a": [1]})

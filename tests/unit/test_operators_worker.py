@@ -153,7 +153,9 @@ class TestWorkerOperator:
             "summary": {"last_epoch": 3},
         }
         runs.endings.append(outcome(Ending.DRAINED))
-        assert worker_operator().resume(context(), event=event)["ended"] == "drained"  # type: ignore[index]
+        summary = worker_operator().resume(context(), event=event)
+        assert summary is not None
+        assert summary["ended"] == "drained"
         assert runs.made[0].saved is None
         other = _worker("dag.task", "http://airflow.example/dags/d/runs/r2/tasks/w?try_number=1")
         group.status = StatusSnapshot(workers={WorkerId("dag.task"): other})
@@ -167,7 +169,9 @@ class TestWorkerOperator:
         group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
         event = _handed_over()
         runs.endings += [outcome(Ending.FENCED, error="another process joined"), outcome(Ending.DRAINED)]
-        assert worker_operator().resume(context(), event=event)["ended"] == "drained"  # type: ignore[index]
+        summary = worker_operator().resume(context(), event=event)
+        assert summary is not None
+        assert summary["ended"] == "drained"
         assert [run.saved for run in runs.made] == [{"v": 1}, None]
         runs.endings += [outcome(Ending.FENCED, error="another process joined")] * 2
         with pytest.raises(AirflowFailException, match="another process has taken its name"):
@@ -264,7 +268,7 @@ class TestWorkerOperator:
         """It reads the group's topics first, which takes a second and more."""
         operator = worker_operator()
 
-        def killed_meanwhile(*_: Any) -> None:
+        def killed_meanwhile(_hook: SparkGroupHook, _group: str, _read: object) -> None:
             operator.on_kill()
 
         monkeypatch.setattr(SparkGroupHook, "look", killed_meanwhile)

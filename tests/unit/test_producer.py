@@ -56,7 +56,7 @@ class HeldProducer:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> HeldProducer:
     made = HeldProducer()
-    monkeypatch.setattr(producer, "make_client", lambda *_: made)
+    monkeypatch.setattr(producer, "make_client", lambda _kind, _config: made)
     return made
 
 

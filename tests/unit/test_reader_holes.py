@@ -107,7 +107,7 @@ class Topic:
         assert [partition.topic for partition in partitions] == [self.name]
         self._position = None
 
-    def list_topics(self, *_: object, timeout: float) -> Any:
+    def list_topics(self, _topic: str, *, timeout: float) -> Any:
         return SimpleNamespace(cluster_id="c", topics={})
 
     def close(self) -> None: ...
@@ -136,7 +136,7 @@ class Followed:
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
     made = Followed()
-    monkeypatch.setattr(reader_module, "make_client", lambda *_: made.topic)
+    monkeypatch.setattr(reader_module, "make_client", lambda _kind, _config: made.topic)
     monkeypatch.setattr(reader_module, "_POLL_S", 0.0)
     made.topic.write("kept")
     made.topic.write("removed")

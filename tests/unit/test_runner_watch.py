@@ -61,7 +61,7 @@ class Session:
 
     spark = Spark()
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, user: object, settings: LocalSparkSettings, pools: object, module: str) -> None: ...
 
     def open(self) -> Any:
         return SimpleNamespace()
@@ -233,8 +233,8 @@ def test_a_jvm_that_answers_no_more_and_ends_is_gone(look: Callable[[Any], objec
     """As after an OutOfMemoryError: it ends some moments after its last answer."""
     with subprocess.Popen(["sleep", "0.2"]) as jvm:
         context = SimpleNamespace(_jsc=SimpleNamespace(sc=fails_to_answer), master="local[2]")
-        root = SimpleNamespace(sparkContext=context)
-        spark = RunningSpark(number=1, root=root, jvm=jvm, shipment=Shipment(Path()))  # type: ignore[arg-type]
+        root: Any = SimpleNamespace(sparkContext=context)
+        spark = RunningSpark(number=1, root=root, jvm=jvm, shipment=Shipment(Path()))
         assert look(spark) in (Sight.ENDED, False)
         assert jvm.poll() is not None
 
@@ -243,6 +243,7 @@ def test_a_jvm_that_answers_no_more_and_lives_is_no_dead_one(monkeypatch: pytest
     monkeypatch.setattr(pyspark_internals, "_END_S", 0.01)
     with subprocess.Popen(["sleep", "60"]) as jvm:
         context = SimpleNamespace(_jsc=SimpleNamespace(sc=fails_to_answer), master="local[2]")
+        root: Any = SimpleNamespace(sparkContext=context)
         with pytest.raises(Py4JNetworkError):
-            is_alive(SimpleNamespace(sparkContext=context), jvm)  # type: ignore[arg-type]
+            is_alive(root, jvm)
         jvm.kill()

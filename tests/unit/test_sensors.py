@@ -131,7 +131,7 @@ def test_soft_fail_skips(topics: list[Any], deferrable: bool) -> None:
 
 
 def test_a_broker_that_is_away_is_waited_for_in_the_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: Any) -> None:
+    def away(_hook: SparkGroupHook, _group: str, _read: object) -> None:
         raise BrokerAwayError("broker:9092", "reading", "refused")
 
     monkeypatch.setattr(SparkGroupHook, "look", away)

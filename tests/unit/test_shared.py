@@ -124,7 +124,7 @@ async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_t
     monkeypatch.setattr(standing, "SAY_AGAIN_S", every_s)
 
     @contextlib.asynccontextmanager
-    async def logs_of(*_: object) -> AsyncIterator[NotMadeYet]:
+    async def logs_of(_settings: KafkaSettings, _group: str) -> AsyncIterator[NotMadeYet]:
         yield NotMadeYet(after=4)
 
     monkeypatch.setattr(shared, "_topics_of", logs_of)

@@ -58,5 +58,6 @@ def test_that_py4j_asks_a_jvm_that_has_gone_once_more_is_told_to_nobody(caplog: 
 )
 def test_what_the_exit_code_of_its_jvm_means_is_said(code: int, said: str) -> None:
     ended: Any = SimpleNamespace(poll=lambda: code)
-    spark = RunningSpark(number=1, root=Any, jvm=ended, shipment=Any)  # type: ignore[arg-type]
+    nothing: Any = None
+    spark = RunningSpark(number=1, root=nothing, jvm=ended, shipment=nothing)
     assert f"its JVM's exit code is {said}" in str(spark.gone())

@@ -141,7 +141,7 @@ def test_what_cannot_be_read_is_said_and_fails_nothing(
 ) -> None:
     """The job may have no functions that executors would run."""
 
-    def refuse(*_: object) -> None:
+    def refuse(_source: object, _folder: Path) -> Path:
         raise PermissionError(13, "Permission denied", "secret.csv")
 
     write(dags, shipped_job="")

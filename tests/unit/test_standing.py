@@ -152,7 +152,8 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(caplog: pyt
 
 async def test_many_tasks_are_counted_beside_the_loop() -> None:
     topics: Any = FakeLogs()
-    topics.status = StatusSnapshot(tasks=dict.fromkeys((TaskId("j", index) for index in range(2_000)), None))  # type: ignore[arg-type]
+    tasks: Any = dict.fromkeys(TaskId("j", index) for index in range(2_000))
+    topics.status = StatusSnapshot(tasks=tasks)
     where: list[threading.Thread] = []
 
     def look(_jobs: JobsSnapshot, _status: StatusSnapshot) -> None:

@@ -135,7 +135,8 @@ def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
     tries = Tries(again=again, wait_ms=5_000)
     run = WorkerRun(plan, EQUIPMENT, SETTINGS, STORY, None, tries, NO_LINK)
     worker = Recorder()
-    run._reins = worker  # type: ignore[assignment]
+    reins: Any = worker
+    run._reins = reins
     return run, worker
 
 

@@ -373,6 +373,8 @@ class TestWorkerTrigger:
         trigger = worker_trigger()
         await trigger.on_kill()
         await trigger.cleanup()
+        assert triggerer.worker is None, "there is nothing to leave"
+        assert triggerer.used == []
 
 
 class TestPages:

@@ -68,7 +68,11 @@ def test_an_answer_is_worked_out_once_for_the_same_thing_and_anew_for_another_li
     asked: list[int] = []
 
     def ask(thing: list[int]) -> int:
-        return memo.get(thing, lambda: asked.append(1) or sum(thing))  # type: ignore[func-returns-value]
+        def work_out() -> int:
+            asked.append(1)
+            return sum(thing)
+
+        return memo.get(thing, work_out)
 
     one, other = [1, 2], [1, 2]
     assert (ask(one), ask(one), len(asked)) == (3, 3, 1)

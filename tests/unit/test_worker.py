@@ -241,7 +241,7 @@ async def test_a_fault_in_the_membership_fails_the_worker_visibly(
 ) -> None:
     async with living() as life:
 
-        def broken(*_: object) -> None:
+        def broken(_state: object, _event: object) -> None:
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(group_module, "handle", broken)
@@ -258,7 +258,9 @@ async def test_a_fault_in_the_membership_fails_the_worker_visibly(
 async def test_a_fault_in_a_background_step_fails_the_worker_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
     async with living() as life:
 
-        async def broken(*_: object, **__: object) -> None:
+        async def broken(
+            _node: object, _group: str, _generation: int, _member: str, _worker: str, *, timeout_s: float
+        ) -> None:
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(life.coordinator, "heartbeat", broken)
@@ -376,6 +378,8 @@ async def test_a_wish_from_before_it_began_is_not_its_own(ahead_ms: int) -> None
     await life.topics.publish_control(ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms))
     life.begin()
     await life.runs(A0, A1)
+    await time_passes(30)
+    assert life.runner.running == {A0, A1}
     await life.cancel()
 
 

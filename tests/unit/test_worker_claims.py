@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import turned_clock
 from executor_bench import A0, A1, A2, AWAY, PLANNER, Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_ins import MemoryTopics
+from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.model import Memory
@@ -40,18 +42,12 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.reader import Record
-from airflow_provider.worker import journal as journal_module
-from airflow_provider.worker.execution import claims
 from airflow_provider.worker.execution.runs import RunState
+
+pytestmark = pytest.mark.turned_clock
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, replan_interval_ms=3_600_000)
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LOOK_MS", 10)
-    monkeypatch.setattr(journal_module, "_RETRY_S", 0.01)
 
 
 def tables(*names: str) -> list[dict[str, Any]]:
@@ -86,7 +82,7 @@ def running(bench: Bench) -> dict[TaskId, str]:
 
 async def a_few_looks() -> None:
     """Time enough for whoever would start too early."""
-    await asyncio.sleep(0.1)
+    await time_passes(60)
 
 
 # ---- the plan
@@ -271,10 +267,10 @@ async def test_nor_when_another_process_has_its_name_since_a_lease(phase: Worker
         claim = one.told(A0).claim
         assert claim is not None
         await held_by(f"{claim.process}/7/7", WorkerPhase.STABLE)
-        await asyncio.sleep(0.4)
+        await time_passes(10)
         assert running(other) == {}, "it is the same process, which has a JVM now"
         await held_by("elsewhere/boot/1/1", WorkerPhase.JOINING)
-        await asyncio.sleep(0.4)
+        await time_passes(10)
         assert running(other) == {}, "who joins may never be let in"
         taken_over = asyncio.get_running_loop().time()
         await held_by("" if phase is WorkerPhase.DEFERRED else "elsewhere/boot/1/1", phase)
@@ -303,7 +299,7 @@ class OneOfMany(MemoryTopics):
             offset = each._length.get(topic, 0)
             each._length[topic] = offset + 1
             each._unread.append((topic, Record(key.encode(), value, offset)))
-            asyncio.get_running_loop().call_later(self._pace.choice([0, 0.001, 0.01, 0.03]), each._read_one)
+            asyncio.get_running_loop().call_later(self._pace.choice([0, 0.1, 1, 3]), each._read_one)
 
     def _read_one(self) -> None:
         topic, record = self._unread.popleft()
@@ -356,10 +352,10 @@ class Trio:
         for task, bench in self.workers.items():
             bench.take(task)
         for names in plans[1:]:
-            await asyncio.sleep(self.pace.choice([0, 0.002, 0.02, 0.05]))
+            await time_passes(self.pace.choice([0, 0.2, 2, 5]))
             self.some_get_deaf()
             await self.plan(*names)
-            await asyncio.sleep(self.pace.choice([0, 0.002, 0.02, 0.05]))
+            await time_passes(self.pace.choice([0, 0.2, 2, 5]))
             self.all_stop_at_last()
         wanted = {TaskId("a", index): name for index, name in enumerate(plans[-1])}
         await eventually(lambda: self.running == wanted, f"{wanted} run")
@@ -378,4 +374,4 @@ def test_no_checkpoint_is_run_twice_whoever_reads_what_when(plans: list[tuple[st
         await trio.play(plans)
         return trio.twice
 
-    assert asyncio.run(play()) == []
+    assert turned_clock.run(play()) == []

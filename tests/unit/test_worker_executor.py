@@ -8,6 +8,7 @@ import logging
 import pytest
 from executor_bench import A0, A1, A2, A3, AWAY, ME, PLANNER, Bench, bench
 from stand_ins import MemoryTopics
+from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
@@ -21,6 +22,8 @@ from airflow_provider.worker.execution import state
 from airflow_provider.worker.executor import TaskExecutor
 
 # ---- slots
+
+pytestmark = pytest.mark.turned_clock
 
 
 async def test_as_many_tasks_run_as_there_are_slots_and_the_rest_wait() -> None:
@@ -63,7 +66,7 @@ async def test_a_finished_task_is_released_when_the_topic_says_that_it_has_finis
         await worker.runs(A0, A1)
         with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0, {"rows": 7})
-            await asyncio.sleep(0.05)
+            await time_passes(30)
             assert worker.finished == [], "somebody else would run it again"
             assert A0 in worker.executor.running
         await worker.releases(A0, into=worker.finished)
@@ -80,7 +83,7 @@ async def test_an_end_is_written_in_the_epoch_of_the_writing_or_it_would_be_take
         await worker.runs(A0)
         with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0)
-            await asyncio.sleep(0.01)
+            await time_passes(30)
             worker.executor.advance(Epoch(7))
         await worker.releases(A0, into=worker.finished)
         assert worker.told(A0).epoch == 7
@@ -269,7 +272,7 @@ async def test_what_cannot_be_written_is_said_once(caplog: pytest.LogCaptureFixt
         with worker.topics.out_of_order(TopicRightsError("g.status", "Write")), caplog.at_level(logging.WARNING):
             worker.take(A0, A1, A2, A3)
             await eventually(lambda: len(worker.runner.running) == 4)
-            await asyncio.sleep(0.02)
+            await time_passes(30)
     assert len([record for record in caplog.records if "cannot write" in record.message]) == 1
 
 
@@ -277,17 +280,19 @@ async def test_what_cannot_be_written_is_said_once(caplog: pytest.LogCaptureFixt
 
 
 async def test_it_is_done_when_there_has_been_nothing_to_do_for_long_enough() -> None:
-    async with bench(linger_s=0.1) as worker:
+    async with bench(linger_s=5) as worker:
         assert not worker.executor.done
         await worker.submit()
         worker.take(A0)
         await worker.runs(A0)
-        await asyncio.sleep(0.15)
+        await time_passes(60)
         assert not worker.executor.done
         worker.runner.finish(A0)
         await worker.releases(A0, into=worker.finished)
+        await time_passes(4)
         assert not worker.executor.done
-        await eventually(lambda: worker.executor.done)
+        await time_passes(2)
+        assert worker.executor.done
 
 
 async def test_drained_it_starts_nothing_more() -> None:

@@ -43,6 +43,7 @@ async def test_what_another_try_cannot_mend_is_not_tried_again() -> None:
         await worker.runs(A0)
         worker.runner.fail(A0, "no such module", retryable=False)
         await worker.becomes(A0, TaskState.FAILED)
+        assert len(worker.runner.orders) == 1
 
 
 async def test_a_failure_of_a_task_that_was_told_to_stop_is_no_failure() -> None:

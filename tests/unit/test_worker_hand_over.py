@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from stand_ins import MemoryTopics
 from suspending import Host
+from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
@@ -107,7 +107,7 @@ def with_standby() -> Life:
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
         return Standby(lambda _task: True, stopped, lambda: None, 0.0)
 
-    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life.make_hands = standby
     return life
 
 
@@ -207,19 +207,19 @@ async def test_a_job_whose_plan_failed_is_planned_when_it_was_removed_and_is_sub
 async def held_by_a_standby() -> tuple[Life, Any]:
     """A worker that was held in a triggerer, with two tasks to run; and its membership."""
     life = Life(phase=WorkerPhase.DEFERRED)
-    make_hands = life._make_hands
+    make_hands = life.make_hands
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
         return Standby(lambda _task: True, stopped, lambda: None, 0.0)
 
-    life._make_hands = standby  # type: ignore[assignment,method-assign]
+    life.make_hands = standby
     await life.submit(kind=TaskKind.STREAMING)
     life.begin()
     saved = (await life.outcome()).saved
     assert saved is not None
     assert saved["member"]["owned"] == [["a", 0], ["a", 1]]
     assert life.phase is WorkerPhase.DEFERRED
-    life._make_hands = make_hands  # type: ignore[method-assign]
+    life.make_hands = make_hands
     life.settings = replace(life.settings, phase=WorkerPhase.STABLE)
     return life, saved
 
@@ -243,13 +243,14 @@ async def test_no_task_starts_before_it_is_stored_which_process_has_the_membersh
     await life.cancel()
 
 
+@pytest.mark.turned_clock
 async def test_what_it_was_not_to_start_yet_it_gives_up_at_once() -> None:
     life, saved = await held_by_a_standby()
     life.linger_s = 0.01
     with life.topics.out_of_order(TopicError("the disk is full")):
         life.begin(saved)
         await eventually(lambda: life.worker._unstarted == {A0, A1}, "it is to run them")
-        await asyncio.sleep(0.05)
+        await time_passes(60)
         assert not life.ended, "it does not hand over what it has not begun"
         life.worker.leave("enough")
         assert (await life.outcome()).ending is Ending.LEFT

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from rich.console import Console
 from trigger_bench import PLAN
+from turned_clock import time_passes
 from waiting import eventually
-from worker_life import A0, ME, Life
+from worker_life import A0, LONG, ME, Life
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
@@ -22,6 +22,8 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.worker import idling as idling_module
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until
+
+pytestmark = pytest.mark.turned_clock
 
 
 def test_a_group_is_idle_without_jobs_and_when_none_has_anything_left_to_run() -> None:
@@ -52,26 +54,24 @@ async def test_a_worker_in_a_group_without_jobs_says_so_and_gives_up_in_time(
     assert caplog.messages.count("Group g has no jobs yet: this worker waits for something to run, 0.15 s at most") == 1
 
 
-async def test_without_a_limit_it_waits_on_and_says_so_from_time_to_time(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_a_limit_it_waits_on_and_says_so_every_ten_minutes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(idling_module, "SAY_AGAIN_MS", 30)
-    life = Life()
+    life = Life(member=LONG)
+    life.linger_s = 7_200
     life.begin()
-    said = "Group g has no jobs yet: this worker waits for something to run"
-    await eventually(lambda: caplog.messages.count(said) >= 3)
+    await time_passes(3_590)
+    assert caplog.messages.count("Group g has no jobs yet: this worker waits for something to run") == 6
     assert not life.ended
     await life.cancel()
 
 
 @pytest.mark.parametrize("until", list(Until))
 async def test_work_ends_the_waiting_and_what_is_left_when_it_is_done_counts_anew(until: Until) -> None:
-    life = Life(until=until, idle_timeout_ms=400)
+    life = Life(until=until, idle_timeout_ms=5_000, member=LONG)
     life.begin()
     await life.submit(tasks=1, kind=TaskKind.BATCH if until is Until.FOREVER else TaskKind.STREAMING)
     await life.runs(A0)
-    await asyncio.sleep(0.5)
+    await time_passes(3_600)
     assert not life.ended, "it runs something"
     life.runner.finish(A0)
     finished = now_ms()
@@ -79,7 +79,7 @@ async def test_work_ends_the_waiting_and_what_is_left_when_it_is_done_counts_ane
     assert outcome.ending is Ending.IDLE
     assert outcome.error is not None
     assert outcome.error.startswith("group g has nothing left to run")
-    assert now_ms() - finished >= 390
+    assert 5_000 <= now_ms() - finished < 5_100
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,11 @@ class Witness:
 
     def __init__(self, life: Life) -> None:
         self.record: WorkerStatus | None = None
-        leave = life.coordinator.leave
+        self._life = life
+        life.coordinator.when_left = self._look
 
-        async def watched(*args: object, reason: str) -> object:
-            self.record = said(life)
-            return await leave(*args, reason=reason)
-
-        life.coordinator.leave = watched  # type: ignore[method-assign,assignment]
+    def _look(self) -> None:
+        self.record = said(self._life)
 
 
 async def test_why_it_leaves_is_stored_before_the_coordinator_hears_of_it() -> None:

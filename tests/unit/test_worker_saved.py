@@ -52,7 +52,7 @@ def test_the_last_release_is_read() -> None:
 
 async def test_a_membership_that_does_not_say_its_protocol_is_classic(memberships: Memberships) -> None:
     saved = (await handed_over())["member"]
-    listener: Any = IdleListener()
+    listener = IdleListener()
     older = {name: value for name, value in saved.items() if name != "group_protocol"}
     for membership in (older, memberships.taken_over(older), memberships.taken_over(saved)):
         assert isinstance(memberships.make(listener, membership), GroupMember)
@@ -60,7 +60,7 @@ async def test_a_membership_that_does_not_say_its_protocol_is_classic(membership
 
 async def test_a_membership_of_another_protocol_is_refused(memberships: Memberships) -> None:
     saved = {**(await handed_over())["member"], "group_protocol": "connect"}
-    listener: Any = IdleListener()
+    listener = IdleListener()
     with pytest.raises(ValueError, match=r"'connect'.*speaks 'classic'.*clear the task"):
         memberships.make(listener, saved)
 

@@ -24,14 +24,14 @@ from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark.application import APPLICATION, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
-from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
+from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
 from airflow_provider.worker import attached, holding
 from airflow_provider.worker.attached import SparkOfProcess
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.settings import Until
+from airflow_provider.worker.settings import Until, WorkerSettings
 
 SECRET = "tok3n-of-the-api"
 
@@ -101,7 +101,7 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     topics = MemoryTopics()
 
     @asynccontextmanager
-    async def in_memory(*_: object) -> AsyncIterator[MemoryTopics]:
+    async def in_memory(_settings: object, _group: str, _needs: object) -> AsyncIterator[MemoryTopics]:
         job = JobDefinition(name="a", entry_point=f"{secret}:Job")
         await topics.submit(job)
         await topics.publish_plan(PlanRecord.of(job, [{}], planned_by=WorkerId("w0"), at_ms=0))
@@ -111,14 +111,14 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     async def alone(_settings: object) -> AsyncIterator[LonelyCoordinator]:
         yield LonelyCoordinator()
 
-    def does_not_start(*_: object) -> None:
+    def does_not_start(_user: object, _settings: object) -> None:
         raise SparkStartError(f"Spark did not start: its metastore takes no {secret}")
 
     means: list[SparkOfProcess] = []
 
     class Noted(SparkOfProcess):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
+        def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask) -> None:
+            super().__init__(equipment, settings, mask)
             means.append(self)
 
     monkeypatch.setattr(holding, "shared_topics", in_memory)

@@ -160,7 +160,7 @@ async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stopping = threading.Event()
-    application = SimpleNamespace(running_for=lambda *_: None, release=lambda _: stopping.wait())
+    application = SimpleNamespace(running_for=lambda _user, _settings: None, release=lambda _user: stopping.wait())
     monkeypatch.setattr(attached, "APPLICATION", application)
     monkeypatch.setattr(local, "APPLICATION", application)
     monkeypatch.setattr(attached, "_CLOSE_WAIT_S", 0.05)

@@ -34,7 +34,7 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
-from airflow_provider.worker.worker import Worker
+from airflow_provider.worker.worker import MakeHands, Worker
 
 ME = WorkerId("w1")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
@@ -63,6 +63,7 @@ class Life:
         self.coordinator = LonelyCoordinator()
         self.runner: Any = None
         self.linger_s = 60.0
+        self.make_hands: MakeHands = self._make_hands
         self.member_settings = replace(MEMBER, **settings.pop("member", {}))
         self.settings = WorkerSettings(**{"member": self.member_settings, "until": Until.FOREVER, **settings})
         self.worker: Worker
@@ -83,7 +84,7 @@ class Life:
             self.settings,
             topics=self.topics,
             memberships=self.memberships(),
-            make_hands=self._make_hands,
+            make_hands=self.make_hands,
             saved=saved,
         )
         self._run = asyncio.ensure_future(self.worker.run())
@@ -92,8 +93,8 @@ class Life:
         self, stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
     ) -> TaskExecutor:
         def make_runner(on_event: OnEvent) -> HandRunner:
-            self.runner = HandRunner(on_event, changed)
-            return self.runner  # type: ignore[no-any-return]
+            runner = self.runner = HandRunner(on_event, changed)
+            return runner
 
         return TaskExecutor(
             max_spark_deaths=3,
