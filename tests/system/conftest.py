@@ -6,7 +6,7 @@ import json
 import os
 import textwrap
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -60,11 +60,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test that runs side by side with others has begun already."""
-    body: Future[None] | None = pyfuncitem.funcargs.get("body")
-    if body is None:
+    body = pyfuncitem.funcargs.get("body")
+    if not isinstance(body, Future):
         return None
     body.result()
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With what fails, the last that Airflow's parts have said."""
+    report = yield
+    airflow = getattr(item, "funcargs", {}).get("airflow")
+    if report.failed and isinstance(airflow, LocalAirflow):
+        tails = [process.log_tail() for process in airflow.processes.values()]
+        report.sections.append((f"{', '.join(airflow.processes)}", "\n".join(tails)))
+    return report
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +88,11 @@ def body(request: pytest.FixtureRequest) -> Future[None] | None:
 
 @pytest.fixture(scope="session")
 def bodies(
-    request: pytest.FixtureRequest, airflow: LocalAirflow, network: Network, example_folder: Path, tmp_path_factory
+    request: pytest.FixtureRequest,
+    airflow: LocalAirflow,
+    network: Network,
+    example_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Bodies]:
     @contextmanager
     def fixtures() -> Iterator[dict[str, Any]]:
