@@ -39,7 +39,7 @@ demo: install  ## The main job: Spark work on real data over several Airflow wor
 	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep)
 
 test: install  ## Everything that CI runs
-	@scripts/run-tests
+	@$(BIN)/python scripts/run-tests
 
 unit: install  ## Fast tests: values in, values out
 	$(PYTEST) tests/unit

@@ -11,7 +11,7 @@ import pytest
 from explore import rules
 
 TESTS = Path(__file__).parents[1]
-LIMIT_S = 60
+LIMIT_S = 180
 NOTICED = {
     "joins again before the revoked tasks have stopped": ("calm", rules.STARTED),
     "does not join again after it has given something up": ("calm", rules.REST),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fleet import Fleet, MakeFleet
 from log_bench import settings_of
+from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -25,6 +26,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_spark() -> None:
+    have_spark_start_quickly()
 
 
 @pytest.fixture

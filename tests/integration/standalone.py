@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 import psutil
+from quick_spark import launcher_options, quick_jvm
 
 from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.pyspark_internals import home_of_spark
@@ -33,7 +34,6 @@ _START_S = 90.0
 _POLL_S = 0.05
 # Below the range from which the kernel takes ports for outgoing connections.
 _PORTS = range(20_000, 32_000)
-_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _FAST: Mapping[str, str] = {
     "spark.driver.host": _HOST,
     "spark.driver.bindAddress": _HOST,
@@ -66,6 +66,7 @@ class StandaloneCluster:
     def settings(self, name: str = "cospark", cores: int = 2, **conf: str) -> LocalSparkSettings:
         """For a runner whose application takes ``cores``; ``conf`` has further settings, with ``_`` for a dot."""
         more = {key.replace("_", "."): value for key, value in conf.items()}
+        more = {"spark.executor.extraJavaOptions": " ".join(quick_jvm()), **more}
         return LocalSparkSettings(master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **more})
 
     def __enter__(self) -> StandaloneCluster:
@@ -163,9 +164,10 @@ class StandaloneCluster:
     def _start(self, name: str, java_class: str, *options: str) -> subprocess.Popen[bytes]:
         home = home_of_spark()
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
-        timeout = f"-Dspark.worker.timeout={self._worker_timeout_s}"
+        options_of_jvm = (*quick_jvm(), f"-Dspark.worker.timeout={self._worker_timeout_s}")
         env |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": _HOST, "SPARK_DAEMON_MEMORY": "192m"}
-        env |= {"SPARK_DAEMON_JAVA_OPTS": f"{_JVM} {timeout}", "SPARK_LOCAL_DIRS": str(self.folder / "local")}
+        env |= {"SPARK_DAEMON_JAVA_OPTS": " ".join(options_of_jvm), "SPARK_LAUNCHER_OPTS": launcher_options()}
+        env |= {"SPARK_LOCAL_DIRS": str(self.folder / "local")}
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 [f"{home}/bin/spark-class", java_class, *options],

@@ -14,7 +14,7 @@ from simulation import invariants
 from simulation.mutations import MUTATIONS, Mutation
 
 TESTS = Path(__file__).parents[1]
-LIMIT_S = 60
+LIMIT_S = 180
 
 
 def _run(mutation: Mutation) -> subprocess.CompletedProcess[str]:

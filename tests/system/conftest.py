@@ -6,13 +6,18 @@ import json
 import os
 import textwrap
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_group import Group
 from fleet import Fleet
 from proxied import Network, proxied_broker
+from quick_spark import have_spark_start_quickly
+from side_by_side import Bodies, is_side_by_side, running
 from tcp_proxy import TcpProxy
 
 import airflow_provider.example_dags
@@ -42,12 +47,69 @@ _JOBS = """
 """
 
 
+@pytest.hookimpl(trylast=True)  # after those that shuffle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is a system test and may take its time."""
+    """Everything in this folder is a system test and may take its time; those that run side by side come first."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.system)
             item.add_marker(pytest.mark.timeout(300))
+    items.sort(key=lambda item: not is_side_by_side(item))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that runs side by side with others has begun already."""
+    body = pyfuncitem.funcargs.get("body")
+    if not isinstance(body, Future):
+        return None
+    body.result()
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With what fails, the last that Airflow's parts have said."""
+    report = yield
+    airflow = getattr(item, "funcargs", {}).get("airflow")
+    if report.failed and isinstance(airflow, LocalAirflow):
+        tails = [process.log_tail() for process in airflow.processes.values()]
+        report.sections.append((f"{', '.join(airflow.processes)}", "\n".join(tails)))
+    return report
+
+
+@pytest.fixture(autouse=True)
+def body(request: pytest.FixtureRequest) -> Future[None] | None:
+    if not is_side_by_side(request.node):
+        return None
+    bodies: Bodies = request.getfixturevalue("bodies")
+    return bodies[request.node.nodeid]
+
+
+@pytest.fixture(scope="session")
+def bodies(
+    request: pytest.FixtureRequest,
+    airflow: LocalAirflow,
+    network: Network,
+    example_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Bodies]:
+    @contextmanager
+    def fixtures() -> Iterator[dict[str, Any]]:
+        with ExitStack() as stack:
+            groups = stack.enter_context(making_groups(airflow, network.broker))
+            outside = stack.enter_context(making_fleets(network.broker, tmp_path_factory.mktemp("outside")))
+            (way,) = network.ways
+            yield {
+                "airflow": airflow,
+                "example_folder": example_folder,
+                "group": groups(),
+                "outside": outside,
+                "way": way,
+            }
+
+    with running(request.session.items, fixtures) as begun:
+        yield begun
 
 
 StartAirflow = Callable[..., LocalAirflow]
@@ -76,6 +138,11 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
     yield start
     for airflow in started:
         airflow.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_spark() -> None:
+    have_spark_start_quickly()
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +178,9 @@ def airflow(network: Network, example_folder: Path, tmp_path_factory: pytest.Tem
     examples.symlink_to(_EXAMPLES)  # a bundle is named after its folder, and example_dags is Airflow's own
     airflow = LocalAirflow(
         tmp_path_factory.mktemp("airflow"),
-        dag_folders=[_HERE / "worker_dags", _HERE / "fault_dags", examples],
+        dag_folders=[_HERE / "plain_dags", _HERE / "worker_dags", _HERE / "fault_dags", examples],
+        connections={"some_broker": "kafka://broker.example:9092"},
+        parallelism=24,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
@@ -129,8 +198,12 @@ def airflow(network: Network, example_folder: Path, tmp_path_factory: pytest.Tem
         yield airflow
 
 
-@pytest.fixture
-def groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Callable[[], Group]]:
+MakeGroup = Callable[[], Group]
+MakeFleet = Callable[..., Fleet]
+
+
+@contextmanager
+def making_groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[MakeGroup]:
     """Makes groups, and has their workers go at the end: they would keep Airflow's slots from the next test."""
     made: list[Group] = []
 
@@ -143,21 +216,32 @@ def groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[Callable[[], 
         group.stop_workers()
 
 
+@contextmanager
+def making_fleets(broker: LocalBroker, folder: Path) -> Iterator[MakeFleet]:
+    """Workers of a group that are processes of their own, without Airflow."""
+    with ExitStack() as made:
+
+        def make(group: Group, *options: str) -> Fleet:
+            long = ("--session-timeout-ms", "60000", "--runner", "noop", "--slots", "10", "--allow", "jobs")
+            fleet = Fleet(broker.bootstrap_servers, group.name, folder, *long, *options)
+            made.callback(fleet.end)
+            return fleet
+
+        yield make
+
+
 @pytest.fixture
-def group(groups: Callable[[], Group]) -> Group:
+def groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[MakeGroup]:
+    with making_groups(airflow, broker) as make:
+        yield make
+
+
+@pytest.fixture
+def group(groups: MakeGroup) -> Group:
     return groups()
 
 
 @pytest.fixture
-def outside(broker: LocalBroker, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
-    """Workers of a group that are processes of their own, without Airflow."""
-    made: list[Fleet] = []
-
-    def make(group: Group, *options: str) -> Fleet:
-        long = ("--session-timeout-ms", "60000", "--runner", "noop", "--slots", "10", "--allow", "jobs")
-        made.append(Fleet(broker.bootstrap_servers, group.name, tmp_path, *long, *options))
-        return made[-1]
-
-    yield make
-    for fleet in made:
-        fleet.end()
+def outside(broker: LocalBroker, tmp_path: Path) -> Iterator[MakeFleet]:
+    with making_fleets(broker, tmp_path) as make:
+        yield make

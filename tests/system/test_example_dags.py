@@ -9,6 +9,8 @@ import pytest
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance
 
+pytestmark = pytest.mark.side_by_side
+
 
 def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[str, list[TaskInstance]]:
     """The task instances of a run of the DAG that has succeeded, by task."""

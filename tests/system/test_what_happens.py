@@ -15,6 +15,8 @@ from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records import ControlAction, TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
+pytestmark = pytest.mark.side_by_side
+
 W1, W2 = WorkerId("two_workers.w1"), WorkerId("two_workers.w2")
 LATE, BRIEF = WorkerId("third_worker.w3"), WorkerId("brief_session.w3")
 STAYS = WorkerId("a.outside")

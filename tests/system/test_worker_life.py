@@ -1,4 +1,4 @@
-"""A worker's life in Airflow: deferred and back, killed and back, ended by a user."""
+"""A worker's life in an Airflow that is well: deferred and back, killed and back, ended by a user."""
 
 from __future__ import annotations
 
@@ -14,42 +14,7 @@ from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
 from demo.airflow_api import wait_until
 
-
-@pytest.mark.shows("the triggerer dies")
-def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerers(group: Group) -> None:
-    """It holds no worker slot, is the same member, leads from the triggerer, and gets its work in the end."""
-    run = group.start("two_workers")
-    workers = [group.deferred("two_workers", run, f"w{number}") for number in (1, 2)]
-    before = group.wait_for_members("two_workers.w1", "two_workers.w2")
-
-    late = group.start("third_worker")
-    group.deferred("third_worker", late, "w3")
-    joined = group.wait_for_members("two_workers.w1", "two_workers.w2", "third_worker.w3")
-    assert joined.epoch > before.epoch
-    assert before.members.items() <= joined.members.items(), "the same member ids"
-    assert joined.leader == before.leader, "it assigned from the triggerer"
-    for worker in workers:
-        now = group.api.task_instance(worker.dag_id, worker.run_id, worker.task_id)
-        assert (now.state, now.id) == ("deferred", worker.id)
-
-    group.airflow.kill_triggerer()
-    group.airflow.start_triggerer()
-    old_jobs = {worker.triggerer_job for worker in workers}
-    for worker in workers:
-        group.api.wait_for_task(
-            *(worker.dag_id, worker.run_id, worker.task_id),
-            states=("deferred",),
-            where=lambda seen: seen.triggerer_job is not None and seen.triggerer_job not in old_jobs,
-        )
-
-    submitted = group.start("endless_job")
-    seen = group.wait_for_running("endless", 4)
-    after = seen.status.group
-    assert after is not None
-    group.api.wait_for_run("endless_job", submitted)
-    assert set(after.members) == {"two_workers.w1", "two_workers.w2", "third_worker.w3"}
-    assert {len(record.members) for record in group.rounds() if record.epoch >= joined.epoch} == {3}, "never one less"
-    assert all(status.attempt == 1 for task, status in seen.status.tasks.items()), "and no task"
+pytestmark = pytest.mark.side_by_side
 
 
 @pytest.mark.shows("a worker's process dies and comes back within `session_timeout` (60 s)")

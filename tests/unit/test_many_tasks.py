@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
 from stand_ins import LonelyCoordinator, MemoryTopics
 from worker_life import LONG, MEMBER
 
@@ -42,6 +43,7 @@ class CountedLogs(MemoryTopics):
         await super()._write(topic, key, value)
 
 
+@pytest.mark.no_cover  # so many tasks say no more of that than a few
 async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None:
     topics, coordinator = CountedLogs(), LonelyCoordinator()
     member, transport = replace(MEMBER, **LONG), cast("Any", coordinator)

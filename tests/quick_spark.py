@@ -1,0 +1,80 @@
+"""Spark's JVMs in tests: from an archive of their classes, and with the quick compiler only.
+
+Each of them lives for seconds, and most of what it costs is to load and compile Spark: 15 s of a core, 4 s this way.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from airflow_provider.broker.java import ClassArchive, find_java
+from airflow_provider.broker.local_broker import default_cache
+from airflow_provider.spark.pyspark_internals import home_of_spark
+
+_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_LIMIT_S: Final = 300
+
+_PROGRAM: Final = """
+import sys
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+spark = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").getOrCreate()
+folder = sys.argv[1]
+rows = spark.range(10).selectExpr("id", "id % 2 AS half")
+rows.write.json(f"{folder}/json")
+rows.write.parquet(f"{folder}/parquet")
+read = spark.read.schema("id long, half long").json(f"{folder}/json")
+read.groupBy("half").count().collect()
+spark.read.parquet(f"{folder}/parquet").select(udf(abs, "long")("id")).collect()
+stream = spark.readStream.schema("id long, half long").json(f"{folder}/json").writeStream.format("json")
+stream.option("checkpointLocation", f"{folder}/checkpoint").start(f"{folder}/copied").processAllAvailable()
+jvm = SparkContext._gateway.proc
+spark.stop()
+jvm.stdin.close()
+jvm.wait()
+"""
+"""Does a little of what the jobs of tests do, and waits for the JVM, which writes the archive at its end."""
+
+
+def have_spark_start_quickly() -> None:
+    """For this process and those that it starts. Makes the archive if there is none: half a minute, once a machine."""
+    os.environ["SPARK_LAUNCHER_OPTS"] = launcher_options()
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(quick_jvm())
+
+
+def launcher_options() -> str:
+    """For the JVM that works out how to start the real one."""
+    return " ".join(_JVM)
+
+
+@functools.cache
+def quick_jvm() -> tuple[str, ...]:
+    """Options of a JVM whose class path is Spark's jars."""
+    jars = Path(home_of_spark()) / "jars"
+    archive = ClassArchive.of(find_java(), f"{jars} {version('pyspark')}", cache=default_cache())
+    if not archive.path.exists():
+        _make(archive)
+    return (*_JVM, *archive.options())
+
+
+def _make(archive: ClassArchive) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "classes.jsa"
+        options = " ".join((*_JVM, *archive.options(write_to=written)))
+        subprocess.run(
+            [sys.executable, "-c", _PROGRAM, folder],
+            env={**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable},
+            timeout=_LIMIT_S,
+            check=True,
+        )
+        archive.keep(written)

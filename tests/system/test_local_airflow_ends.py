@@ -1,0 +1,101 @@
+"""The processes of an Airflow that demo and system tests run in: it leaves none behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from demo.airflow import LocalAirflow
+from demo.airflow_api import wait_until
+from demo.processes import KeptProcess, ProcessFailedError
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from demo.airflow import LocalAirflow
+
+airflow = LocalAirflow(Path(sys.argv[1]), dag_folders=[])
+airflow.start()
+print(*(process.pid for component in airflow.processes.values() for process in component.tree()), flush=True)
+time.sleep(600)
+"""
+
+
+def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    """It is killed and can clean up nothing."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path / "airflow")], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pids = [int(pid) for pid in owner.stdout.readline().split()]
+        assert len(pids) > 12, "the components and the executor's processes"
+        owner.kill()
+        owner.wait(timeout=60)
+        wait_until(
+            lambda: not any(psutil.pid_exists(pid) for pid in pids),
+            timeout_s=20,
+            what=lambda: f"left behind: {[pid for pid in pids if psutil.pid_exists(pid)]}",
+        )
+
+
+def test_a_component_that_ends_too_early_is_reported_with_its_log(tmp_path: Path) -> None:
+    broken = LocalAirflow(tmp_path, dag_folders=[], env={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"})
+    with pytest.raises(ProcessFailedError, match="NoSuchExecutor"):
+        broken.start()
+    assert not broken.processes
+    assert not [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(tmp_path)], (
+        "all ended"
+    )
+
+
+def kept(tmp_path: Path, program: str) -> KeptProcess:
+    return KeptProcess(
+        "program",
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=os.environ,
+        folder=tmp_path,
+        log_file=tmp_path / "program.log",
+    )
+
+
+def test_a_stopped_process_may_clean_up_and_a_killed_one_may_not(tmp_path: Path) -> None:
+    program = """
+        import signal, sys, time
+        signal.signal(signal.SIGTERM, lambda *_: (print("cleaned up", flush=True), sys.exit()))
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    for end, cleaned in ((lambda process: process.stop(grace_s=10), True), (KeptProcess.kill, False)):
+        process = kept(tmp_path, program)
+        wait_until(lambda: "ready" in process.log_tail(), timeout_s=10, what=process.log_tail)  # noqa: B023
+        end(process)
+        assert not process.alive
+        assert ("cleaned up" in process.log_tail()) is cleaned
+        process.log_file.unlink()
+
+
+def test_a_process_that_left_its_parent_and_its_session_is_found(tmp_path: Path) -> None:
+    process = kept(
+        tmp_path,
+        """
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                print(os.getpid(), flush=True)
+                time.sleep(600)
+            os._exit(0)
+        time.sleep(600)
+        """,
+    )
+    wait_until(lambda: process.log_file.read_text().strip(), timeout_s=10, what=process.log_tail)
+    daemon = int(process.log_file.read_text())
+    assert psutil.pid_exists(daemon)
+    process.kill()
+    assert not psutil.pid_exists(daemon)

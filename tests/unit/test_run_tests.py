@@ -1,0 +1,93 @@
+"""What runs all tests says which steps have failed, whatever else runs beside them, and lets none hang."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+RUN_TESTS = Path(__file__).parents[2] / "scripts" / "run-tests"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    loader = SourceFileLoader("run_tests", str(RUN_TESTS))
+    spec = spec_from_loader("run_tests", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules["run_tests"] = module  # dataclasses look there
+    loader.exec_module(module)
+    return module
+
+
+def python(program: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", program)
+
+
+def test_a_step_that_fails_is_named_and_the_others_go_on(
+    script: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [
+        script.Step("good", 60, 1, python("print('all is well')")),
+        script.Step("bad", 60, 1, python("print('no'); raise SystemExit(3)")),
+        script.Step("next", 60, 1, python("pass")),
+    ]
+    results = {result.step.name: result for result in script.run(steps, cores=2)}
+    assert {name: (result.status, result.passed) for name, result in results.items()} == {
+        "good": (0, True),
+        "bad": (3, False),
+        "next": (0, True),
+    }
+    told = capsys.readouterr().out
+    assert "[good] all is well\n" in told
+    assert "FAILED (exit 3)" in told
+
+
+def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "LAST_WORDS_S", 0.5)
+    wait = "import signal, time\n{}\nprint('it hangs', flush=True)\ntime.sleep(600)"
+    polite = "signal.signal(signal.SIGINT, lambda *_: (print('in the middle', flush=True), exit(0)))"
+    deaf = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    steps = [
+        script.Step("polite", 2, 1, python(wait.format(polite))),
+        script.Step("deaf", 2, 1, python(wait.format(deaf))),
+    ]
+    results = {result.step.name: result for result in script.run(steps, cores=2)}
+    assert {name: (result.status, result.passed) for name, result in results.items()} == {
+        "polite": (0, False),
+        "deaf": (-9, False),
+    }
+    told = capsys.readouterr().out
+    assert "[polite] in the middle\n" in told
+    assert told.count("it hangs\n") == 2
+
+
+def test_as_many_run_at_a_time_as_there_is_room_for(script: ModuleType, tmp_path: Path) -> None:
+    """The first of those that fit; one that never would runs alone."""
+    began = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(0.3)"
+    steps = [
+        script.Step(name, 60, cores, (*python(began), str(tmp_path / name)))
+        for name, cores in {"large": 9, "one": 1, "half": 0.5, "another": 1, "other half": 0.5}.items()
+    ]
+    assert all(result.passed for result in script.run(steps, cores=2))
+    order = sorted(tmp_path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    assert order[0].name == "large"
+    assert {file.name for file in order[1:4]} == {"one", "half", "other half"}
+    assert order[4].name == "another"
+
+
+def test_every_test_belongs_to_a_step(script: ModuleType) -> None:
+    """Levels are whole folders, and what one step leaves out another one runs."""
+    arguments = [argument for step in script.STEPS for argument in step.command]
+    levels = {path.name for path in (RUN_TESTS.parents[1] / "tests").iterdir() if list(path.glob("test_*.py"))}
+    assert {argument for argument in arguments if argument.count("/") == 1 and argument.startswith("tests/")} == {
+        f"tests/{level}" for level in levels
+    }
+    left_out = {argument.removeprefix("--ignore=") for argument in arguments if argument.startswith("--ignore=")}
+    assert left_out <= set(arguments)
