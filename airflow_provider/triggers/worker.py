@@ -45,6 +45,9 @@ _LEAVE_WITHIN_S: Final = 30.0
 _KILLED_BY: Final = "its task was ended by a user"
 _KILLED: Final = Absence(left=LeaveReason.KILLED)
 
+_YOUNG_OBJECTS: Final = 10_000
+"""So many objects more than at its last look, and the garbage collector looks again, with ``gc_freeze``."""
+
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
 
@@ -63,12 +66,15 @@ def _load() -> None:
 
 @functools.cache
 def _freeze() -> None:
-    """Take what the process has by now out of its garbage collector's sight, once.
+    """Take what the process has by now out of its garbage collector's sight, once, and have that look less often: a
+    crowd's heartbeats that are under way are more objects than Python's 700, and hardly any is garbage.
 
     Only where that was asked for: a triggerer is shared, and what others have in it would stay for ever if it became a
     cycle of garbage.
     """
     gc.freeze()
+    young, *older = gc.get_threshold()
+    gc.set_threshold(max(young, _YOUNG_OBJECTS), *older)
 
 
 class WorkerTrigger(BaseTrigger):
