@@ -62,7 +62,7 @@ class _Followed:
     def __init__(self, topics: GroupTopics) -> None:
         self._topics = topics
         self._links: dict[FollowedLink, contextvars.Context] = {}
-        self._storing: dict[FollowedLink, asyncio.Task[None]] = {}
+        self._storing: tuple[FollowedLink, asyncio.Task[None]] | None = None
         self._following: asyncio.Task[None] | None = None
 
     def add(self, link: FollowedLink) -> None:
@@ -76,20 +76,20 @@ class _Followed:
         if not self._links and self._following is not None:
             self._following.cancel()
             del _FOLLOWED[self._topics]
-        storing = self._storing.pop(link, None)
-        if storing is not None:
-            storing.cancel()
+        if self._storing is not None and self._storing[0] is link:
+            self._storing[1].cancel()
             # Airflow never answers while the triggerer shuts down.
-            await asyncio.wait([storing], timeout=_GIVE_UP_S)
+            await asyncio.wait([self._storing[1]], timeout=_GIVE_UP_S)
 
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            leads_to = group_link(self._topics.status)
-            for link, context in self._links.items():
-                under_way = self._storing.get(link)
-                if link.shown != leads_to and (under_way is None or under_way.done()):
-                    self._storing[link] = context.run(asyncio.ensure_future, link.store(leads_to))
+            for link, context in list(self._links.items()):
+                leads_to = group_link(self._topics.status)
+                if link in self._links and link.shown != leads_to:
+                    storing = context.run(asyncio.ensure_future, link.store(leads_to))
+                    self._storing = link, storing
+                    await asyncio.wait([storing])
 
 
 _FOLLOWED: WeakKeyDictionary[object, _Followed] = WeakKeyDictionary()

@@ -14,7 +14,8 @@ from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
 
-_KEPT: Final = 60
+_KEPT: Final = 30
+"""Lines: some rounds. A triggerer keeps them for each of thousands of memberships."""
 _TEXT: Final = 120
 _TASKS: Final = 6
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -38,14 +39,12 @@ class Changes:
         loop = asyncio.get_running_loop()
         with self._lock:
             told = self._loops.setdefault(loop, _Loop(loop))
-        number = told.add(listener, about)
+        return functools.partial(self._stop, told, told.add(listener, about))
 
-        def stop() -> None:
-            if told.remove(number):
-                with self._lock:
-                    self._loops.pop(loop, None)
-
-        return stop
+    def _stop(self, told: _Loop, number: int) -> None:
+        if told.remove(number):
+            with self._lock:
+                self._loops.pop(told.loop, None)
 
     def tell(self, about: About = About.EVERYTHING) -> None:
         """Something has changed. Called in any thread."""

@@ -82,5 +82,5 @@ def test_only_the_last_steps_are_kept() -> None:
     for at_ms in range(500):
         story.add(TasksStopped(now_ms=at_ms, tasks=frozenset()), STABLE, STABLE, [])
     lines = str(story).splitlines()
-    assert len(lines) == 60
+    assert len(lines) == 30
     assert lines[-1].startswith("499 ms")

@@ -231,12 +231,14 @@ class TestWorkerTrigger:
         triggerer.worker.end(Ending.DRAINED)
         await asyncio.wait_for(running, 10)
 
-    @pytest.mark.parametrize(("option", "frozen"), [(None, []), ("False", []), ("True", ["once"])])
+    @pytest.mark.parametrize(("option", "frozen"), [(None, []), ("False", []), ("True", ["once", (10_000, 9, 8)])])
     async def test_a_triggerer_is_shared_so_its_garbage_collector_is_left_alone_unless_that_is_asked_for(
-        self, option: str | None, frozen: list[str], triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
+        self, option: str | None, frozen: list[object], triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        done: list[str] = []
+        done: list[object] = []
         monkeypatch.setattr(gc, "freeze", lambda: done.append("once"))
+        monkeypatch.setattr(gc, "get_threshold", lambda: (700, 9, 8))
+        monkeypatch.setattr(gc, "set_threshold", lambda *numbers: done.append(numbers))
         worker_module._freeze.cache_clear()
         if option is not None:
             monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__GC_FREEZE", option)

@@ -211,3 +211,24 @@ def test_errors_survive_pickling_because_airflow_hands_them_on(error: Exception)
 
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_what_is_known_can_be_seen_while_a_large_record_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = GroupFeed("g").jobs
+    parsing, seen = threading.Event(), threading.Event()
+    from_json = JobDefinition.from_json
+
+    def parse_slowly(data: dict[str, object]) -> JobDefinition:
+        parsing.set()
+        assert seen.wait(30), "an event loop waits for the parser"
+        return from_json(data)
+
+    monkeypatch.setattr(JobDefinition, "from_json", parse_slowly)
+    record = Record(b"job:a", encode(JobDefinition(name="a", entry_point="m:f").to_json()), 0)
+    thread = threading.Thread(target=feed.take, args=([record],))
+    thread.start()
+    assert parsing.wait(30)
+    assert feed.snapshot().offset == 0
+    seen.set()
+    thread.join()
+    assert set(feed.snapshot().jobs) == {"a"}
