@@ -132,5 +132,6 @@ class WorkerRun:
         told = Epoch(self._story.last_epoch or 0)
         async with held(holding, self._kafka, self._reins, told=told) as worker:
             outcome = await worker.run(self._saved)
+            status = worker.topics.status  # while they are open
         story = self._story.stopped_more(worker.stopped_running).in_epochs(worker.first_epoch, worker.epoch)
-        return RunResult(outcome=outcome, story=story, status=worker.topics.status)
+        return RunResult(outcome=outcome, story=story, status=status)

@@ -308,7 +308,7 @@ MUTATIONS = (
         edits=(
             (
                 "    return LostWork(\n        own={worker: lost.get(",
-                "    return Verdict(waited=True)\n    return LostWork(\n        own={worker: lost.get(",
+                "    return LostWork(waited=True)\n    return LostWork(\n        own={worker: lost.get(",
             ),
         ),
         plan="calm",
