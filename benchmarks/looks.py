@@ -37,7 +37,7 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
@@ -123,9 +123,9 @@ async def _fill(settings: KafkaSettings, group: str, size: int) -> None:
             await _say(topics, TaskState.FINISHED, [task for task in batch if task.index < size // 2], plan)
 
 
-def _record(offset: int, tasks: Sequence[TaskId]) -> GroupRecord:
+def _record(offset: int, tasks: Sequence[TaskId]) -> ClassicRecord:
     assignment = {worker: frozenset(tasks[place :: len(_WORKERS)]) for place, worker in enumerate(_WORKERS)}
-    return GroupRecord(
+    return ClassicRecord(
         epoch=Epoch(1),
         generation=GenerationId(1),
         leader=_WORKERS[0],

@@ -20,7 +20,7 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.ledger.records.envelope import decode, encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import decode_metadata, encode_metadata
 from airflow_provider.protocol.model import (
     NO_GENERATION,
@@ -48,7 +48,7 @@ def measure(workers: int, jobs: int, tasks: int, kind: str, calls: int, leads: i
         last = _record(call)
         joins = {WorkerId("worker-new"): NO_TASKS} if kind == "join" else {}
         # What it remembers has come back from the topic.
-        call = _call({**last.assignment, **joins}, configured, GroupRecord.from_json(decode(encode(last.to_json()))))
+        call = _call({**last.assignment, **joins}, configured, ClassicRecord.from_json(decode(encode(last.to_json()))))
     assign_ms: list[float] = []
     lead_ms: list[float] = []
     record_ms: list[float] = []
@@ -78,7 +78,7 @@ def _timed(times: list[float]) -> Iterator[None]:
     times.append(round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _call(owned: Mapping[WorkerId, Tasks], configured: Tasks, last: GroupRecord | None) -> Call:
+def _call(owned: Mapping[WorkerId, Tasks], configured: Tasks, last: ClassicRecord | None) -> Call:
     members = tuple(
         JoinedMember(
             member_id=MemberId(worker),
@@ -120,7 +120,7 @@ def _round(call: Call) -> Round:
     )
 
 
-def _record(call: Call) -> GroupRecord:
+def _record(call: Call) -> ClassicRecord:
     record = lead(call).record
     assert record is not None
     return record

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider.assignors.model import one_by_one
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 LOST = "lost"

@@ -7,8 +7,8 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from airflow_provider.assignors.model import one_by_one
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records import TaskState
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import WorkerId
 from demo.report import LOST, Attempt, Kill
 

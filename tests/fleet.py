@@ -16,6 +16,7 @@ from types import TracebackType
 
 import psutil
 
+from airflow_provider.group.leading import last_round
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -23,7 +24,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, converged
 from airflow_provider.ledger.records import JobDefinition, TaskEvent, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_timeline
@@ -83,7 +84,7 @@ class Fleet:
         self._path = os.pathsep.join(map(str, filter(None, (modules, Path(__file__).parent))))
         self.settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="tests")
         self.group_id = group_id
-        self.records: list[GroupRecord] = []
+        self.records: list[ClassicRecord] = []
         self._folder = folder
         self._options = (*TIMING, *SUPERVISED, "--bootstrap-servers", bootstrap_servers, *options)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -150,9 +151,9 @@ class Fleet:
         return self._topics
 
     @property
-    def record(self) -> GroupRecord:
+    def record(self) -> ClassicRecord:
         record = self.topics.status.group
-        assert record is not None
+        assert isinstance(record, ClassicRecord)
         return record
 
     @property
@@ -225,9 +226,9 @@ class Fleet:
         await self.wait_for(holds, f"balanced over {', '.join(workers)}")
 
     def _on_topics(self) -> None:
-        status = self.topics.status
-        if status.group is not None and (not self.records or status.group.epoch != self.records[-1].epoch):
-            self.records.append(status.group)
+        record = last_round(self.topics.status)
+        if record is not None and (not self.records or record.epoch != self.records[-1].epoch):
+            self.records.append(record)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Fleet]:

@@ -7,17 +7,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, Tasks, WorkerId
 
 _NOBODY: Final[Mapping[WorkerId, Tasks]] = MappingProxyType({})
 
 
-def record_of(assignment: Mapping[WorkerId, Tasks] = _NOBODY, *, epoch: int = 5, **fields: Any) -> GroupRecord:
+def record_of(assignment: Mapping[WorkerId, Tasks] = _NOBODY, *, epoch: int = 5, **fields: Any) -> ClassicRecord:
     """The record of a round: nothing was revoked or moved, nothing waits, nothing is remembered.
 
     :param epoch: the generation's number too
-    :param fields: of :class:`GroupRecord`, in place of those made up here
+    :param fields: of :class:`ClassicRecord`, in place of those made up here
     """
     made_up: dict[str, Any] = {
         "generation": GenerationId(epoch),
@@ -33,4 +33,4 @@ def record_of(assignment: Mapping[WorkerId, Tasks] = _NOBODY, *, epoch: int = 5,
         "at_ms": 0,
         "memory": Memory(),
     }
-    return GroupRecord(epoch=Epoch(epoch), assignment=assignment, **{**made_up, **fields})
+    return ClassicRecord(epoch=Epoch(epoch), assignment=assignment, **{**made_up, **fields})

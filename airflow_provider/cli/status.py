@@ -150,9 +150,7 @@ def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
 def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
     """Lost tasks that wait for this worker to come back."""
     record = status.group
-    if record is None or not record.deadline_ms or name in record.members:
-        return NO_TASKS
-    return record.memory.assignment.get(name, NO_TASKS)
+    return NO_TASKS if record is None else record.waiting_by_worker.get(name, NO_TASKS)
 
 
 def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, wall_ms: int) -> Text:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import EncodedRound, GroupTopics
 
@@ -24,15 +24,15 @@ class LeaderRecords:
         self._topics = topics
         self._spawn = spawn
         self._mending: asyncio.Task[None] | None = None
-        self._prepared: tuple[GroupRecord, asyncio.Future[EncodedRound]] | None = None
+        self._prepared: tuple[ClassicRecord, asyncio.Future[EncodedRound]] | None = None
 
-    def prepare(self, record: GroupRecord) -> None:
+    def prepare(self, record: ClassicRecord) -> None:
         """Encode the record while its round is not over yet: when it is, everybody has a lot to do at once."""
         encoded: asyncio.Future[EncodedRound] = asyncio.get_running_loop().create_future()
         self._prepared = record, encoded
         self._spawn(self._encode(record, encoded))
 
-    def publish(self, record: GroupRecord) -> None:
+    def publish(self, record: ClassicRecord) -> None:
         """A round that is completed. Without it workers that come back join anew, and the next leader has no memory."""
         self._spawn(self._publish(record))
 
@@ -43,10 +43,10 @@ class LeaderRecords:
         if self._mending is None or self._mending.done():
             self._mending = self._spawn(self._mend())
 
-    async def _encode(self, record: GroupRecord, encoded: asyncio.Future[EncodedRound]) -> None:
+    async def _encode(self, record: ClassicRecord, encoded: asyncio.Future[EncodedRound]) -> None:
         encoded.set_result(await self._topics.encode_group(record))
 
-    async def _publish(self, record: GroupRecord) -> None:
+    async def _publish(self, record: ClassicRecord) -> None:
         prepared, self._prepared = self._prepared, None
         try:
             if prepared is not None and prepared[0] is record:

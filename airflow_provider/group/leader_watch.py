@@ -11,7 +11,7 @@ from typing import Any, Final
 from airflow_provider.group.leading import outspoken, unassigned_work
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.ledger.free_slots import spare_capacity
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.group_topics import GroupTopics
 
 _BETWEEN_HELPS_S: Final = 0.4
@@ -40,7 +40,7 @@ class LeaderWatch:
         self,
         topics: GroupTopics,
         *,
-        record: Callable[[], GroupRecord | None],
+        record: Callable[[], ClassicRecord | None],
         want: Callable[[str], None],
         mend: Callable[[], None],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],

@@ -12,6 +12,7 @@ from typing import Final
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.free_slots import drained
@@ -21,7 +22,7 @@ from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
@@ -36,7 +37,7 @@ def gather_call(
     of them than is in these snapshots.
     """
     wanted = configured(jobs, status.tasks)
-    last = newer(command.last_record, status.group)
+    last = newer(command.last_record, last_round(status))
     return Call(
         generation=command.generation,
         protocol=command.protocol,
@@ -63,7 +64,7 @@ def gather_call(
 
 
 def absences(
-    members: Iterable[JoinedMember], last: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]
+    members: Iterable[JoinedMember], last: ClassicRecord, workers: Mapping[WorkerId, WorkerStatus]
 ) -> dict[WorkerId, Absence]:
     """What those who were in the last round, and are in this one no more, have said of their absence.
 
@@ -77,6 +78,11 @@ def absences(
         for worker, word in said.items()
         if word.epoch >= last.epoch or word.member_id == last.members[worker]
     }
+
+
+def last_round(status: StatusSnapshot) -> ClassicRecord | None:
+    """The group's record, if a group of this protocol has written it."""
+    return status.group if isinstance(status.group, ClassicRecord) else None
 
 
 def _spoken_epoch(status: StatusSnapshot) -> Epoch:
@@ -112,7 +118,7 @@ async def assign(
     return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=answer.assignments, record=answer.record)
 
 
-async def _hold_back(record: GroupRecord, group: str, session_timeout_ms: int) -> None:
+async def _hold_back(record: ClassicRecord, group: str, session_timeout_ms: int) -> None:
     """Hold the assignment back if the group has gone round for nothing for a while."""
     wait_s = hold_back_ms(record.unchanged, session_timeout_ms) / 1000
     if wait_s:
@@ -133,7 +139,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     Not counted: what was revoked (whoever stops it joins again) and what waits out a scheduled delay. What is no longer
     configured needs no rebalance either: its worker drops it.
     """
-    record = status.group
+    record = last_round(status)
     if record is None:
         return None
     released = released_since(record, status) | _of_a_removed_job(record, jobs, status)
@@ -151,7 +157,7 @@ def outspoken(status: StatusSnapshot) -> str | None:
     return "somebody spoke in a later epoch than that of the last round"
 
 
-def covered(record: GroupRecord, released: AbstractSet[TaskId]) -> set[TaskId]:
+def covered(record: ClassicRecord, released: AbstractSet[TaskId]) -> set[TaskId]:
     """What some worker has or will be given without another reason to rebalance.
 
     :param released: what workers have been given and do not have any more

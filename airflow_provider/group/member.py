@@ -18,7 +18,7 @@ from airflow_provider.group.asking import Asking, Question
 from airflow_provider.group.gone import GoneMembers
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.group.leader_watch import LeaderWatch
-from airflow_provider.group.leading import assign
+from airflow_provider.group.leading import assign, last_round
 from airflow_provider.group.membership import Ended, HowEnded, KnowsGone, MembershipListener, MembershipView, Saved
 from airflow_provider.group.recent_events import Story
 from airflow_provider.group.timers import Timer, call_at
@@ -57,7 +57,7 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor, StopReason
@@ -124,7 +124,7 @@ class GroupMember:
             mend=self._records.mend,
             spawn=functools.partial(self._spawn, self._requests),
         )
-        self._record_read: GroupRecord | None = None
+        self._record_read: ClassicRecord | None = None
         self._gone = None if is_gone is None else GoneMembers(state.settings, transport, topics, is_gone)
         self._topics_watch = TopicsWatch(
             topics, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone
@@ -379,7 +379,7 @@ class GroupMember:
             self.fail(fault)
             return
         self._topics_watch.look()
-        jobs, record = self._topics.jobs, self._topics.status.group
+        jobs, record = self._topics.jobs, last_round(self._topics.status)
         if jobs.offset > self.state.config_offset:
             self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=jobs.offset))
         if record is not None and record is not self._record_read:

@@ -8,8 +8,8 @@ from dataclasses import fields
 from enum import Enum
 from typing import Final
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.membership.events import ArmTimer, Command, Event, HeartbeatAnswered, SendHeartbeat, TimerFired
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import (
     JobDefinition,
@@ -18,7 +19,6 @@ from airflow_provider.ledger.records import (
     WorkerStatus,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, labelled, planner_of
 
 Statuses = Mapping[TaskId, TaskStatus]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.records import (
     GROUP_KEY,
@@ -27,7 +28,7 @@ from airflow_provider.ledger.records import (
     worker_key,
 )
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
@@ -143,11 +144,7 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
     """
     match record:
         case GroupRecord():
-            counts = {
-                "epoch": record.epoch,
-                "unchanged": record.unchanged,
-                "successive_revocations": record.memory.successive_revocations,
-            }
+            counts = record.counts
         case WorkerStatus():
             counts = {"epoch": record.epoch}
         case TaskStatus():
@@ -165,7 +162,7 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
 def _read(key: Key, value: bytes) -> StatusRecord:
     match key.kind:
         case KeyKind.GROUP:
-            return GroupRecord.from_json(decode(value))
+            return ClassicRecord.from_json(decode(value))
         case KeyKind.WORKER:
             return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
         case _:
@@ -284,4 +281,4 @@ def _is_stale_round(new: GroupRecord, known: GroupRecord) -> bool:
     """An epoch belongs to the round that wrote it first; that round may write again."""
     if new.epoch != known.epoch:
         return new.epoch < known.epoch
-    return not new.is_round(known.generation, known.leader_member)
+    return not new.is_same_round(known)

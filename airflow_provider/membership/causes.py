@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.assignors.model import Absence
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import MemberId, WorkerId
 
 OTHERS_BEGAN: Final = "the group rebalances"
@@ -40,7 +40,7 @@ class Cause:
 def cause_of(
     members: Mapping[WorkerId, MemberId],
     absent: Mapping[WorkerId, Absence],
-    last: GroupRecord | None,
+    last: ClassicRecord | None,
     *,
     now_ms: int,
     otherwise: str,
@@ -60,12 +60,12 @@ def cause_of(
     return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) and last.reason else new)
 
 
-def _goes_on(last: GroupRecord) -> bool:
+def _goes_on(last: ClassicRecord) -> bool:
     """Whether the last round has left something for another."""
     return last.revokes or last.deadline_ms > 0
 
 
-def _step(last: GroupRecord, now_ms: int) -> str:
+def _step(last: ClassicRecord, now_ms: int) -> str:
     """What the last round left to be done, whichever member joined first for it."""
     if last.revokes:
         return "revoked tasks have stopped"
@@ -74,13 +74,13 @@ def _step(last: GroupRecord, now_ms: int) -> str:
     return ""
 
 
-def _origin(last: GroupRecord) -> str:
+def _origin(last: ClassicRecord) -> str:
     """What began the chain. A group that is never done would name more and more."""
     return last.reason.rpartition(_BEFORE)[2]
 
 
 def _changes(
-    members: Mapping[WorkerId, MemberId], absent: Mapping[WorkerId, Absence], last: GroupRecord
+    members: Mapping[WorkerId, MemberId], absent: Mapping[WorkerId, Absence], last: ClassicRecord
 ) -> Iterator[str]:
     """Who came and who went since the last round."""
     waited_for = frozenset(last.memory.assignment) if last.memory.ends_ms else frozenset()
@@ -100,7 +100,7 @@ def _came(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Ite
         yield f"{names_in_short(back)} came back"
 
 
-def _restarted(members: Mapping[WorkerId, MemberId], last: GroupRecord) -> str:
+def _restarted(members: Mapping[WorkerId, MemberId], last: ClassicRecord) -> str:
     """Who is in the group under another member id than in the last round: another process, or one that was cut off."""
     again = sorted(name for name, member_id in members.items() if last.members.get(name, member_id) != member_id)
     return f"{names_in_short(again)} came back" if again else ""

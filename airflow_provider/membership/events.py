@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
@@ -120,7 +120,7 @@ class AssignmentComputed(Event):
 
     seq: int
     assignments: Mapping[MemberId, bytes]
-    record: GroupRecord | None
+    record: ClassicRecord | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class HeartbeatAnswered(Event):
 class RecordRead(Event):
     """The status topic holds a newer ``group`` record, which its leader wrote ``age_ms`` ago by the wall clock."""
 
-    record: GroupRecord
+    record: ClassicRecord
     age_ms: int = 0
 
 
@@ -236,7 +236,7 @@ class PerformAssignment(Command):
     last_completed: GenerationId
     members: tuple[JoinedMember, ...]
     reason: str
-    last_record: GroupRecord | None = None
+    last_record: ClassicRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ class ArmTimer(Command):
 class PublishGroup(Command):
     """Write the ``group`` record: this member led, and its assignment has reached the coordinator."""
 
-    record: GroupRecord
+    record: ClassicRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, M
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.membership.causes import cause_of
 from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.record import GroupRecord, epoch_of
+from airflow_provider.membership.record import ClassicRecord, epoch_of
 from airflow_provider.membership.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.model import (
@@ -57,7 +57,7 @@ class Call:
     members: tuple[JoinedMember, ...]
     configured: Tasks
     config_offset: ConfigOffset
-    last_record: GroupRecord | None
+    last_record: ClassicRecord | None
     policy: Policy
     now_ms: int
     reason: str
@@ -82,7 +82,7 @@ class LeaderAnswer:
     """
 
     assignments: Mapping[MemberId, bytes]
-    record: GroupRecord | None
+    record: ClassicRecord | None
     unreadable: tuple[WorkerId, ...] = ()
     unbelievable: Mapping[WorkerId, ConfigOffset] = field(default_factory=dict)
 
@@ -129,7 +129,7 @@ def lead(call: Call) -> LeaderAnswer:
         for name, member_id in names.items()
     }
     cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=call.reason)
-    record = GroupRecord(
+    record = ClassicRecord(
         epoch=_epoch(call),
         generation=call.generation,
         leader=leader,

@@ -1,7 +1,4 @@
-"""The ``group`` record: one completed rebalance, as its leader writes it to the status topic.
-
-It is the group's memory. A static member that comes back reads from it what it owns, a new leader takes over what the
-old one knew, sensors and people see who runs what and why.
+"""What a round of the classic protocol writes into the ``group`` record.
 
 The coordinator counts generations from 1 again once it has forgotten a group; an epoch counts on. A rebalance is
 identified by its generation together with its leader's member id: the coordinator never gives the same member id twice.
@@ -15,7 +12,8 @@ from reprlib import repr as short
 from typing import Any, Final
 
 from airflow_provider.assignors.model import Memory, Move, shares_from_json
-from airflow_provider.assignors.policy import LONGEST_DELAY_MS, Policy, policy_from_json, policy_to_json
+from airflow_provider.assignors.policy import LONGEST_DELAY_MS, policy_from_json
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.protocol.model import (
     HIGHEST_INDEX,
     NO_TASKS,
@@ -27,7 +25,6 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
     name_from_json,
-    tasks_to_json,
     whole_from_json,
 )
 
@@ -35,97 +32,58 @@ _LONGEST_REASON: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRecord:
-    """One completed rebalance.
+class ClassicRecord(GroupRecord):
+    """One completed round of the classic protocol: the group's memory.
 
-    :param assignment: the full assignment by worker after this round: what each keeps and what it starts
-    :param revoked: what each worker must stop before the next round
-    :param members: each worker's member id in this generation
-    :param moves: what changed its place, and why
-    :param delay_ms: the delay that the members were told: lost work waits, or the next moves do
-    :param reason: what began the chain of rounds that this one is of; for people, as ``step`` is
-    :param step: what of it this round goes on with; empty in the first one, and in records of an older release
-    :param at_ms: wall clock of the leader, milliseconds since 1970
+    A static member that comes back reads from it what it owns, and a new leader takes over what the old one knew.
+
+    :param leader_member: the leader's member id
     :param memory: what the leader carries to the next round
-    :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
-    :param unchanged: how many rounds in a row, this one included, changed nothing; see ``unchanged_rounds``
     """
 
-    epoch: Epoch
     generation: GenerationId
-    leader: WorkerId
     leader_member: MemberId
     protocol: SubProtocol
-    config_offset: ConfigOffset
-    members: Mapping[WorkerId, MemberId]
-    assignment: Mapping[WorkerId, Tasks]
-    revoked: Mapping[WorkerId, Tasks]
-    moves: tuple[Move, ...]
-    delay_ms: int
-    reason: str
-    at_ms: int
     memory: Memory
-    policy: Policy | None = None
-    unchanged: int = 0
-    step: str = ""
 
     @property
-    def because(self) -> str:
-        """Why the group rebalanced: the cause, and what this round did about it."""
-        return f"{self.reason}: {self.step}" if self.step not in ("", self.reason) else self.reason
+    def round_id(self) -> Mapping[str, int]:
+        return {"generation": self.generation}
 
     def is_round(self, generation: GenerationId, leader_member: str) -> bool:
         """Whether this record is of the rebalance with that generation and that leader."""
         return self.generation == generation and self.leader_member == leader_member
 
-    def is_without(self, worker: WorkerId, epoch: Epoch) -> bool:
-        """Whether the group has gone on without a worker that was in it in that epoch: its lease is over."""
-        return self.epoch > epoch and worker not in self.members
-
-    def owned_by(self, worker: WorkerId) -> Tasks:
-        return self.assignment.get(worker, NO_TASKS)
-
-    def revoked_from(self, worker: WorkerId) -> Tasks:
-        return self.revoked.get(worker, NO_TASKS)
+    def is_same_round(self, other: GroupRecord) -> bool:
+        return isinstance(other, ClassicRecord) and self.is_round(other.generation, other.leader_member)
 
     @property
     def deadline_ms(self) -> int:
-        """When the delay that the members were told is over (wall clock, ms since 1970); 0 when none runs. Others may
-        run longer.
-        """
         return min(self.memory.ends_ms, default=self.memory.next_moves_at_ms if self.delay_ms else 0)
 
     @property
-    def waiting(self) -> Tasks:
-        """Lost tasks that wait for their worker."""
+    def waiting_by_worker(self) -> Mapping[WorkerId, Tasks]:
         if not self.memory.ends_ms:
-            return NO_TASKS
-        return NO_TASKS.union(*self.memory.assignment.values()).difference(*self.assignment.values())
+            return {}
+        given = NO_TASKS.union(*self.assignment.values())
+        return {worker: lost for worker, had in self.memory.assignment.items() if (lost := had - given)}
 
     @property
-    def revokes(self) -> bool:
-        return any(self.revoked.values())
+    def counts(self) -> Mapping[str, int]:
+        # Without arguments super() looks for the class that slots=True has replaced.
+        others = super(ClassicRecord, self).counts
+        return {**others, "successive_revocations": self.memory.successive_revocations}
+
+    def without_memory(self) -> ClassicRecord:
+        return replace(self, memory=Memory())
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "epoch": self.epoch,
+            **super(ClassicRecord, self).to_json(),
             "generation": self.generation,
-            "leader": self.leader,
             "leader_member": self.leader_member,
             "protocol": self.protocol.value,
-            "config_offset": self.config_offset,
-            "members": dict(self.members),
-            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
-            "revoked": {worker: tasks_to_json(tasks) for worker, tasks in self.revoked.items() if tasks},
-            "moves": [move.to_json() for move in self.moves],
-            "delay_ms": self.delay_ms,
-            "deadline_ms": self.deadline_ms,
-            "reason": self.reason,
-            "step": self.step,
-            "at_ms": self.at_ms,
             "memory": self._memory_to_json(),
-            "policy": None if self.policy is None else policy_to_json(self.policy),
-            "unchanged": self.unchanged,
         }
 
     def _memory_to_json(self) -> dict[str, Any]:
@@ -135,7 +93,7 @@ class GroupRecord:
         return {**replace(self.memory, assignment={}).to_json(), "assignment": None}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GroupRecord:
+    def from_json(cls, data: Mapping[str, Any]) -> ClassicRecord:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: for anything else, naming what is missing or wrong
@@ -181,14 +139,14 @@ def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tas
     return replace(Memory.from_json({**data, "assignment": {}}), assignment=assignment)
 
 
-def newer(one: GroupRecord | None, other: GroupRecord | None) -> GroupRecord | None:
+def newer(one: ClassicRecord | None, other: ClassicRecord | None) -> ClassicRecord | None:
     """The record of the higher epoch."""
     if one is None or other is None:
         return one or other
     return one if one.epoch > other.epoch else other
 
 
-def epoch_of(generation: GenerationId, leader_member: str, last: GroupRecord | None) -> Epoch:
+def epoch_of(generation: GenerationId, leader_member: str, last: ClassicRecord | None) -> Epoch:
     """The epoch of the rebalance with that generation, given the last record known, of this rebalance or before it.
 
     A generation that is not above the last record's, in a round that isn't the record's own, is of a new count: the

@@ -7,7 +7,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Final, TypedDict
 
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
@@ -68,7 +68,7 @@ class Changes(TypedDict, total=False):
     last_completed: GenerationId
     last_leader: MemberId
     epoch: Epoch
-    record: GroupRecord | None
+    record: ClassicRecord | None
     record_at: int
     told_delay_ms: int
     config_offset: ConfigOffset
@@ -81,7 +81,7 @@ class Changes(TypedDict, total=False):
     returning: bool
     may_be_forgotten: bool
     unadopted: Assignment | None
-    unpublished: GroupRecord | None
+    unpublished: ClassicRecord | None
     rejoin_reason: str | None
     join_reason: str
     join_sent_at: int
@@ -148,7 +148,7 @@ class MemberState:
     last_completed: GenerationId = NO_GENERATION
     last_leader: MemberId = UNKNOWN_MEMBER_ID
     epoch: Epoch = Epoch(0)
-    record: GroupRecord | None = None
+    record: ClassicRecord | None = None
     record_at: int = 0
     told_delay_ms: int = 0
     config_offset: ConfigOffset = ConfigOffset(0)
@@ -163,7 +163,7 @@ class MemberState:
     returning: bool = True
     may_be_forgotten: bool = False
     unadopted: Assignment | None = None
-    unpublished: GroupRecord | None = None
+    unpublished: ClassicRecord | None = None
     rejoin_reason: str | None = None
     join_reason: str = ""
 

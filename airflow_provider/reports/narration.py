@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.assignors.move_reasons import why
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.memo import Memo
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 Label: TypeAlias = Callable[[TaskId], str]
@@ -30,8 +30,9 @@ def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Ite
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
     workers = "worker" if len(record.members) == 1 else "workers"
     members = _MEMBERS.get(record, lambda: names_in_words(sorted(record.members)))
+    counted = ", ".join(f"{name} {number}" for name, number in record.round_id.items())
     yield (
-        f"Epoch {record.epoch} (generation {record.generation}), {led}, with {len(record.members)} {workers}:"
+        f"Epoch {record.epoch} ({counted}), {led}, with {len(record.members)} {workers}:"
         f" {members}{f' ({_cut(record.because)})' if record.because else ''}"
     )
     for task, move in islice(one_by_one(record.moves), _MOST_MOVES):

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.assignors.model import one_by_one
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, tasks_to_json
 from airflow_provider.reports.task_runs import run_to_json, task_runs
 
@@ -118,7 +118,7 @@ class GroupReport:
         record = self.record
         return {
             "epoch": record.epoch,
-            "generation": record.generation,
+            **record.round_id,
             "leader": record.leader,
             "members": sorted(record.members),
             "assignment": {worker: tasks_to_json(tasks) for worker, tasks in sorted(record.assignment.items())},

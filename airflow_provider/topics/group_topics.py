@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.kafka.settings import KafkaSettings
@@ -36,7 +37,6 @@ from airflow_provider.ledger.records import (
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.topics import clients
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRenewedError, TopicTimeoutError

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.records import TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.reports.narration import epoch_in_words
 

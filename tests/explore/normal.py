@@ -27,7 +27,7 @@ from explore.group import Group
 from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
 
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Changes, MemberState, Phase
 from airflow_provider.protocol.model import MemberId, TaskId
@@ -242,7 +242,7 @@ def _process(process: Process) -> Process:
     return process._replace(state=state.changed({"armed_at": state.next_deadline()}))
 
 
-def _record(record: GroupRecord) -> GroupRecord:
+def _record(record: ClassicRecord) -> ClassicRecord:
     """Its age counts only for a delay that runs."""
     memory = replace(
         record.memory,
@@ -268,7 +268,7 @@ def rebuilt(
     value: Any,
     change: Callable[[str, Any], Any],
     name: str = "",
-    of_record: Callable[[GroupRecord], GroupRecord] | None = None,
+    of_record: Callable[[ClassicRecord], ClassicRecord] | None = None,
 ) -> Any:
     """The same value with changed leaves.
 
@@ -295,5 +295,5 @@ def rebuilt(
         if isinstance(value, MemberState):
             return value.changed(cast("Changes", changes))
         other = replace(value, **changes)
-        return of_record(other) if of_record is not None and isinstance(other, GroupRecord) else other
+        return of_record(other) if of_record is not None and isinstance(other, ClassicRecord) else other
     return change(name, value)

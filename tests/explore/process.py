@@ -44,7 +44,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.state import Changes
 from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.holding import Predecessor, StopReason
@@ -74,7 +74,7 @@ class Reaction(NamedTuple):
     asks_anew: bool = False
 
 
-def react(process: Process, *events: Event, last: GroupRecord | None = None) -> Reaction:
+def react(process: Process, *events: Event, last: ClassicRecord | None = None) -> Reaction:
     """Feed the events, one after the other.
 
     :param last: the newest record that a leader knew who has computed an assignment
@@ -123,7 +123,7 @@ def _recovered(process: Process) -> Process:
 class _Driver:
     """What ``group/member.py`` and the worker are to a real membership."""
 
-    def __init__(self, process: Process, last: GroupRecord | None) -> None:
+    def __init__(self, process: Process, last: ClassicRecord | None) -> None:
         self._process = process
         self._last = last
         self._sent: list[Flight] = []
@@ -199,7 +199,7 @@ def stopped(process: Process, tasks: Tasks) -> Reaction:
     return react(process._replace(running=left), TasksStopped(now_ms=NOW, tasks=tasks))
 
 
-def read_record(record: GroupRecord) -> RecordRead:
+def read_record(record: ClassicRecord) -> RecordRead:
     return RecordRead(now_ms=NOW, record=record, age_ms=NOW - record.at_ms)
 
 
@@ -207,7 +207,7 @@ def computed(
     process: Process,
     command: PerformAssignment,
     *,
-    record: GroupRecord | None,
+    record: ClassicRecord | None,
     spoken_epoch: Epoch,
     configured: Tasks,
     policy: Policy,

@@ -8,7 +8,7 @@ from explore.group import Group, GroupState, Member
 from explore.values import AWAITED, NOW, SETTINGS, Flight, Way, is_heard
 
 from airflow_provider.membership.events import Event, Joined, JoinedMember, Request, RequestRejected, Synced
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import GenerationId, SubProtocol
 
@@ -25,7 +25,7 @@ class Taken(NamedTuple):
 
     group: Group
     answers: tuple[Flight, ...] = ()
-    stored: GroupRecord | None = None
+    stored: ClassicRecord | None = None
 
 
 class Rebalance:
@@ -34,7 +34,7 @@ class Rebalance:
     def __init__(self, group: Group) -> None:
         self.group = group
         self.answers: list[Flight] = []
-        self.stored: GroupRecord | None = None
+        self.stored: ClassicRecord | None = None
 
     def taken(self) -> Taken:
         return Taken(self.group, tuple(self.answers), self.stored)

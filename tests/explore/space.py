@@ -38,7 +38,7 @@ from airflow_provider.membership.events import (
     Started,
     TimerFired,
 )
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import WorkerId
@@ -143,7 +143,7 @@ class Space:
             policy=self.scope.policy,
         )
 
-    def _written(self, world: World, record: GroupRecord) -> World:
+    def _written(self, world: World, record: ClassicRecord) -> World:
         """The rule of the product's reader: an older epoch never wins; of two rounds in one epoch the first."""
         topics: Topics = world.topics.value
         known = topics.record

@@ -16,7 +16,7 @@ from explore.space import Space
 from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
 from airflow_provider.membership.events import ArmTimer, Command, Event, PublishGroup
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 
 _HIDDEN = frozenset(
     {"now_ms", "seq", "node", "last_record", "metadata", "protocols", "members", "record", "config_offset", "protocol"}
@@ -129,7 +129,7 @@ def _short(thing: Event | Command) -> str:
     return f"{type(thing).__name__}({shown})"
 
 
-def _record(record: GroupRecord) -> str:
+def _record(record: ClassicRecord) -> str:
     told = [
         f"epoch {record.epoch} generation {record.generation} by {record.leader_member}: {_value(record.assignment)}"
     ]

@@ -21,7 +21,7 @@ from explore.space import Space
 from explore.values import Fault, Scope
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState
 
 COUNTED = {
@@ -65,7 +65,7 @@ def test_the_same_follows_from_a_world_and_from_its_normal_form(seed: int) -> No
 def test_every_number_in_a_state_is_known_to_be_a_time_a_count_or_neither() -> None:
     """A time that is not known to be one would not pass, and no two worlds would be equal any more."""
     known = FLOORS.keys() | COUNTS | COUNTED | SPANS
-    for value in (MemberState, GroupRecord, Memory):
+    for value in (MemberState, ClassicRecord, Memory):
         hints = get_type_hints(value)
         numbers = {field.name for field in fields(value) if _is_number(hints[field.name])}
         assert numbers <= known, f"say in normal.py what these fields of {value.__name__} are"

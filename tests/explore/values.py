@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.membership.events import AssignmentComputed, SendJoin, SendSync
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.model import (
@@ -66,7 +66,7 @@ class Frozen(dict):  # type: ignore[type-arg]
             return self._hash
 
 
-def frozen(record: GroupRecord) -> GroupRecord:
+def frozen(record: ClassicRecord) -> ClassicRecord:
     """The record with mappings that can be hashed."""
     return replace(
         record,
@@ -202,7 +202,7 @@ class Join(NamedTuple):
 
     command: SendJoin
     alone: bool = True
-    last: GroupRecord | None = None
+    last: ClassicRecord | None = None
 
 
 class Sync(NamedTuple):
@@ -213,15 +213,15 @@ class Sync(NamedTuple):
     """
 
     command: SendSync
-    record: GroupRecord | None = None
-    last: GroupRecord | None = None
+    record: ClassicRecord | None = None
+    last: ClassicRecord | None = None
 
 
 class Held(NamedTuple):
     """What a leader has computed, and the newest record that it knew."""
 
     event: AssignmentComputed
-    last: GroupRecord | None
+    last: ClassicRecord | None
 
 
 class Start(NamedTuple):
@@ -239,10 +239,10 @@ class Topics(NamedTuple):
     :param stored: of the last round whose assignment the coordinator took, written or not
     """
 
-    record: GroupRecord | None = None
+    record: ClassicRecord | None = None
     spoken_epoch: Epoch = Epoch(0)
     starts: tuple[Start, ...] = ()
-    stored: GroupRecord | None = None
+    stored: ClassicRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from airflow_provider.ledger.records import (
     encode,
     task_key,
 )
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics, Submission
@@ -43,7 +43,7 @@ from airflow_provider.topics.rights import WORKER
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
-def _group(epoch: int) -> GroupRecord:
+def _group(epoch: int) -> ClassicRecord:
     return record_of(
         {W1: frozenset({TASK})},
         epoch=epoch,

@@ -18,7 +18,7 @@ import pytest
 from mixed_group import MixedGroup
 
 from airflow_provider.ledger.records import RebalanceEvent
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConnectProtocol, SubProtocol
 from airflow_provider.topics.one_shot import read_timeline
 
@@ -82,10 +82,11 @@ async def test_downgrade_led_by_us(group: MixedGroup, of: ConnectProtocol, order
     assert eager[1].generation == eager[0].generation + 1
 
 
-async def rounds(group: MixedGroup) -> list[GroupRecord]:
+async def rounds(group: MixedGroup) -> list[ClassicRecord]:
     """Those that ours have led."""
     timeline = await asyncio.to_thread(read_timeline, group.settings, group.group_id)
-    return [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
+    records = [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
+    return [record for record in records if isinstance(record, ClassicRecord)]
 
 
 async def test_downgrade_led_by_java(group: MixedGroup) -> None:

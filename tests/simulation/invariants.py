@@ -16,7 +16,7 @@ from simulation.rounds import Round, Start
 from simulation.status import TaskWord
 
 from airflow_provider.membership.events import StopTasks
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
@@ -170,7 +170,7 @@ def each_round_has_an_epoch_of_its_own(before: Round | None, now: Round) -> None
 
 @invariant
 def a_task_goes_to_another_worker_with_a_higher_epoch(
-    task: TaskId, before: Start | None, now: Start, records: Sequence[GroupRecord]
+    task: TaskId, before: Start | None, now: Start, records: Sequence[ClassicRecord]
 ) -> None:
     """Each worker that takes a task over does so in a higher epoch than the one before, and the same never in a lower
     one: that is what makes words about it comparable.

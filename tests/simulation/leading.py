@@ -9,14 +9,14 @@ from simulation.rounds import Computed
 from airflow_provider.group.leading import absences
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.leader import Call, LeaderAnswer, lead
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import WorkerId
 
 if TYPE_CHECKING:
     from simulation.process import Process
 
 
-def lead_round(process: Process, command: PerformAssignment, last: GroupRecord | None) -> LeaderAnswer:
+def lead_round(process: Process, command: PerformAssignment, last: ClassicRecord | None) -> LeaderAnswer:
     """Compute the round with what the process knows of the topics, and let the world know what was computed."""
     world = process.world
     configured, said = world.jobs.configured_at(process.config_offset), dict(world.status.workers)

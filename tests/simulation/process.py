@@ -40,7 +40,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import LeaderAnswer
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
@@ -81,8 +81,8 @@ class Process:
             world.clock, drift_ppm=self.rng.randint(-drift, drift), offset=self.rng.randint(0, 10_000_000)
         )
         self._wall_skew = self.rng.randint(-skew, skew)
-        self._read: GroupRecord | None = None
-        self._led: GroupRecord | None = None
+        self._read: ClassicRecord | None = None
+        self._led: ClassicRecord | None = None
         self._asleep_until = 0
         self._hushed_until = 0
         self._said_at = 0

@@ -12,7 +12,7 @@ from simulation.group import RoundSeen
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.ledger.records.status import WorkerStatus
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.model import NO_TASKS, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 
@@ -34,7 +34,7 @@ class Start:
     formed: int
     counted: bool
 
-    def counts_on_from(self, before: Start, records: Iterable[GroupRecord]) -> bool:
+    def counts_on_from(self, before: Start, records: Iterable[ClassicRecord]) -> bool:
         """Whether it could be known of which epoch the start before was. Not if two things were lost at once: the
         record of that round; and the coordinator's count, for the group was forgotten since, or before and no round has
         its record since.
@@ -54,11 +54,11 @@ class Computed:
     :param said: what the workers had said of themselves by then
     """
 
-    record: GroupRecord
+    record: ClassicRecord
     configured: Tasks
     throughout: Tasks
     removed: Tasks
-    last: GroupRecord | None
+    last: ClassicRecord | None
     said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
 
 
@@ -71,11 +71,11 @@ class Round:
     assigned: Mapping[str, Tasks]
     revoked: Mapping[str, Tasks]
     delay_ms: int
-    record: GroupRecord
+    record: ClassicRecord
     configured: Tasks
     throughout: Tasks
     removed: Tasks
-    last: GroupRecord | None
+    last: ClassicRecord | None
     said: Mapping[WorkerId, WorkerStatus]
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_provider.ledger.records.status import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 
@@ -29,8 +29,8 @@ class StatusTopic:
     """What a reader of the topic takes for true."""
 
     def __init__(self) -> None:
-        self.group: GroupRecord | None = None
-        self.groups: list[GroupRecord] = []
+        self.group: ClassicRecord | None = None
+        self.groups: list[ClassicRecord] = []
         self.workers: dict[WorkerId, WorkerStatus] = {}
         self.tasks: dict[TaskId, TaskWord] = {}
         self.stale = 0
@@ -49,7 +49,7 @@ class StatusTopic:
             group=self.group, workers=self.workers, tasks={task: word.status for task, word in self.tasks.items()}
         )
 
-    def put_group(self, record: GroupRecord) -> bool:
+    def put_group(self, record: ClassicRecord) -> bool:
         """:return: whether it wins"""
         known = self.group
         if known is not None and (

@@ -9,7 +9,7 @@ from simulation.world import World
 
 from airflow_provider.assignors.model import MoveReason
 from airflow_provider.assignors.policy import Incremental
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId
 from benchmarks.designs import in_balance
 
@@ -18,7 +18,7 @@ IN_TWOS = Incremental(max_moves=MAX_MOVES, move_interval_ms=INTERVAL_MS, max_del
 WORKERS = [f"w{number}" for number in range(1, 7)]
 
 
-def balancing_stops(record: GroupRecord) -> int:
+def balancing_stops(record: ClassicRecord) -> int:
     return sum(len(move.tasks) for move in record.moves if move.reason is MoveReason.BALANCE and move.target is None)
 
 

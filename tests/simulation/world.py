@@ -25,7 +25,7 @@ from simulation.status import StatusTopic, TaskWord
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.group.leading import covered, outspoken, released_since
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
@@ -332,11 +332,11 @@ class World:
         self.configure(self.jobs.written)
 
     @property
-    def record(self) -> GroupRecord | None:
+    def record(self) -> ClassicRecord | None:
         return self.status.group
 
     @record.setter
-    def record(self, record: GroupRecord | None) -> None:
+    def record(self, record: ClassicRecord | None) -> None:
         self.status.group = record
 
     @property
@@ -348,10 +348,10 @@ class World:
         return record.is_round(rounds[-1].generation, rounds[-1].leader_member)
 
     @property
-    def records(self) -> list[GroupRecord]:
+    def records(self) -> list[ClassicRecord]:
         return self.status.groups
 
-    def group_written(self, record: GroupRecord) -> None:
+    def group_written(self, record: ClassicRecord) -> None:
         """A group record has reached the status topic; its readers read it a while later."""
         if not self.status.put_group(record):
             self.note(f"status   ---- the record of epoch {record.epoch} comes too late")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
@@ -24,7 +25,6 @@ from airflow_provider.ledger.records import (
     TaskState,
     TaskStatus,
 )
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.topics.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job

@@ -11,8 +11,8 @@ from fleet import Fleet, Start, starts
 from tcp_proxy import TcpProxy
 
 from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records import ControlAction, TaskKind, TaskState
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 W1, W2 = WorkerId("two_workers.w1"), WorkerId("two_workers.w2")

@@ -12,7 +12,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.ledger.records import WorkerStatus as Worker
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
 
 URL = "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1"
@@ -54,7 +54,7 @@ def jobs_snapshot(definition: JobDefinition, *, tasks: int | None = None) -> Job
 
 
 def status_snapshot(
-    jobs: JobsSnapshot, name: str, *states: TaskState, record: GroupRecord | None = None, worker: str = "w"
+    jobs: JobsSnapshot, name: str, *states: TaskState, record: ClassicRecord | None = None, worker: str = "w"
 ) -> StatusSnapshot:
     """Each task of the job in a state; a failed one has an error, a finished one a result."""
     statuses = {}
@@ -76,7 +76,7 @@ def status_snapshot(
     return StatusSnapshot(tasks=statuses, group=record)
 
 
-def group_record(epoch: int, **changes: Any) -> GroupRecord:
+def group_record(epoch: int, **changes: Any) -> ClassicRecord:
     """Two workers with a task each; the second one has just got its from the first."""
     one, two, task = WorkerId("w1"), WorkerId("w2"), TaskId("job", 1)
     values: dict[str, Any] = {

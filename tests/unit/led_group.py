@@ -15,7 +15,7 @@ from group_records import record_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 STATES = {
@@ -55,6 +55,6 @@ class Group:
         self.status = StatusSnapshot(group=replace(record_of(assignment), **record), tasks=tasks)
 
     @property
-    def record(self) -> GroupRecord:
-        assert self.status.group is not None
+    def record(self) -> ClassicRecord:
+        assert isinstance(self.status.group, ClassicRecord)
         return self.status.group

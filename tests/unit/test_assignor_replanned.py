@@ -15,7 +15,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import PlanRecord
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_TASKS,
@@ -131,7 +131,7 @@ def member(worker: WorkerId, owned: Tasks) -> JoinedMember:
     return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
 
 
-def round_of(jobs: JobsSnapshot, group: led_group.Group, owned: Mapping[WorkerId, Tasks]) -> GroupRecord:
+def round_of(jobs: JobsSnapshot, group: led_group.Group, owned: Mapping[WorkerId, Tasks]) -> ClassicRecord:
     """What the leader of the group makes of what its members have; it becomes the group's last round."""
     members = tuple(member(worker, tasks) for worker, tasks in owned.items())
     command = PerformAssignment(
@@ -145,7 +145,7 @@ def round_of(jobs: JobsSnapshot, group: led_group.Group, owned: Mapping[WorkerId
     )
     record = lead(gather_call(command, jobs, group.status, policy=Deferred(), at_ms=0)).record
     assert record is not None
-    group.status = replace(group.status, group=GroupRecord.from_json(record.to_json()))
+    group.status = replace(group.status, group=ClassicRecord.from_json(record.to_json()))
     return record
 
 

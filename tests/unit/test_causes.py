@@ -11,7 +11,7 @@ from group_records import record_of
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory
 from airflow_provider.membership.causes import OTHERS_BEGAN, Cause, cause_of
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -21,7 +21,7 @@ REVOKED = {W1: A1}
 STOPPED = "revoked tasks have stopped"
 
 
-def after(last: GroupRecord | None, *members: WorkerId, otherwise: str = OTHERS_BEGAN, **absent: Absence) -> Cause:
+def after(last: ClassicRecord | None, *members: WorkerId, otherwise: str = OTHERS_BEGAN, **absent: Absence) -> Cause:
     """Of the round in which these are members, each with its name as its member id."""
     return cause_of(
         {name: MemberId(name) for name in members},
@@ -32,7 +32,7 @@ def after(last: GroupRecord | None, *members: WorkerId, otherwise: str = OTHERS_
     )
 
 
-def round_of(*members: WorkerId, **fields: Any) -> GroupRecord:
+def round_of(*members: WorkerId, **fields: Any) -> ClassicRecord:
     return record_of(dict.fromkeys(members, A0), **fields)
 
 
@@ -102,9 +102,9 @@ def test_a_worker_that_was_away_for_less_than_a_round_is_named() -> None:
 def test_an_older_release_has_written_no_step_and_whatever_it_wrote_is_no_reason_to_fail() -> None:
     record = round_of(W1, reason="w2 joined", step=STOPPED)
     data = json.loads(json.dumps(record.to_json()))
-    assert GroupRecord.from_json(data) == record
+    assert ClassicRecord.from_json(data) == record
     del data["step"]
-    assert GroupRecord.from_json(data) == replace(record, step="")
-    assert GroupRecord.from_json(data).because == "w2 joined"
+    assert ClassicRecord.from_json(data) == replace(record, step="")
+    assert ClassicRecord.from_json(data).because == "w2 joined"
     with pytest.raises(ValueError, match="a step is a text"):
-        GroupRecord.from_json({**data, "step": 7})
+        ClassicRecord.from_json({**data, "step": 7})

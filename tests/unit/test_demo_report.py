@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from demo_history import A0, A1, FAILED, FINISHED, PENDING, STARTED, STOPPED, W1, W2, rebalance, step
 
 from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records import Event, RebalanceEvent, TaskFailure
-from airflow_provider.membership.record import GroupRecord
 from airflow_provider.protocol.model import (
     Epoch,
     planner_of,

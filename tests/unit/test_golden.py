@@ -24,7 +24,7 @@ from airflow_provider.ledger.records import (
     encode,
 )
 from airflow_provider.membership.events import Resumed
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.protocol.model import ConfigOffset
 from airflow_provider.triggers.group import GroupTrigger
@@ -54,7 +54,6 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
         kind.__name__: _record(kind)
         for kind in (
             ControlRecord,
-            GroupRecord,
             JobDefinition,
             PlanRecord,
             RebalanceEvent,
@@ -63,6 +62,7 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
             WorkerStatus,
         )
     },
+    "GroupRecord": _record(ClassicRecord),
     "membership": _membership,
     "airflow_provider.triggers.group.GroupTrigger": _trigger(GroupTrigger),
     "airflow_provider.triggers.worker.WorkerTrigger": _trigger(WorkerTrigger),

@@ -15,7 +15,7 @@ from airflow_provider.assignors.model import MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, LeaderAnswer, lead
-from airflow_provider.membership.record import GroupRecord, newer
+from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,
@@ -41,7 +41,7 @@ def member(name: str, owned: str | None = None, *, offset: int = 7, version: int
     return JoinedMember(member_id=MemberId(f"{name}-1"), instance_id=name, metadata=encode_metadata(state))
 
 
-def call(*members: JoinedMember, generation: int = 1, last: GroupRecord | None = None, **changes: Any) -> Call:
+def call(*members: JoinedMember, generation: int = 1, last: ClassicRecord | None = None, **changes: Any) -> Call:
     standard = Call(
         generation=GenerationId(generation),
         protocol=SubProtocol.COMPATIBLE,
@@ -62,7 +62,7 @@ def sent(answer: LeaderAnswer) -> Mapping[str, Assignment]:
     return {member_id: decode_assignment(data) for member_id, data in answer.assignments.items()}
 
 
-def record_of(answer: LeaderAnswer) -> GroupRecord:
+def record_of(answer: LeaderAnswer) -> ClassicRecord:
     assert answer.record is not None
     return answer.record
 
@@ -83,7 +83,7 @@ def test_the_record_says_who_has_what_after_the_round() -> None:
     assert record.assignment[W1] | record.revoked[W1] == tasks(ALL)
     assert not record.assignment[W1] & record.revoked[W1]
     assert {move.reason for move in record.moves} == {MoveReason.BALANCE}
-    assert GroupRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+    assert ClassicRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
 def test_rounds_in_a_row_that_change_nothing_are_counted_and_what_was_long_ago_is_not_in_the_row() -> None:
@@ -143,7 +143,7 @@ def test_metadata_that_nobody_can_read_get_an_empty_assignment_and_a_mention() -
 # ---- the memory of whoever led before
 
 
-def two_workers(generation: int = 4) -> GroupRecord:
+def two_workers(generation: int = 4) -> ClassicRecord:
     record = record_of(
         lead(call(member("w1", "a0 a1 a2"), member("w2", "b0 b1 b2"), generation=generation, leader=MemberId("w1-1")))
     )
@@ -240,7 +240,7 @@ def test_the_newer_of_two_records_is_that_of_the_higher_epoch() -> None:
 # ---- eager
 
 
-def eager(*names: str, generation: int, last: GroupRecord | None = None) -> LeaderAnswer:
+def eager(*names: str, generation: int, last: ClassicRecord | None = None) -> LeaderAnswer:
     members = [member(name, version=0) for name in names]
     return lead(call(*members, generation=generation, last=last, protocol=SubProtocol.DEFAULT))
 

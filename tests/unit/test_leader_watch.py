@@ -20,7 +20,7 @@ from airflow_provider.group.leading import unassigned_work
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
 
 pytestmark = pytest.mark.turned_clock
@@ -55,7 +55,7 @@ class Watched:
 
     def __init__(self, group: Group) -> None:
         self.topics = Logs(group)
-        self.record: GroupRecord | None = group.record
+        self.record: ClassicRecord | None = group.record
         self.asked: list[str] = []
         self.watch = LeaderWatch(
             self.topics,  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_GENERATION,
@@ -283,7 +283,7 @@ def test_what_is_being_revoked_or_waits_for_its_worker_comes_back_by_itself() ->
 GONE = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1, returns_ms=0)
 
 
-def joined(*workers: WorkerId, last: GroupRecord | None = None) -> PerformAssignment:
+def joined(*workers: WorkerId, last: ClassicRecord | None = None) -> PerformAssignment:
     return PerformAssignment(
         seq=1,
         generation=GenerationId(1 if last is None else last.generation + 1),
@@ -356,7 +356,7 @@ def record_after(
     now_ms: int = 0,
     joins: tuple[WorkerId, ...] = (),
     members: tuple[WorkerId, ...] | None = None,
-) -> GroupRecord:
+) -> ClassicRecord:
     """The next round, which its leader w1 joined for ``reason``."""
     last = group.record
     present = (*last.members, *joins) if members is None else members

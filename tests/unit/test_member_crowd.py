@@ -10,11 +10,11 @@ from airflow_values import group_record
 from member_script import SETTINGS, Script
 
 from airflow_provider.membership.events import SendHeartbeat
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import MemberId, WorkerId
 
 
-def steps_after_a_round(record: GroupRecord | None) -> list[int]:
+def steps_after_a_round(record: ClassicRecord | None) -> list[int]:
     """The times between heartbeats, from a round on that found this as the last record."""
     script = Script()
     script.stable("a0")

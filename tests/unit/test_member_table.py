@@ -23,7 +23,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.member import TRANSITIONS, handle
 from airflow_provider.membership.reactions import OTHERWISE, REACTIONS
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.embedded.v1 import encode_assignment
@@ -67,7 +67,7 @@ def test_phases_lead_only_forward_to_their_ends() -> None:
             assert reachable == {Phase.LEAVING, Phase.LEFT, Phase.FENCED, Phase.FAILED}
 
 
-def some_record() -> GroupRecord:
+def some_record() -> ClassicRecord:
     world = World(1)
     world.configure([planner_of("a"), TaskId("a", 0)])
     world.start("w")

@@ -45,7 +45,7 @@ from airflow_provider.ledger.records import (
 )
 from airflow_provider.ledger.records.envelope import LARGEST_VALUE
 from airflow_provider.ledger.records.jobs import MOST_TASKS
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
@@ -88,7 +88,7 @@ STATUS = TaskStatus(
     result={"rows": 3},
     handle={"session": "s"},
 )
-GROUP = GroupRecord(
+GROUP = ClassicRecord(
     epoch=Epoch(7),
     generation=GenerationId(3),
     leader=W1,
@@ -150,7 +150,7 @@ def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_w
     record = replace(GROUP, memory=replace(GROUP.memory, assignment=remembered))
     written = record.to_json()
     assert (written["memory"]["assignment"] is not None) == bool(waiting)
-    assert GroupRecord.from_json(decode(encode(written))) == record
+    assert ClassicRecord.from_json(decode(encode(written))) == record
 
 
 def test_a_worker_that_an_older_release_has_written_says_nothing_of_its_absence() -> None:
@@ -174,9 +174,9 @@ def test_a_task_that_an_older_release_has_written_has_seen_no_spark_end() -> Non
 
 def test_a_memory_that_an_older_release_has_written_awaits_nobody() -> None:
     data = replace(GROUP, memory=replace(GROUP.memory, awaited={W1: 5})).to_json()
-    assert GroupRecord.from_json(data).memory.awaited == {W1: 5}
+    assert ClassicRecord.from_json(data).memory.awaited == {W1: 5}
     del data["memory"]["awaited"]
-    assert GroupRecord.from_json(data).memory.awaited == {}
+    assert ClassicRecord.from_json(data).memory.awaited == {}
 
 
 def test_events_are_told_apart_and_carry_no_memory_of_the_leader() -> None:

@@ -17,6 +17,7 @@ from group_records import record_of
 
 from airflow_provider.assignors.model import Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred, Incremental
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.group.leading import gather_call
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import (
@@ -38,7 +39,7 @@ from airflow_provider.ledger.status_view import StatusView
 from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import lead
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
 from airflow_provider.protocol.model import (
     Assignment,
@@ -98,7 +99,7 @@ TASK = TaskStatus(
     error=TaskFailure(message="boom", traceback="..."),
     claim=CheckpointClaim(key="orders", process="host/boot/1/1", number=1, lease_ms=60_000),
 )
-RECORDS: dict[str, GroupRecord | WorkerStatus | TaskStatus] = {
+RECORDS: dict[str, ClassicRecord | WorkerStatus | TaskStatus] = {
     GROUP_KEY: GROUP,
     worker_key(W2): WORKER,
     task_key(A0): TASK,
@@ -131,11 +132,11 @@ class Topic:
         self.unreadable: list[Unreadable] = []
         self.view = StatusView(self.unreadable.append, clock=lambda: self.now_ms)
 
-    def write(self, key: str, record: GroupRecord | WorkerStatus | TaskStatus | dict[str, Any]) -> None:
+    def write(self, key: str, record: ClassicRecord | WorkerStatus | TaskStatus | dict[str, Any]) -> None:
         value = json.dumps({"v": 1, **record}).encode() if isinstance(record, dict) else encode(record.to_json())
         self.view.apply(key.encode(), value, self.view.offset)
 
-    def write_as_it_should_be(self, key: str, record: GroupRecord | TaskStatus) -> None:
+    def write_as_it_should_be(self, key: str, record: ClassicRecord | TaskStatus) -> None:
         """Some milliseconds later."""
         self.now_ms += GENERATION // 1_000 + 1
         before = len(self.unreadable)
@@ -162,7 +163,7 @@ def with_part(value: Any, path: tuple[Any, ...], part: Any) -> Any:
     return copied
 
 
-def lies(record: GroupRecord | WorkerStatus | TaskStatus) -> Iterator[tuple[str, dict[str, Any]]]:
+def lies(record: ClassicRecord | WorkerStatus | TaskStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     """The record with a lie in each of its places, names of fields that are chosen by whoever writes among them."""
     truth = record.to_json()
     for path in places(truth):
@@ -189,7 +190,7 @@ def joined(worker: WorkerId, record: GroupRecord | None) -> JoinedMember:
     return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
 
 
-def next_round(topic: Topic, *, generation: int = GENERATION) -> GroupRecord:
+def next_round(topic: Topic, *, generation: int = GENERATION) -> ClassicRecord:
     status = topic.view.snapshot()
     command = PerformAssignment(
         seq=1,

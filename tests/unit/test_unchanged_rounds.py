@@ -15,7 +15,7 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
@@ -94,9 +94,9 @@ def test_a_newcomer_waits_for_one_round_at_most_and_what_it_changes_begins_the_c
 def test_records_of_a_release_that_did_not_count_are_read() -> None:
     record = replace(record_of({}), unchanged=7)
     data = record.to_json()
-    assert GroupRecord.from_json(data).unchanged == 7
+    assert ClassicRecord.from_json(data).unchanged == 7
     del data["unchanged"]
-    assert GroupRecord.from_json(data).unchanged == 0
+    assert ClassicRecord.from_json(data).unchanged == 0
 
 
 W1 = WorkerId("w1")

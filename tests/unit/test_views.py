@@ -259,7 +259,7 @@ def test_a_group_counted_from_one_again_goes_on_with_a_higher_epoch(status: Log[
     status.write(GROUP_KEY, record_of(epoch=6, generation=1, leader_member="m2"))
     group = status.view.snapshot().group
     assert group is not None
-    assert group.generation == 1
+    assert group.round_id == {"generation": 1}
 
 
 def test_within_an_epoch_the_later_attempt_wins_and_then_the_later_record(status: Log[StatusView]) -> None:

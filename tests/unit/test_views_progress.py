@@ -35,7 +35,7 @@ from airflow_provider.ledger.records import (
     WorkerStatus,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -246,7 +246,7 @@ STABLE, DEFERRED, JOINING = WorkerPhase.STABLE, WorkerPhase.DEFERRED, WorkerPhas
     ],
 )
 def test_an_epoch_has_converged_when_all_applied_it_and_nothing_is_to_follow(
-    record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus], expected: bool
+    record: ClassicRecord | None, workers: Mapping[WorkerId, WorkerStatus], expected: bool
 ) -> None:
     assert converged(record, workers) is expected
 

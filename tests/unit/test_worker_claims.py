@@ -28,7 +28,7 @@ from airflow_provider.ledger.records import (
     encode,
     job_key,
 )
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (
     ConfigOffset,
     Epoch,
@@ -227,7 +227,7 @@ async def test_a_task_that_only_waited_gives_up_its_checkpoint_when_it_is_revoke
 
 
 def round_of(*workers: WorkerId, epoch: int) -> bytes:
-    record = GroupRecord(
+    record = ClassicRecord(
         epoch=Epoch(epoch),
         generation=GenerationId(epoch),
         leader=workers[0],

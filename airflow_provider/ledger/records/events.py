@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from airflow_provider.assignors.model import Memory
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records.envelope import COUNT, UnreadableRecordError
 from airflow_provider.ledger.records.status import TaskStatus
-from airflow_provider.membership.record import GroupRecord
+from airflow_provider.membership.record import ClassicRecord
 
 _REBALANCE: Final = "rebalance"
 _TASK: Final = "task"
@@ -32,7 +33,7 @@ class _Deadline(msgspec.Struct):
 class RebalanceEvent:
     """A rebalance was completed.
 
-    :param record: as in the status topic, but without the leader's memory (it is empty here)
+    :param record: as in the status topic, but without the leader's memory
     :param deadline_ms: when the scheduled delay is over; 0: none runs
     """
 
@@ -42,11 +43,11 @@ class RebalanceEvent:
 
     @classmethod
     def of(cls, record: GroupRecord) -> RebalanceEvent:
-        return cls(record=replace(record, memory=Memory()), deadline_ms=record.deadline_ms, at_ms=record.at_ms)
+        return cls(record=record.without_memory(), deadline_ms=record.deadline_ms, at_ms=record.at_ms)
 
     def to_json(self) -> dict[str, Any]:
         data = self.record.to_json()
-        del data["memory"]
+        data.pop("memory", None)
         return {**data, "type": _REBALANCE, "deadline_ms": self.deadline_ms, "at_ms": self.at_ms}
 
     @classmethod
@@ -56,7 +57,7 @@ class RebalanceEvent:
         :raises ValueError: for anything else
         """
         return cls(
-            record=GroupRecord.from_json({**data, "memory": Memory().to_json()}),
+            record=ClassicRecord.from_json({**data, "memory": Memory().to_json()}),
             deadline_ms=msgspec.convert(data, _Deadline).deadline_ms,
             at_ms=msgspec.convert(data, _Stamp).at_ms,
         )

@@ -1,0 +1,121 @@
+"""The ``group`` record: one completed rebalance, as whoever decided it writes it to the status topic.
+
+It is what everybody may know of a group: who is in it, who has what, what has moved and why. What the group's protocol
+has to remember beside that is for those who drive it; see :mod:`~airflow_provider.membership.record`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from airflow_provider.assignors.model import Move
+from airflow_provider.assignors.policy import Policy, policy_to_json
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, MemberId, Tasks, WorkerId, tasks_to_json
+
+Self = TypeVar("Self", bound="GroupRecord")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord(ABC):
+    """One completed rebalance, in whatever group protocol.
+
+    :param leader: the worker that decided
+    :param members: each worker's member id in this round
+    :param assignment: the full assignment by worker after this round: what each keeps and what it starts
+    :param revoked: what each worker must stop before the next round
+    :param moves: what changed its place, and why
+    :param delay_ms: the delay that the members were told: lost work waits, or the next moves do
+    :param reason: what began the chain of rounds that this one is of; for people, as ``step`` is
+    :param step: what of it this round goes on with; empty in the first one, and in records of an older release
+    :param at_ms: wall clock of the leader, milliseconds since 1970
+    :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
+    :param unchanged: how many rounds in a row, this one included, changed nothing
+    """
+
+    epoch: Epoch
+    leader: WorkerId
+    config_offset: ConfigOffset
+    members: Mapping[WorkerId, MemberId]
+    assignment: Mapping[WorkerId, Tasks]
+    revoked: Mapping[WorkerId, Tasks]
+    moves: tuple[Move, ...]
+    delay_ms: int
+    reason: str
+    at_ms: int
+    policy: Policy | None = None
+    unchanged: int = 0
+    step: str = ""
+
+    @property
+    @abstractmethod
+    def round_id(self) -> Mapping[str, int]:
+        """By what name the protocol counts its rounds, and which one this is."""
+
+    @property
+    @abstractmethod
+    def deadline_ms(self) -> int:
+        """When the delay that the members were told is over (wall clock, ms since 1970); 0 when none runs. Others may
+        run longer.
+        """
+
+    @property
+    @abstractmethod
+    def waiting_by_worker(self) -> Mapping[WorkerId, Tasks]:
+        """Lost tasks that wait for their worker."""
+
+    @property
+    def waiting(self) -> Tasks:
+        return NO_TASKS.union(*self.waiting_by_worker.values())
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What each record counts on from the one before."""
+        return {"epoch": self.epoch, "unchanged": self.unchanged}
+
+    @abstractmethod
+    def is_same_round(self, other: GroupRecord) -> bool:
+        """Whether both are of one rebalance. Two with the same epoch need not be."""
+
+    @abstractmethod
+    def without_memory(self: Self) -> Self:
+        """For those who only look on."""
+
+    @property
+    def because(self) -> str:
+        """Why the group rebalanced: the cause, and what this round did about it."""
+        return f"{self.reason}: {self.step}" if self.step not in ("", self.reason) else self.reason
+
+    def is_without(self, worker: WorkerId, epoch: Epoch) -> bool:
+        """Whether the group has gone on without a worker that was in it in that epoch: its lease is over."""
+        return self.epoch > epoch and worker not in self.members
+
+    def owned_by(self, worker: WorkerId) -> Tasks:
+        return self.assignment.get(worker, NO_TASKS)
+
+    def revoked_from(self, worker: WorkerId) -> Tasks:
+        return self.revoked.get(worker, NO_TASKS)
+
+    @property
+    def revokes(self) -> bool:
+        return any(self.revoked.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "leader": self.leader,
+            "config_offset": self.config_offset,
+            "members": dict(self.members),
+            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
+            "revoked": {worker: tasks_to_json(tasks) for worker, tasks in self.revoked.items() if tasks},
+            "moves": [move.to_json() for move in self.moves],
+            "delay_ms": self.delay_ms,
+            "deadline_ms": self.deadline_ms,
+            "reason": self.reason,
+            "step": self.step,
+            "at_ms": self.at_ms,
+            "policy": None if self.policy is None else policy_to_json(self.policy),
+            "unchanged": self.unchanged,
+        }
