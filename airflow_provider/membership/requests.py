@@ -15,7 +15,7 @@ from airflow_provider.membership.events import (
     SendSync,
 )
 from airflow_provider.membership.metadata import offers
-from airflow_provider.membership.state import Changes, MemberState, Phase
+from airflow_provider.membership.state import MemberState, Phase, StateChanges
 from airflow_provider.protocol.model import (
     UNKNOWN_MEMBER_ID,
     MemberId,
@@ -39,7 +39,7 @@ class Requesting:
 
     def __init__(self, state: MemberState, now_ms: int) -> None:
         self._state = state
-        self._changes: Changes = {}
+        self._changes: StateChanges = {}
         self.now = now_ms
         self.commands: list[Command] = []
 
@@ -50,7 +50,7 @@ class Requesting:
             self._state, self._changes = self._state.changed(self._changes), {}
         return self._state
 
-    def set(self, **changes: Unpack[Changes]) -> None:
+    def set(self, **changes: Unpack[StateChanges]) -> None:
         self._changes.update(changes)
 
     def do(self, command: Command) -> None:

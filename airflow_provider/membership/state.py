@@ -52,7 +52,7 @@ class Phase(str, Enum):
         return self in (Phase.LEFT, Phase.FENCED, Phase.FAILED)
 
 
-class Changes(TypedDict, total=False):
+class StateChanges(TypedDict, total=False):
     """Fields of a :class:`MemberState` that an event changes, for mypy to check; ``settings`` stay what they are."""
 
     phase: Phase
@@ -182,7 +182,7 @@ class MemberState:
     leave_by: int | None = None
     armed_at: int | None = None
 
-    def changed(self, changes: Changes) -> MemberState:
+    def changed(self, changes: StateChanges) -> MemberState:
         """As :func:`dataclasses.replace`, in a third of its time: every event of a membership makes some new states,
         and a triggerer holds thousands of memberships.
         """

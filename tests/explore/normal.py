@@ -29,7 +29,7 @@ from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import Changes, MemberState, Phase
+from airflow_provider.membership.state import MemberState, Phase, StateChanges
 from airflow_provider.protocol.model import MemberId, TaskId
 
 _LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
@@ -293,7 +293,7 @@ def rebuilt(
             field.name: rebuilt(getattr(value, field.name), change, field.name, of_record) for field in fields(value)
         }
         if isinstance(value, MemberState):
-            return value.changed(cast("Changes", changes))
+            return value.changed(cast("StateChanges", changes))
         other = replace(value, **changes)
         return of_record(other) if of_record is not None and isinstance(other, ClassicRecord) else other
     return change(name, value)

@@ -45,7 +45,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import ClassicRecord, newer
-from airflow_provider.membership.state import Changes
+from airflow_provider.membership.state import StateChanges
 from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
@@ -105,7 +105,7 @@ def _check_timer(due: int | None, asked: int | None, commands: Iterable[Command]
 def _numbered(process: Process) -> Process:
     """Requests are counted from here again, and the timer that is asked for is the one that is needed."""
     state = process.state
-    changes: Changes = {"seq": AFTER, "armed_at": state.next_deadline()}
+    changes: StateChanges = {"seq": AFTER, "armed_at": state.next_deadline()}
     if state.awaiting is not None:
         changes["awaiting"] = AWAITED
     return process._replace(state=state.changed(changes))

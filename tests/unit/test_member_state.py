@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import Changes, MemberState, Phase
+from airflow_provider.membership.state import MemberState, Phase, StateChanges
 from airflow_provider.protocol.model import ConfigOffset, GenerationId, LocalProtocolError, MemberId, TaskId, WorkerId
 
 STATE = MemberState(
@@ -19,7 +19,7 @@ STATE = MemberState(
 
 
 def test_a_change_is_what_replace_makes_of_it() -> None:
-    changes: Changes = {"owned": frozenset({TaskId("a", 0)}), "heartbeat_at": 5, "phase": Phase.UNJOINED}
+    changes: StateChanges = {"owned": frozenset({TaskId("a", 0)}), "heartbeat_at": 5, "phase": Phase.UNJOINED}
     assert STATE.changed(changes) == replace(STATE, **changes)
     assert STATE.changed({}) == STATE
 
@@ -32,7 +32,7 @@ def test_the_state_before_stays_as_it_was() -> None:
 
 def test_mypy_knows_each_field_that_may_change() -> None:
     known = {field.name: field.type for field in fields(MemberState) if field.name != "settings"}
-    assert {name: kind.__forward_arg__ for name, kind in Changes.__annotations__.items()} == known
+    assert {name: kind.__forward_arg__ for name, kind in StateChanges.__annotations__.items()} == known
 
 
 # ---- what must hold
