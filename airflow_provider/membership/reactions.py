@@ -83,8 +83,8 @@ def _on_heartbeat_failed(member: Transition, event: RequestFailed) -> None:
     state = member.state
     if state.phase is Phase.PREPARING_REBALANCE and state.awaiting is not None and event.seq > state.awaiting:
         begin_again(member)
-    elif state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
-        member.retry_later()
+    else:
+        _look_again(member)
 
 
 # ---- the reactions
@@ -182,15 +182,15 @@ def _other_generation(member: Transition, _refusal: Refusal) -> None:
         member.want_join("the group is in another generation")
 
 
-def _moved(member: Transition, refusal: Refusal) -> None:
+def _moved(member: Transition, _refusal: Refusal) -> None:
     """A JoinGroup or SyncGroup that waits at a broker which is not the coordinator any more waits for nothing."""
     if member.state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
         begin_again(member)
     else:
-        _look_again(member, refusal)
+        _look_again(member)
 
 
-def _look_again(member: Transition, _refusal: Refusal) -> None:
+def _look_again(member: Transition, _refusal: Refusal | None = None) -> None:
     """Unless a request is on its way: its answer will tell."""
     state = member.state
     if state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
