@@ -15,8 +15,6 @@ text that isn't UTF-8 (Java: replacement characters, so another job's name), a t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from airflow_provider.protocol.embedded.fields import I16, I64, Cursor, Writer
 from airflow_provider.protocol.model import Assignment, ConfigOffset, LocalProtocolError, WorkerState
 
@@ -32,7 +30,12 @@ def encode_metadata(state: WorkerState) -> bytes:
 
 def decode_metadata(data: bytes) -> WorkerState:
     """The inverse of :func:`encode_metadata`."""
-    return read_state(Cursor.over(data))
+    cursor = Cursor.over(data)
+    return WorkerState(
+        version=cursor.version(),
+        url=cursor.string("url"),
+        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
+    )
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
@@ -48,11 +51,17 @@ def encode_assignment(assignment: Assignment) -> bytes:
 def decode_assignment(data: bytes) -> Assignment:
     """The inverse of :func:`encode_assignment`."""
     cursor = Cursor.over(data)
-    head = read_head(cursor)
-    return replace(head, assigned=cursor.jobs("assigned", null_allowed=False))
+    return Assignment(
+        version=cursor.version(),
+        error=cursor.integer(I16, "error"),
+        leader=cursor.string("leader"),
+        leader_url=cursor.string("leader_url"),
+        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
+        assigned=cursor.jobs("assigned", null_allowed=False),
+    )
 
 
-# ---- how each later version begins, too
+# ---- what later versions begin with, too
 
 
 def write_state(out: Writer, state: WorkerState) -> None:
@@ -62,15 +71,6 @@ def write_state(out: Writer, state: WorkerState) -> None:
     out.integer(I64, state.config_offset, "config_offset")
 
 
-def read_state(cursor: Cursor) -> WorkerState:
-    """The inverse of :func:`write_state`."""
-    return WorkerState(
-        version=cursor.version(),
-        url=cursor.string("url"),
-        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
-    )
-
-
 def write_head(out: Writer, assignment: Assignment) -> None:
     """An assignment up to its tasks."""
     out.version(assignment.version)
@@ -78,14 +78,3 @@ def write_head(out: Writer, assignment: Assignment) -> None:
     out.string(assignment.leader, "leader")
     out.string(assignment.leader_url, "leader_url")
     out.integer(I64, assignment.config_offset, "config_offset")
-
-
-def read_head(cursor: Cursor) -> Assignment:
-    """The inverse of :func:`write_head`."""
-    return Assignment(
-        version=cursor.version(),
-        error=cursor.integer(I16, "error"),
-        leader=cursor.string("leader"),
-        leader_url=cursor.string("leader_url"),
-        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
-    )

@@ -13,11 +13,9 @@ read like v2.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from airflow_provider.protocol.embedded.fields import I32, NULL, Cursor, Writer
-from airflow_provider.protocol.embedded.v0 import read_head, read_state, write_head, write_state
-from airflow_provider.protocol.model import NO_TASKS, Assignment, WorkerState
+from airflow_provider.protocol.embedded.fields import I16, I32, I64, NULL, Cursor, Writer
+from airflow_provider.protocol.embedded.v0 import write_head, write_state
+from airflow_provider.protocol.model import NO_TASKS, Assignment, ConfigOffset, WorkerState
 
 
 def encode_metadata(state: WorkerState) -> bytes:
@@ -39,11 +37,12 @@ def encode_metadata(state: WorkerState) -> bytes:
 def decode_metadata(data: bytes) -> WorkerState:
     """The inverse of :func:`encode_metadata`."""
     cursor = Cursor.over(data)
-    state = read_state(cursor)
-    if not cursor.remaining:
-        return state
-    size = cursor.length("allocation", smallest_entry=1, null_allowed=True)
-    return state if size == NULL else replace(state, assignment=_read(cursor.nested(size, "allocation.")))
+    return WorkerState(
+        version=cursor.version(),
+        url=cursor.string("url"),
+        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
+        assignment=_read_allocation(cursor) if cursor.remaining else None,
+    )
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
@@ -65,10 +64,18 @@ def _write(out: Writer, assignment: Assignment) -> None:
     out.integer(I32, assignment.delay_ms, "delay")
 
 
+def _read_allocation(cursor: Cursor) -> Assignment | None:
+    size = cursor.length("allocation", smallest_entry=1, null_allowed=True)
+    return None if size == NULL else _read(cursor.nested(size, "allocation."))
+
+
 def _read(cursor: Cursor) -> Assignment:
-    head = read_head(cursor)
-    return replace(
-        head,
+    return Assignment(
+        version=cursor.version(),
+        error=cursor.integer(I16, "error"),
+        leader=cursor.string("leader"),
+        leader_url=cursor.string("leader_url"),
+        config_offset=ConfigOffset(cursor.integer(I64, "config_offset")),
         assigned=cursor.jobs("assigned", null_allowed=True) if cursor.remaining else NO_TASKS,
         revoked=cursor.jobs("revoked", null_allowed=True) if cursor.remaining else NO_TASKS,
         delay_ms=cursor.integer(I32, "delay") if cursor.remaining else 0,
