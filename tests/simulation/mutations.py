@@ -290,7 +290,7 @@ MUTATIONS = (
         edits=(
             (
                 "    runs = memory.deadline_ms > 0\n",
-                "    return Verdict(as_new=frozenset(lost))\n    runs = memory.deadline_ms > 0\n",
+                "    return LostWork(as_new=frozenset(lost))\n    runs = memory.deadline_ms > 0\n",
             ),
         ),
         unit_test="tests/unit/test_kip_415.py",
