@@ -135,7 +135,7 @@ TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
         AttemptBegan: _to(attempts.on_began, _STARTED),
         StreamBegan: _to(attempts.on_stream_began, _STARTED),
         StreamProgressed: _to(attempts.on_stream_progressed, _STARTED),
-        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING, _GONE),
+        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
         AttemptFailed: _to(attempts.on_failed, _WAITING, _CLOSING),
         AttemptStopped: _to(attempts.on_stopped, _GONE),
         SparkLost: _to(attempts.on_spark_lost, _WAITING, _CLOSING),
