@@ -7,47 +7,75 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from enum import Enum
 from pathlib import Path
 
-from airflow_provider.membership.member import TRANSITIONS
+from airflow_provider.membership import member
 from airflow_provider.membership.state import Phase
+from airflow_provider.worker.execution import machine
+from airflow_provider.worker.execution.runs import RunState
 
-PAGE = Path(__file__).parent / "protocol.md"
-_PLACE = re.compile(
-    r"(<!-- made by docs/make_diagrams.py from membership/member.py -->\n).*?(<!-- end -->\n)", re.DOTALL
-)
+_DOCS = Path(__file__).parent
+_PLACE = re.compile(r"(<!-- made by docs/make_diagrams.py from (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_Edge = tuple[Enum | None, str, Enum | None]
 
 
 def drawn(page: str) -> str:
-    """``page`` with the diagram as it has to be."""
-    return _PLACE.sub(lambda place: f"{place[1]}```mermaid\n{member_states()}```\n{place[2]}", page)
+    """``page`` with each diagram as it has to be."""
+    return _PLACE.sub(lambda place: f"{place[1]}```mermaid\n{_DIAGRAMS[place[2]]()}```\n{place[3]}", page)
 
 
 def member_states() -> str:
-    """The member machine: which events lead from one phase to another. Events that keep the phase are left out."""
-    edges: defaultdict[tuple[Phase, Phase], list[str]] = defaultdict(list)
-    for phase, rules in TRANSITIONS.items():
-        for event, rule in rules.items():
-            for after in rule.leads_to - {phase}:
-                edges[phase, after].append(event.__name__)
-    order = list(Phase)
-    lines = [
-        "stateDiagram-v2",
-        *(f"    {_id(phase)}: {phase.value}" for phase in order),
-        f"    [*] --> {_id(Phase.INITIAL)}",
-    ]
-    for before, after in sorted(edges, key=lambda edge: (order.index(edge[0]), order.index(edge[1]))):
-        lines.append(f"    {_id(before)} --> {_id(after)}: {'<br/>'.join(sorted(edges[before, after]))}")
-    lines += [f"    {_id(phase)} --> [*]" for phase in order if phase.ended]
+    """The member machine: which events lead from one phase to another."""
+    rules = ((phase, event, rule) for phase, of_phase in member.TRANSITIONS.items() for event, rule in of_phase.items())
+    edges = ((phase, event.__name__, after) for phase, event, rule in rules for after in rule.leads_to)
+    ends: list[_Edge] = [(phase, "", None) for phase in Phase if phase.ended]
+    return _states(list(Phase), [(None, "", Phase.INITIAL), *edges, *ends])
+
+
+def task_states() -> str:
+    """The executor's machine: which events lead a task from one state to another."""
+    rules = (
+        (state, event, rule) for state, of_state in machine.TRANSITIONS.items() for event, rule in of_state.items()
+    )
+    return _states(
+        list(RunState), ((state, event.__name__, after) for state, event, rule in rules for after in rule.leads_to)
+    )
+
+
+def _states(order: list[Enum], edges: Iterable[_Edge]) -> str:
+    """Events that keep a state are left out."""
+    events: defaultdict[tuple[Enum | None, Enum | None], list[str]] = defaultdict(list)
+    for before, event, after in edges:
+        if before is not after:
+            events[before, after].append(event)
+
+    def place(edge: tuple[Enum | None, Enum | None]) -> tuple[int, int]:
+        before, after = (-1 if state is None else order.index(state) for state in edge)
+        return before, after if after >= 0 else len(order)
+
+    lines = ["stateDiagram-v2", *(f"    {_id(state)}: {state.value}" for state in order)]
+    for before, after in sorted(events, key=place):
+        said = "<br/>".join(sorted(filter(None, events[before, after])))
+        lines.append(f"    {_id(before)} --> {_id(after)}" + (f": {said}" if said else ""))
     return "\n".join(lines) + "\n"
 
 
-def _id(phase: Phase) -> str:
-    return phase.name.lower()
+def _id(state: Enum | None) -> str:
+    return "[*]" if state is None else state.name.lower()
+
+
+_DIAGRAMS: dict[str, Callable[[], str]] = {
+    "membership/member.py": member_states,
+    "worker/execution/machine.py": task_states,
+}
+PAGES = (_DOCS / "protocol.md", _DOCS / "architecture.md")
 
 
 def main() -> None:
-    PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(drawn(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any, Final
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.records import TaskFailure
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.checkpoints import CheckpointError
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
@@ -94,6 +94,7 @@ class TaskExecutor:
         self._may_start = asyncio.Event()
         self._starter: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
+        self._ended: Tasks = NO_TASKS
 
     @property
     def running(self) -> Tasks:
@@ -122,10 +123,12 @@ class TaskExecutor:
     # ---- what is fed to the machine
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
+        self._release_ended()
         self._read()
         self._feed(events.TasksGiven(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, epoch=epoch))
 
     def drop(self, tasks: Tasks, reason: str) -> None:
+        self._release_ended()
         self._feed(events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason))
 
     def advance(self, epoch: Epoch) -> None:
@@ -182,7 +185,7 @@ class TaskExecutor:
             commands.WritePlan: self._records.plan,
             commands.GiveUpWriting: lambda command: self._records.give_up(command.task),
             commands.ReleaseStopped: lambda command: self._stopped(command.tasks),
-            commands.ReleaseFinished: lambda command: self._finished(command.tasks),
+            commands.ReleaseFinished: lambda command: self._release_soon(command.tasks),
             commands.ArmTimer: lambda command: self._arm(command.at_ms),
             commands.Inform: lambda command: log.info("%s", command.message),
             commands.Warn: lambda command: log.warning("%s", command.message),
@@ -190,6 +193,17 @@ class TaskExecutor:
 
     def _stop_watching(self, command: commands.StopWatching) -> None:
         raise NotImplementedError(f"what ends with this process cannot go on without it: {sorted(command.tasks)}")
+
+    def _release_soon(self, ended: Tasks) -> None:
+        """Together with what else is stored in this turn of the loop: each release is an event of the membership."""
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._steps.guarded, self._release_ended)
+        self._ended |= ended
+
+    def _release_ended(self) -> None:
+        ended, self._ended = self._ended, NO_TASKS
+        if ended:
+            self._finished(ended)
 
     def _arm(self, at_ms: int) -> None:
         if self._timer is not None:
@@ -248,6 +262,7 @@ class TaskExecutor:
             labels = map(self._topics.jobs.label, sorted(left))
             log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(labels))
         await self._records.settle_ends(_LAST_WORDS_S)
+        self._release_ended()
         await self._steps.cancel()
         await self._records.flush(_LAST_WORDS_S)
         if self._timer is not None:

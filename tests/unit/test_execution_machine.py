@@ -182,6 +182,14 @@ def test_what_is_no_longer_configured_is_ended_whoever_could_go_on_with_it() -> 
     assert words(script.read(NONE)) == ["stop a:0: it is no longer configured"]
 
 
+def test_what_is_configured_otherwise_is_ended_also_if_it_is_revoked_meanwhile() -> None:
+    script = Script()
+    script.give(A0)
+    script.begin(A0, handle={"query": "q"})
+    assert words(script.plan({"i": 7})) == ["stop a:0: its configuration has changed"]
+    assert words(script.revoke(A0)) == ["stop a:0: revoked"]
+
+
 def test_what_is_given_back_while_it_stops_begins_again() -> None:
     script = Script().running(A0)
     script.revoke(A0)

@@ -76,6 +76,36 @@ async def test_a_finished_task_is_released_when_the_topic_says_that_it_has_finis
         assert worker.stopped == []
 
 
+async def test_what_ends_together_is_released_together() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.finish(A0)
+        worker.runner.finish(A1)
+        await worker.releases(A0, A1, into=worker.finished)
+        assert worker.finished == [frozenset({A0, A1})], "each release is an event of the membership"
+
+
+async def test_what_has_ended_is_released_before_anything_else_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        told: list[str] = []
+
+        def drop_when_it_has_ended() -> None:
+            if A0 not in worker.executor.running and not told:
+                worker.drop(A0)
+
+        monkeypatch.setattr(worker.executor, "_finished", lambda _: told.append("finished"))
+        monkeypatch.setattr(worker.executor, "_stopped", lambda _: told.append("stopped"))
+        monkeypatch.setattr(worker.executor, "_changed", drop_when_it_has_ended)
+        worker.runner.finish(A0)
+        await eventually(lambda: "stopped" in told)
+        assert told == ["finished", "stopped"]
+
+
 async def test_an_end_is_written_in_the_epoch_of_the_writing_or_it_would_be_taken_for_an_old_word() -> None:
     async with bench() as worker:
         await worker.submit()

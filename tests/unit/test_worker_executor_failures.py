@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -196,4 +197,15 @@ async def test_what_others_wait_for_is_not_written_again_where_no_broker_ever_ta
     journal.keep(A0, refused)
     await journal.settle(5)
     assert [type(error) for error in tried] == [type(AWAY), TooLargeError]
+    await journal.flush(0)
+
+
+async def test_what_is_stored_at_the_first_try_takes_no_task_of_the_loop() -> None:
+    journal, stored = Journal(WorkerId("w1")), asyncio.get_running_loop().create_future()
+    before = asyncio.all_tasks()
+    journal.note(lambda: stored)
+    journal.keep(A0, lambda: stored)
+    assert asyncio.all_tasks() == before
+    stored.set_result(None)
+    await journal.settle(5)
     await journal.flush(0)

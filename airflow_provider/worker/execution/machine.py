@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.worker.execution import attempts, having
+from airflow_provider.worker.execution import assigned, attempts
 from airflow_provider.worker.execution.commands import Command
 from airflow_provider.worker.execution.events import (
     AttemptBegan,
@@ -114,28 +114,28 @@ def _all_late(state: RunState | None, *events: Iterable[type[Event]]) -> dict[ty
 
 TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
     _GONE: {
-        TasksGiven: _to(having.on_given, _WAITING, _GONE),
-        TasksRevoked: _to(having.on_revoked_unknown, _GONE),
+        TasksGiven: _to(assigned.on_given, _WAITING, _GONE),
+        TasksRevoked: _to(assigned.on_revoked_unknown, _GONE),
         **_all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
     },
     _WAITING: {
         TasksGiven: _to(_late, _WAITING),
-        TasksRevoked: _to(having.on_revoked_waiting, _GONE),
-        EpochAdvanced: _to(having.on_epoch_waiting, _WAITING),
-        TopicsRead: _to(having.on_topics_waiting, _WAITING, _GONE),
-        SlotFree: _to(having.on_slot_free, _STARTED, _GONE),
+        TasksRevoked: _to(assigned.on_revoked_waiting, _GONE),
+        EpochAdvanced: _to(assigned.on_epoch_waiting, _WAITING),
+        TopicsRead: _to(assigned.on_topics_waiting, _WAITING, _GONE),
+        SlotFree: _to(assigned.on_slot_free, _STARTED, _GONE),
         **_all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
     },
     _STARTED: {
         TasksGiven: _to(_late, _STARTED),
-        TasksRevoked: _to(having.on_revoked, _STOPPING),
-        EpochAdvanced: _to(having.on_epoch, _STARTED),
-        TopicsRead: _to(having.on_topics, _STARTED, _STOPPING, _RESTARTING),
+        TasksRevoked: _to(assigned.on_revoked, _STOPPING),
+        EpochAdvanced: _to(assigned.on_epoch, _STARTED),
+        TopicsRead: _to(assigned.on_topics, _STARTED, _STOPPING, _RESTARTING),
         TimerFired: _to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: _to(attempts.on_began, _STARTED),
         StreamBegan: _to(attempts.on_stream_began, _STARTED),
         StreamProgressed: _to(attempts.on_stream_progressed, _STARTED),
-        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING, _GONE),
+        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
         AttemptFailed: _to(attempts.on_failed, _WAITING, _CLOSING),
         AttemptStopped: _to(attempts.on_stopped, _GONE),
         SparkLost: _to(attempts.on_spark_lost, _WAITING, _CLOSING),
@@ -143,9 +143,9 @@ TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
         **_all_late(_STARTED, _WRITTEN),
     },
     _STOPPING: {
-        TasksGiven: _to(having.on_given_back, _RESTARTING),
-        TasksRevoked: _to(having.on_revoked_stopping, _STOPPING),
-        EpochAdvanced: _to(having.on_epoch, _STOPPING),
+        TasksGiven: _to(assigned.on_given_back, _RESTARTING),
+        TasksRevoked: _to(assigned.on_revoked_stopping, _STOPPING),
+        EpochAdvanced: _to(assigned.on_epoch, _STOPPING),
         TopicsRead: _to(_late, _STOPPING),
         AttemptBegan: _to(attempts.on_began, _STOPPING),
         StreamBegan: _to(attempts.on_stream_began, _STOPPING),
@@ -158,10 +158,10 @@ TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
         **_all_late(_STOPPING, _WRITTEN),
     },
     _TIMED_OUT: {
-        TasksGiven: _to(having.on_given_again, _TIMED_OUT),
-        TasksRevoked: _to(having.on_revoked_timed_out, _STOPPING, _TIMED_OUT),
-        EpochAdvanced: _to(having.on_epoch, _TIMED_OUT),
-        TopicsRead: _to(having.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
+        TasksGiven: _to(assigned.on_given_again, _TIMED_OUT),
+        TasksRevoked: _to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT),
+        EpochAdvanced: _to(assigned.on_epoch, _TIMED_OUT),
+        TopicsRead: _to(assigned.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
         AttemptBegan: _to(attempts.on_began, _TIMED_OUT),
         StreamBegan: _to(attempts.on_stream_began, _TIMED_OUT),
         StreamProgressed: _to(_late, _TIMED_OUT),
@@ -174,8 +174,8 @@ TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
     },
     _RESTARTING: {
         TasksGiven: _to(_late, _RESTARTING),
-        TasksRevoked: _to(having.on_revoked, _STOPPING),
-        EpochAdvanced: _to(having.on_epoch, _RESTARTING),
+        TasksRevoked: _to(assigned.on_revoked_restarting, _STOPPING),
+        EpochAdvanced: _to(assigned.on_epoch, _RESTARTING),
         TopicsRead: _to(_late, _RESTARTING),
         AttemptBegan: _to(attempts.on_began, _RESTARTING),
         StreamBegan: _to(attempts.on_stream_began, _RESTARTING),
@@ -184,9 +184,9 @@ TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
         **_all_late(_RESTARTING, _WRITTEN),
     },
     _PUBLISHING: {
-        TasksGiven: _to(having.on_given_again, _PUBLISHING),
-        TasksRevoked: _to(having.on_revoked_publishing, _PUBLISHING, _GONE),
-        EpochAdvanced: _to(having.on_epoch, _PUBLISHING),
+        TasksGiven: _to(assigned.on_given_again, _PUBLISHING),
+        TasksRevoked: _to(assigned.on_revoked_publishing, _PUBLISHING, _GONE),
+        EpochAdvanced: _to(assigned.on_epoch, _PUBLISHING),
         TopicsRead: _to(_late, _PUBLISHING),
         TimerFired: _to(attempts.on_given_up, _GONE),
         PlanWritten: _to(attempts.on_plan_written, _CLOSING, _WAITING, _GONE, _PUBLISHING),
@@ -194,9 +194,9 @@ TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
         **_all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused)),
     },
     _CLOSING: {
-        TasksGiven: _to(having.on_given_again, _CLOSING),
-        TasksRevoked: _to(having.on_revoked_ended, _CLOSING),
-        EpochAdvanced: _to(having.on_epoch_closing, _CLOSING),
+        TasksGiven: _to(assigned.on_given_again, _CLOSING),
+        TasksRevoked: _to(assigned.on_revoked_ended, _CLOSING),
+        EpochAdvanced: _to(assigned.on_epoch_closing, _CLOSING),
         TopicsRead: _to(_late, _CLOSING),
         TimerFired: _to(attempts.on_given_up, _GONE),
         EndWritten: _to(attempts.on_end_written, _GONE, _CLOSING),

@@ -74,7 +74,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def next_due_ms(self, *, now_ms: int) -> int | None:
         """When the time of the next one comes, which may be now (monotonic milliseconds)."""
         self._wake(now_ms)
-        if any(self._is_overdue(task, now_ms) for task in self._overdue):
+        if self._overdue and any(self._is_overdue(task, now_ms) for task in self._overdue):
             return now_ms
         while self._later and not self._is_due_at(*self._later[0]):
             heappop(self._later)

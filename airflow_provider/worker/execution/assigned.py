@@ -62,9 +62,15 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
 def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     """If that was its last attempt, it fails as soon as it has stopped: whoever is next would try it once too often."""
     if x.runs[task].may_try_again:
-        on_revoked(x, task, event)
+        on_revoked_restarting(x, task, event)
     else:
         _revoke(x, task)
+
+
+def on_revoked_restarting(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    """It is to end in any case: nobody goes on with it."""
+    _revoke(x, task)
+    x.stop(task, RunState.STOPPING, event.reason)
 
 
 def on_revoked_stopping(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
