@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from airflow_provider.kafka.wire import openings as module
 from airflow_provider.kafka.wire.openings import Openings
 
 
@@ -80,3 +81,34 @@ async def test_whoever_gives_up_keeps_nobodys_place(when: str) -> None:
     assert await asyncio.wait_for(first, 1) == "first"
     assert await asyncio.wait_for(third, 1) == "third"
     assert second.cancelled()
+
+
+async def test_those_who_have_begun_together_go_on_together() -> None:
+    broker, openings = Broker(), Openings(at_once=2)
+    await asyncio.wait_for(openings.all_open(), 1)  # nobody else is there
+    gone_on: list[int] = []
+
+    async def join(number: int) -> None:
+        await openings.turn(broker.open)
+        await openings.all_open()
+        gone_on.append(number)
+
+    joining = [asyncio.ensure_future(join(number)) for number in range(3)]
+    await _turns()
+    for opening in (0, 1):
+        broker.opening[opening].set_result("open")
+        await _turns()
+    assert gone_on == [], "the third one is still being opened"
+    broker.opening[2].set_result("open")
+    await asyncio.wait_for(asyncio.gather(*joining), 1)
+    assert sorted(gone_on) == [0, 1, 2]
+
+
+async def test_nobody_waits_long_for_one_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TOGETHER_S", 0.01)
+    broker, openings = Broker(), Openings()
+    slow = asyncio.ensure_future(openings.turn(broker.open))
+    await _turns()
+    await asyncio.wait_for(openings.all_open(), 10)
+    slow.cancel()
+    await asyncio.gather(slow, return_exceptions=True)

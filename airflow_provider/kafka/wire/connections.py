@@ -153,10 +153,15 @@ class Connections:
         """
         address = await self._address(node)
         connection = self._take(owner, address)
+        crowd = None
         if connection is None:
             opening = functools.partial(self._open, address, request_timeout_ms=timeout_ms, idle_ms=None)
-            connection = await self._openings.setdefault(address, Openings()).turn(opening)
+            crowd = self._openings.setdefault(address, Openings())
+            connection = await crowd.turn(opening)
         try:
+            if crowd is not None:
+                await crowd.all_open()
+                await self.turn()
             response = await _send(connection, address, request)
             await self.turn()  # the whole group is answered at once
         except BaseException:

@@ -12,14 +12,17 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _AT_ONCE: Final = 32
+_TOGETHER_S: Final = 2.0
+"""So long at most whoever has a connection waits for those who are about to have one."""
 
 
 class Openings:
     """The connections to one broker that are being opened. Belongs to one event loop."""
 
     def __init__(self, at_once: int = _AT_ONCE) -> None:
-        self._free = at_once
+        self._at_once = self._free = at_once
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._all_open: asyncio.Future[None] | None = None
 
     async def turn(self, open_one: Callable[[], Awaitable[T]]) -> T:
         """Open a connection when it is its turn. If one can't be opened, those who wait for theirs hear that, too: the
@@ -36,6 +39,18 @@ class Openings:
             raise
         finally:
             self._next()
+
+    async def all_open(self) -> None:
+        """Wait until no connection is being opened any more, or for a while.
+
+        A crowd that joins a group one by one keeps it rebalancing: each who comes while the leader assigns has all the
+        others join again. Those who have begun together had better join together.
+        """
+        if self._free == self._at_once:
+            return
+        if self._all_open is None:
+            self._all_open = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._all_open], timeout=_TOGETHER_S)
 
     async def _admitted(self) -> None:
         if self._free:
@@ -58,6 +73,9 @@ class Openings:
                 first.set_result(None)
                 return
         self._free += 1
+        if self._free == self._at_once and self._all_open is not None:
+            self._all_open.set_result(None)
+            self._all_open = None
 
 
 def _fail(waiting: asyncio.Future[None], error: Exception) -> None:
