@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,16 +48,17 @@ class PackedTasks:
         tasks = frozenset(tasks)
         if not tasks:
             return NOTHING
-        one_of_each = {job: index for job, index in tasks}  # noqa: C416  # dict() is slow with tuples of another class
-        if len(one_of_each) == len(tasks):  # as in a large group, where jobs are spread
-            jobs = sorted(one_of_each)
-            indexes: Sequence[int] = list(map(one_of_each.__getitem__, jobs))
-            counts = _ONE * len(jobs)
-        else:
-            of_each, indexes = zip(*sorted(tasks), strict=True)
-            counted = Counter(of_each)
-            jobs = list(counted)
-            counts = struct.pack(f"<{len(jobs)}i", *counted.values())
+        by_job = _grouped(tasks)
+        jobs = sorted(by_job)
+        indexes: list[int] = []
+        counts: list[int] = []
+        for of_job in map(by_job.__getitem__, jobs):
+            if isinstance(of_job, int):
+                indexes.append(of_job)
+                counts.append(1)
+            else:
+                indexes += sorted(of_job)
+                counts.append(len(of_job))
         try:
             packed = struct.pack(f"<{len(indexes)}i", *indexes)
         except struct.error:
@@ -66,7 +66,7 @@ class PackedTasks:
         if min(indexes) < PLANNER_INDEX:
             raise LocalProtocolError(f"{_beyond(tasks)}; the lowest is {PLANNER_INDEX}")
         names, sizes = _encoded(jobs)
-        return cls(names, sizes, counts, packed)
+        return cls(names, sizes, struct.pack(f"<{len(counts)}i", *counts), packed)
 
     @classmethod
     def checked(cls, names: bytes, sizes: bytes, counts: bytes, packed: bytes) -> PackedTasks:
@@ -146,6 +146,21 @@ def _numbers(code: str, data: bytes) -> array[int]:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
+
+
+def _grouped(tasks: Tasks) -> dict[str, int | list[int]]:
+    """The indexes by job; of a job with one task only that, as most are where jobs are spread."""
+    by_job: dict[str, int | list[int]] = {}
+    for job, index in tasks:
+        if job not in by_job:
+            by_job[job] = index
+            continue
+        others = by_job[job]
+        if isinstance(others, int):
+            by_job[job] = [others, index]
+        else:
+            others.append(index)
+    return by_job
 
 
 def _encoded(jobs: Sequence[str]) -> tuple[bytes, bytes]:
