@@ -1,22 +1,27 @@
-"""The embedded protocol by the version that a value names, or that bytes begin with."""
+"""Versions 0 to 2 of the embedded protocol, by the version that a value names, or that bytes begin with."""
 
 from __future__ import annotations
 
-from airflow_provider.protocol.embedded import codec_of_bytes, codec_of_version
+from airflow_provider.protocol.embedded import Codec, v0, v1
 from airflow_provider.protocol.model import Assignment, WorkerState
 
 
 def encode_metadata(state: WorkerState) -> bytes:
-    return codec_of_version(state.version).encode_metadata(state)
+    return _codec(state.version).encode_metadata(state)
 
 
 def decode_metadata(data: bytes) -> WorkerState:
-    return codec_of_bytes(data).decode_metadata(data)
+    return _codec(int.from_bytes(data[:2], "big", signed=True)).decode_metadata(data)
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    return codec_of_version(assignment.version).encode_assignment(assignment)
+    return _codec(assignment.version).encode_assignment(assignment)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    return codec_of_bytes(data).decode_assignment(data)
+    return _codec(int.from_bytes(data[:2], "big", signed=True)).decode_assignment(data)
+
+
+def _codec(version: int) -> Codec[WorkerState, Assignment]:
+    """A later version is read like v2, which differs from v1 by its number only."""
+    return v1 if version > 0 else v0

@@ -11,7 +11,8 @@ from typing import Any, Final
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.protocol.embedded import codec_of_bytes
-from airflow_provider.protocol.model import Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
+from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.protocol.model import NO_TASKS, Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,10 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def metadata_to_json(state: WorkerState) -> dict[str, Any]:
+def metadata_to_json(state: WorkerState | ExtensibleState) -> dict[str, Any]:
+    """The keys of v0 to v2, and those that v3 adds."""
+    if isinstance(state, ExtensibleState):
+        return _extensible_metadata_to_json(state)
     return {
         "version": state.version,
         "url": state.url,
@@ -57,7 +61,10 @@ def metadata_to_json(state: WorkerState) -> dict[str, Any]:
     }
 
 
-def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
+def assignment_to_json(assignment: Assignment | ExtensibleAssignment) -> dict[str, Any]:
+    """The keys of v0 to v2, and those that v3 adds."""
+    if isinstance(assignment, ExtensibleAssignment):
+        return _extensible_assignment_to_json(assignment)
     return {
         "version": assignment.version,
         "error": assignment.error,
@@ -67,6 +74,45 @@ def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
         "assigned": tasks_to_json(assignment.assigned),
         "revoked": tasks_to_json(assignment.revoked),
         "delay": assignment.delay_ms,
+    }
+
+
+def _extensible_metadata_to_json(state: ExtensibleState) -> dict[str, Any]:
+    """What the worker owns stands where it does for v1 and v2."""
+    how_far = state.how_far()
+    owned = Assignment(version=state.version, assigned=state.owned.tasks()) if state.owned else None
+    older = WorkerState(version=state.version, url=state.url, config_offset=state.config_offset, assignment=owned)
+    return metadata_to_json(older) | {
+        "learning": tasks_to_json(how_far),
+        "progress": [progress for _, progress in sorted(how_far.items())],
+        "ready": tasks_to_json(state.ready.tasks()),
+        "leaving": state.leaving,
+        "slots": state.slots,
+        "weight": state.weight,
+        "epoch": state.epoch,
+    }
+
+
+def _extensible_assignment_to_json(assignment: ExtensibleAssignment) -> dict[str, Any]:
+    """``assigned`` is all that the worker is to own, as in v0."""
+    target = None if assignment.target is None else assignment.target.tasks()
+    older = Assignment(
+        version=assignment.version,
+        error=assignment.error,
+        leader=assignment.leader,
+        leader_url=assignment.leader_url,
+        config_offset=assignment.config_offset,
+        assigned=target or NO_TASKS,
+        revoked=assignment.revoked.tasks(),
+        delay_ms=assignment.delay_ms,
+    )
+    return assignment_to_json(older) | {
+        "target": None if target is None else tasks_to_json(target),
+        "learning": tasks_to_json(assignment.learning.tasks()),
+        "learned": tasks_to_json(assignment.learned.tasks()),
+        "another_round": assignment.another_round,
+        "shutdown": assignment.shutdown,
+        "epoch": assignment.epoch,
     }
 
 

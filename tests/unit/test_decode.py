@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 from airflow_provider.cli.main import COMMANDS, main
+from airflow_provider.protocol.embedded import v3
 from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
-from airflow_provider.protocol.model import Assignment, ConfigOffset, TaskId, WorkerState, planner_of
+from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.protocol.model import Assignment, ConfigOffset, Epoch, TaskId, WorkerState, planner_of
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 OWNED = Assignment(
     version=2,
@@ -59,6 +62,84 @@ def test_assignments_from_standard_input(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(sys, "stdin", lines)
     assert main(["decode", "assignment", "-"]) == 0
     assert answers(capsys) == [OWNED_JSON]
+
+
+LEARNS, PROGRESS = learning({TaskId("c", 1): 0.5, TaskId("c", 0): 1.0})
+EXTENSIBLE_STATE = ExtensibleState(
+    url="http://w2/",
+    config_offset=ConfigOffset(8),
+    owned=PackedTasks.of(OWNED.assigned),
+    learning=LEARNS,
+    progress=PROGRESS,
+    ready=PackedTasks.of({TaskId("c", 0)}),
+    leaving="scaled down",
+    slots=4,
+    weight=1.5,
+    epoch=Epoch(7),
+)
+NOTHING_SAID = {"error": 0, "leader": "", "leader_url": "", "config_offset": -1, "revoked": [], "delay": 0}
+EXTENSIBLE_STATE_JSON = {
+    "version": 3,
+    "url": "http://w2/",
+    "config_offset": 8,
+    "assignment": {"version": 3, "assigned": OWNED_JSON["assigned"], **NOTHING_SAID},
+    "learning": [["c", 0], ["c", 1]],
+    "progress": [1.0, 0.5],
+    "ready": [["c", 0]],
+    "leaving": "scaled down",
+    "slots": 4,
+    "weight": 1.5,
+    "epoch": 7,
+}
+EXTENSIBLE_ASSIGNMENT = ExtensibleAssignment(
+    leader="w1",
+    leader_url="http://w1/",
+    config_offset=ConfigOffset(7),
+    target=PackedTasks.of(OWNED.assigned),
+    revoked=PackedTasks.of(OWNED.revoked),
+    delay_ms=300_000,
+    learning=LEARNS,
+    learned=PackedTasks.of({TaskId("a", 0)}),
+    another_round=True,
+    shutdown=True,
+    epoch=Epoch(7),
+)
+EXTENSIBLE_ASSIGNMENT_JSON = {
+    **OWNED_JSON,
+    "version": 3,
+    "target": OWNED_JSON["assigned"],
+    "learning": [["c", 0], ["c", 1]],
+    "learned": [["a", 0]],
+    "another_round": True,
+    "shutdown": True,
+    "epoch": 7,
+}
+
+
+def test_version_3_adds_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "dump"
+    states = [EXTENSIBLE_STATE, ExtensibleState()]
+    file.write_text("\n".join(v3.encode_metadata(state).hex() for state in states))
+    assert main(["decode", "metadata", str(file)]) == 0
+    full, empty = answers(capsys)
+    assert full == EXTENSIBLE_STATE_JSON
+    assert empty.keys() == full.keys() > STATE_JSON.keys()
+    assert (empty["assignment"], empty["learning"], empty["leaving"], empty["slots"]) == (None, [], None, None)
+
+    words = [EXTENSIBLE_ASSIGNMENT, ExtensibleAssignment(error=1)]
+    file.write_text("\n".join(v3.encode_assignment(word).hex() for word in words))
+    assert main(["decode", "assignment", str(file)]) == 0
+    full, empty = answers(capsys)
+    assert full == EXTENSIBLE_ASSIGNMENT_JSON
+    assert empty.keys() == full.keys() > OWNED_JSON.keys()
+    assert (empty["error"], empty["assigned"], empty["target"], empty["shutdown"]) == (1, [], None, False)
+
+
+def test_damaged_bytes_of_version_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "dump"
+    file.write_text("0003ffffffff")
+    assert main(["decode", "assignment", str(file)]) == 1
+    assert answers(capsys) == [{"error": "table at byte 4294967297: lies outside of 6 bytes"}]
 
 
 def test_without_a_standard_input_it_says_so(

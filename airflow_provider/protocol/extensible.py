@@ -1,0 +1,87 @@
+"""The values of version 3, ``extensible``: what a worker and its leader say to each other where tasks can be learned.
+
+An assignment of v1 and v2 is a difference; one of v3 is the whole. So its bytes alone tell a worker what it owns, also
+one that comes back to a stable group and is answered with those of the last round.
+
+Owning and learning are never mixed: what a worker learns is another's, or nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.protocol.model import AssignmentError, ConfigOffset, Epoch, TaskId
+from airflow_provider.protocol.packed_tasks import NOTHING, PackedTasks
+
+VERSION: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensibleState:
+    """A worker's metadata in a JoinGroup request. The fields are explained in ``extensible.fbs``.
+
+    :param learning: what it makes ready while another worker owns it
+    :param progress: how far each of those is, from 0 to 1, in their order; empty: 0 for each
+    :param ready: what of them may move to it now
+    :param leaving: why it leaves soon; None: it stays
+    :param slots: None: it has not said
+    :param weight: how much work it takes, compared with others; None: as much as any
+    :param epoch: of the last assignment that it has applied; None: it has applied none
+    """
+
+    version: int = VERSION
+    url: str = ""
+    config_offset: ConfigOffset = ConfigOffset(-1)
+    owned: PackedTasks = NOTHING
+    learning: PackedTasks = NOTHING
+    progress: tuple[float, ...] = ()
+    ready: PackedTasks = NOTHING
+    leaving: str | None = None
+    slots: int | None = None
+    weight: float | None = None
+    epoch: Epoch | None = None
+
+    def how_far(self) -> dict[TaskId, float]:
+        """What it learns, and how far each is."""
+        progress = self.progress or (0.0,) * len(self.learning)
+        return dict(zip(self.learning.in_order(), progress, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensibleAssignment:
+    """What a leader sends one worker in SyncGroup. The fields are explained in ``extensible.fbs``.
+
+    :param target: all that the worker is to own; None: the leader could not assign, so nothing changes
+    :param revoked: what of its own it stops for that
+    :param delay_ms: join again after so many milliseconds; 0: no need to
+    :param learning: all that the worker is to learn
+    :param learned: what of its own others learn
+    :param another_round: others have to join again at once
+    :param shutdown: it may leave
+    :param epoch: the number of this assignment; None: the leader has not said
+    """
+
+    version: int = VERSION
+    error: int = AssignmentError.NONE
+    leader: str = ""
+    leader_url: str = ""
+    config_offset: ConfigOffset = ConfigOffset(-1)
+    target: PackedTasks | None = None
+    revoked: PackedTasks = NOTHING
+    delay_ms: int = 0
+    learning: PackedTasks = NOTHING
+    learned: PackedTasks = NOTHING
+    another_round: bool = False
+    shutdown: bool = False
+    epoch: Epoch | None = None
+
+
+def learning(how_far: Mapping[TaskId, float]) -> tuple[PackedTasks, tuple[float, ...]]:
+    """The fields ``learning`` and ``progress``.
+
+    :raises LocalProtocolError: for a task that the wire can't carry
+    """
+    tasks = PackedTasks.of(how_far)
+    return tasks, tuple(how_far[task] for task in tasks.in_order())
