@@ -115,7 +115,9 @@ def _even_out(
     left = decided.allowance - sum(most)
     idle = at_most(stateful.idle, left)
     relieved = (pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, most, strict=True))
-    taken = merged((*relieved, drains.waits, idle, stateful.further.released, _stopped_by_leaving(round, settled, stateful)))
+    taken = merged(
+        (*relieved, drains.waits, idle, stateful.further.released, _stopped_by_leaving(round, settled, stateful))
+    )
     free = minus(settled.free, stateful.tasks)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((settled.at_once, stateful.given, *(pool.returned for pool in pools), *placed))

@@ -49,6 +49,7 @@ class LearnerGroup:
         self.learning: dict[WorkerId, dict[TaskId, float]] = {}
         self.learned: dict[WorkerId, Tasks] = {}
         self.leaving: set[WorkerId] = set()
+        self.draining: set[WorkerId] = set()
         self.pending: Tasks = NO_TASKS
         self.knows: Tasks = NO_TASKS
         self.memory = LearnerMemory()
@@ -86,6 +87,7 @@ class LearnerGroup:
         """
         del self.learning[WorkerId(worker)], self.learned[WorkerId(worker)]
         self.leaving.discard(WorkerId(worker))
+        self.draining.discard(WorkerId(worker))
         return self.owned.pop(WorkerId(worker))
 
     def asks_to_leave(self, worker: str) -> None:
@@ -152,6 +154,8 @@ class LearnerGroup:
             pending=self.pending & frozenset(self.running),
             learning={worker: dict(lessons) for worker, lessons in self.learning.items()},
             leaving=frozenset(self.leaving),
+            draining=frozenset(self.draining),
+            revocation_rank=dict.fromkeys(frozenset(self.running) - self.pending, 1),
         )
         outcome = extensible.assign(self.last_round, self.memory, policy=self.policy, limits=self.limits)
         self.memory = outcome.memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from assignor_group import MAX_DELAY_MS, Group
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from learner_group import LearnerGroup, changed, started, stopped
 
-from airflow_provider.assignors import extensible
+from airflow_provider.assignors import cooperative, extensible
 from airflow_provider.assignors.learners.model import (
     READY,
     LearnedRule,
@@ -19,7 +20,7 @@ from airflow_provider.assignors.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignors.model import GroupAssignment, MoveReason
+from airflow_provider.assignors.model import GroupAssignment, MoveReason, Round
 from airflow_provider.assignors.policy import Deferred, Incremental, Policy
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 
@@ -204,34 +205,27 @@ def test_a_learner_that_takes_too_long(workers: int, rule: LearnedRule, leaves: 
 
 
 class Both(Group):
-    """Each round goes through both assignors."""
-
-    def __init__(self, jobs: dict[str, int], policy: Policy) -> None:
-        super().__init__(jobs, policy=policy)
-        self.extensible = LearnerMemory()
+    """Each round goes through both assignors, also as if the first of its workers was draining."""
 
     def fail_to_sync(self) -> GroupAssignment:
         memory = self.memory
         outcome = super().fail_to_sync()
-        ours = extensible.assign(
-            LearnerRound(
-                now_ms=self.now_ms,
-                generation=self.generation,
-                last_completed=self.last_completed,
-                configured=self.configured,
-                owned=dict(self.owned),
-                named=frozenset(self.owned) if self.named else frozenset(),
-            ),
-            LearnerMemory(cooperative=memory),
-            policy=self.policy,
-        )
-        assert (ours.assigned, ours.revoked, ours.target) == (outcome.assigned, outcome.revoked, outcome.target)
-        assert (ours.delay_ms, ours.moves, ours.memory.cooperative) == (
-            outcome.delay_ms,
-            outcome.moves,
-            outcome.memory,
-        )
-        assert not any(ours.learning.values())
+        for draining in (frozenset[WorkerId](), frozenset({min(self.owned)})):
+            known: dict[str, Any] = {
+                "now_ms": self.now_ms,
+                "generation": self.generation,
+                "last_completed": self.last_completed,
+                "configured": self.configured,
+                "owned": dict(self.owned),
+                "named": frozenset(self.owned) if self.named else frozenset(),
+                "draining": draining,
+            }
+            theirs = cooperative.assign(Round(**known), memory, policy=self.policy)
+            ours = extensible.assign(LearnerRound(**known), LearnerMemory(cooperative=memory), policy=self.policy)
+            assert (ours.assigned, ours.revoked, ours.target) == (theirs.assigned, theirs.revoked, theirs.target)
+            assert (ours.delay_ms, ours.moves) == (theirs.delay_ms, theirs.moves)
+            assert ours.memory.cooperative == theirs.memory
+            assert not any(ours.learning.values())
         return outcome
 
 
@@ -247,7 +241,7 @@ class Both(Group):
 def test_without_state_every_round_comes_out_as_in_kip_415(
     workers: int, jobs: dict[str, int], later: dict[str, int], policy: Policy, named: bool, data: st.DataObject
 ) -> None:
-    group = Both(jobs, policy)
+    group = Both(jobs, policy=policy)
     group.named = named
     group.join(*[f"w{number}" for number in range(workers)])
     for number in range(data.draw(st.integers(1, 6))):
@@ -298,6 +292,11 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_worker_asks_to_leave(self, data: st.DataObject) -> None:
         self.group.asks_to_leave(data.draw(st.sampled_from(sorted(self.group.owned))))
+
+    @precondition(lambda self: self.group.owned)
+    @rule(data=st.data())
+    def a_worker_drains(self, data: st.DataObject) -> None:
+        self.group.draining.add(data.draw(st.sampled_from(sorted(self.group.owned))))
 
     @precondition(lambda self: self.group.leaving)
     @rule()
@@ -359,6 +358,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def the_group_is_left_alone(self) -> None:
+        for worker in self.group.draining - self.group.leaving:
+            self.group.go(worker)
+        self.group.draining.clear()
         if self.group.owned.keys() <= self.group.leaving:
             self.group.join(f"w{self.names}")
             self.names += 1
@@ -390,7 +392,7 @@ def check_ownership(this: LearnerRound, outcome: LearnerAssignment) -> None:
     for worker, tasks in this.owned.items():
         assert outcome.revoked[worker] <= tasks
         assert outcome.target[worker] == (tasks - outcome.revoked[worker]) | outcome.assigned[worker]
-    if not outcome.delay_ms and this.owned.keys() - this.leaving:
+    if not outcome.delay_ms and this.staying:
         assert this.configured <= set(everything) | stopped(outcome)
 
 
@@ -409,8 +411,7 @@ def check_lessons(this: LearnerRound, outcome: LearnerAssignment) -> None:
 
 def check_stops(this: LearnerRound, outcome: LearnerAssignment) -> None:
     """Nothing that has state stops before another worker is ready, and who is ready has what nobody else has."""
-    staying = this.learning.keys() - this.leaving
-    ready = {task for worker in staying for task, progress in this.learning[worker].items() if progress == READY}
+    ready = {task for worker in this.staying for task, progress in this.learning[worker].items() if progress == READY}
     for move in outcome.moves:
         stateful = frozenset(task for task in move.tasks if this.has_state(task)) - this.pending
         if move.target is None and move.reason is MoveReason.LEARNED and move.source not in this.leaving:
@@ -422,10 +423,12 @@ def check_stops(this: LearnerRound, outcome: LearnerAssignment) -> None:
 
 
 def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
+    """Who leaves or drains gets nothing but what it has stopped for a learner's sake."""
     back = {move.target for move in outcome.moves if move.reason is MoveReason.NOT_READY}
-    for worker in this.leaving & this.owned.keys():
+    for worker in this.owned.keys() - this.staying:
         assert not outcome.learning[worker]
         assert not outcome.assigned[worker] or worker in back
+    for worker in this.leaving & this.owned.keys():
         assert (worker in outcome.shutdown) is (not this.owned[worker] and not outcome.target[worker])
 
 

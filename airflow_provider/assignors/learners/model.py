@@ -86,7 +86,8 @@ class LearnerRound(Round):
     def staying(self) -> frozenset[WorkerId]:
         """The members that can be given something: who neither leaves nor drains, unless all drain."""
         drained = self.draining & self.owned.keys()
-        return self.owned.keys() - self.leaving - (drained if len(drained) < len(self.owned) else frozenset())
+        away = self.leaving | drained if len(drained) < len(self.owned) else self.leaving
+        return frozenset(self.owned) - away
 
     def has_state(self, task: TaskId) -> bool:
         """A planner has nothing to warm up."""
