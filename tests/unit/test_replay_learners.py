@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,7 +72,7 @@ def test_scale_up(run: Replay) -> None:
         options="--learned at-rebalance --explain",
     )
     assert status == 0
-    stable = {"S1": ([T1, T2], []), "S2": ([T3, T4], []), "S3": ([T5], [])}
+    stable: dict[str, tuple[Any, Any]] = {"S1": ([T1, T2], []), "S2": ([T3, T4], []), "S3": ([T5], [])}
     assert [of(answer) for answer in answers] == [
         {**stable, "S4": ([], [T1])},
         {**stable, "S4": ([], [T1]), "S5": ([], [T3])},
@@ -121,6 +123,16 @@ def test_scale_down(run: Replay, learned: str) -> None:
     assert [answer["shutdown"] for answer in answers] == [[], [], ["S2"]]
 
 
+def test_the_example_in_the_docs(run: Replay) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    _, _, text = page.partition("<!-- replayed with learners -->")
+    history, expected = (
+        [json.loads(line) for line in block.splitlines()]
+        for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)[:2]
+    )
+    assert run(*history, options="--explain") == (0, expected)
+
+
 @pytest.mark.parametrize(
     ("learned", "why"), [("at-rebalance", "S1 had not stopped it when it joined"), ("when-ready", "S1 did not know")]
 )
@@ -140,7 +152,8 @@ def test_what_its_owner_still_has_moves_in_two_rounds(run: Replay, learned: str,
 
 def test_stateless_jobs_and_what_does_not_run_move_as_before(run: Replay) -> None:
     first = rebalance(1, {**STABLE["owned"], "S4": []})
-    for more in ({"stateful": []}, {"running": [T2, T3, T4, T5]}):
+    cases: list[dict[str, Any]] = [{"stateful": []}, {"running": [T2, T3, T4, T5]}]
+    for more in cases:
         _, answers = run({**first, **more})
         assert sum(map(len, answers[0]["revoked"].values())) == 1
         assert not any(answers[0]["learning"].values())
