@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, nlargest
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.assignors.model import Load
@@ -16,6 +17,7 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 NO_LIMIT: Final = sys.maxsize
 _job_of: Final = itemgetter(0)
+NOTHING_FIXED: Final[Mapping[WorkerId, int]] = MappingProxyType({})
 
 
 class Pool:
@@ -26,19 +28,22 @@ class Pool:
     :param configured: how much of this kind is configured
     :param kept: every member and what it goes on with of this kind
     :param own: what some members are to get again, and nobody runs
+    :param fixed: how much else of this kind a member has, that counts and stays; it is even by itself
     """
 
-    __slots__ = ("_excess", "_shares", "_spare", "over", "returned")
+    __slots__ = ("_excess", "_fixed", "_shares", "_spare", "over", "returned")
 
     returned: Shares
     """Of each member's own what is within its share."""
     over: Mapping[WorkerId, Load]
     """Who has more than its share, with what it is to get again."""
 
-    def __init__(self, configured: int, kept: Shares, own: Shares) -> None:
+    def __init__(
+        self, configured: int, kept: Shares, own: Shares, fixed: Mapping[WorkerId, int] = NOTHING_FIXED
+    ) -> None:
         idle = {worker: len(tasks) for worker, tasks in own.items()}
-        loads = {worker: len(tasks) + idle.get(worker, 0) for worker, tasks in kept.items()}
-        above = surplus(loads, idle, configured)
+        loads = {worker: len(tasks) + idle.get(worker, 0) + fixed.get(worker, 0) for worker, tasks in kept.items()}
+        above = surplus(loads, idle, configured, fixed)
         self.over = {worker: Load(loads[worker], loads[worker] - number) for worker, number in above.items()}
         spare = {
             worker: frozenset(choose(own[worker], number, {})) for worker, number in above.items() if worker in own
@@ -47,6 +52,7 @@ class Pool:
         self._spare: Tasks = NO_TASKS.union(*spare.values())
         excess = {worker: number - idle.get(worker, 0) for worker, number in above.items()}
         self._excess = {worker: number for worker, number in excess.items() if number > 0}
+        self._fixed = fixed
         self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
 
     @property
@@ -73,7 +79,7 @@ class Pool:
 
         :return: what was given, by worker
         """
-        loads = {worker: len(share) for worker, share in self._shares.items()}
+        loads = {worker: len(share) + self._fixed.get(worker, 0) for worker, share in self._shares.items()}
         return deal(plus(tasks, self._spare), loads, self._shares)
 
 
@@ -86,21 +92,30 @@ def above_shares(configured: Tasks, shares: Shares) -> int:
     )
 
 
-def surplus(loads: Mapping[WorkerId, int], idle: Mapping[WorkerId, int], total: int) -> dict[WorkerId, int]:
+def surplus(
+    loads: Mapping[WorkerId, int],
+    idle: Mapping[WorkerId, int],
+    total: int,
+    fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+) -> dict[WorkerId, int]:
     """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
-    The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those keep it first for
-    whom it saves a running task, then those with the least above the share: as few workers as possible stop anything.
+    The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those keep it first that
+    can't do otherwise, then those for whom it saves a running task, then those with the least above the share: as few
+    workers as possible stop anything.
 
     :param idle: how much of a worker's load it has not started
+    :param fixed: how much of a worker's load stays
     :return: only workers that have to give something up
     """
     share, extras = divmod(total, len(loads))
     above = sorted(
-        (load - share <= idle.get(worker, 0), load, worker) for worker, load in loads.items() if load > share
+        (fixed.get(worker, 0) <= share, load - share <= idle.get(worker, 0), load, worker)
+        for worker, load in loads.items()
+        if load > share
     )
-    keeps = {worker: share + (position < extras) for position, (_, _, worker) in enumerate(above)}
-    return {worker: load - keeps[worker] for _, load, worker in above if load > keeps[worker]}
+    keeps = {worker: share + (position < extras) for position, (*_, worker) in enumerate(above)}
+    return {worker: load - keeps[worker] for *_, load, worker in above if load > keeps[worker]}
 
 
 def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:

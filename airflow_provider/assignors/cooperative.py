@@ -54,7 +54,9 @@ on purpose:
 
 from __future__ import annotations
 
-from airflow_provider.assignors.balance import Pool
+from collections.abc import Mapping
+
+from airflow_provider.assignors.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignors.draining import Draining, draining
 from airflow_provider.assignors.lost import judge
 from airflow_provider.assignors.model import GroupAssignment, Memory, Round
@@ -63,7 +65,7 @@ from airflow_provider.assignors.pace import pace
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.replanned import planned_again
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment:  # noqa: A002  # it is KIP-415's word
@@ -74,17 +76,17 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     """
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
-    difference = _compare(round, memory)
+    difference = compare(round, memory)
     kept = {worker: minus(round.owned[worker], difference.stopped) for worker in sorted(round.owned)}
     lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
     drains = draining(round, kept)
-    pools = _pools(planners, round.configured, drains, kept, own)
+    pools = pools_of(planners, round.configured, drains, kept, own)
     unbalanced = any(pool.stops for pool in pools)
     decided = pace(policy, lost_work, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
-    limits = _limits(decided.allowance, *pools)
+    limits = limits_of(decided.allowance, *pools)
     relieved = (pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
     taken = merged((*relieved, drains.waits))
     own_of_drained = NO_TASKS.union(*(own.get(worker, NO_TASKS) for worker in drains.runs))
@@ -97,7 +99,8 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     return write_down(round, memory, difference, lost_work, decided, shuffle)
 
 
-def _compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
+def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
+    """How what is owned differs from what was assigned and from what is configured (rules 2 to 4)."""
     active: Tasks = NO_TASKS.union(*round.owned.values())
     previous = _trusted_assignment(round, memory, active)
     unowned = minus(round.configured, active)
@@ -128,12 +131,23 @@ def _duplicated(owned: Shares, active: Tasks) -> Tasks:
     return frozenset(twice)
 
 
-def _pools(planners: Tasks, configured: Tasks, drains: Draining, kept: Shares, own: Shares) -> tuple[Pool, Pool]:
+def pools_of(
+    planners: Tasks,
+    configured: Tasks,
+    drains: Draining,
+    kept: Shares,
+    own: Shares,
+    fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
+) -> tuple[Pool, Pool]:
+    """Of planners and of tasks.
+
+    :param fixed: how many tasks a member has beside those
+    """
     kept_planners, kept_tasks = _by_kind(drains.others(kept), planners)
     own_planners, own_tasks = _by_kind(drains.others(own), planners)
     of_planners = len(planners) - len(drains.kept & planners)
     of_tasks = len(configured) - len(drains.kept) - of_planners
-    return Pool(of_planners, kept_planners, own_planners), Pool(of_tasks, kept_tasks, own_tasks)
+    return Pool(of_planners, kept_planners, own_planners), Pool(of_tasks, kept_tasks, own_tasks, fixed)
 
 
 def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:
@@ -141,7 +155,7 @@ def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:
     return of_planners, {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
 
 
-def _limits(allowance: int, planners: Pool, tasks: Pool) -> tuple[int, int]:
+def limits_of(allowance: int, planners: Pool, tasks: Pool) -> tuple[int, int]:
     """How many planners and how many tasks may be stopped: planners go first, they stop and start in no time."""
     of_planners = min(allowance, planners.stops)
     return of_planners, min(allowance - of_planners, tasks.stops)

@@ -30,6 +30,10 @@ class Draining:
         """What all of them go on with."""
         return NO_TASKS.union(*self.runs.values())
 
+    def without(self, tasks: Tasks) -> Draining:
+        """The same, but for tasks that are to go on elsewhere."""
+        return Draining(runs={worker: minus(share, tasks) for worker, share in self.runs.items()}, waits=self.waits)
+
     def others(self, shares: Shares) -> Shares:
         """The shares of those that don't drain."""
         return {worker: tasks for worker, tasks in shares.items() if worker not in self.runs}

@@ -98,6 +98,12 @@ class MoveReason(str, Enum):
     """No longer configured."""
     EAGER = "eager"
     """The group speaks the eager protocol: everything is dealt out again."""
+    LEAVING = "leaving"
+    """Its worker is about to leave."""
+    LEARNED = "learned"
+    """Another worker has been made ready for it."""
+    NOT_READY = "not_ready"
+    """Its worker had stopped it for another one, and that one is not ready."""
 
 
 class Load(NamedTuple):

@@ -11,6 +11,8 @@ _STOPS: Final[Mapping[MoveReason, str]] = {
     MoveReason.DELETED: "it is not configured any more",
     MoveReason.DUPLICATE: "another worker owns it too",
     MoveReason.EAGER: "the group speaks the eager protocol",
+    MoveReason.LEAVING: "{source} is leaving",
+    MoveReason.LEARNED: "another worker is ready for it",
 }
 _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.NEW: "nobody had it",
@@ -18,6 +20,9 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.RETURNED: "it had it before",
     MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
     MoveReason.EAGER: "the group speaks the eager protocol",
+    MoveReason.LEAVING: "{source} is leaving",
+    MoveReason.LEARNED: "it has learned it from {source}",
+    MoveReason.NOT_READY: "nobody who learns it is ready",
 }
 
 

@@ -1,0 +1,184 @@
+"""Which stateful tasks are to move that are not learned yet, and where they are learned.
+
+Who leaves has all its tasks learned by those who stay. Then, for balance, each worker above its share has as many
+learned as are above it. Nothing stops for that. The limits bound how much is learned at once; the rest runs on where it
+is until there is room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
+
+from airflow_provider.assignors.balance import limited
+from airflow_provider.assignors.learners.model import Limits
+from airflow_provider.assignors.learners.under_way import by_worker
+from airflow_provider.assignors.model import Load, Move, MoveReason
+from airflow_provider.assignors.shares import Shares
+from airflow_provider.assignors.spread import deal
+from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """How many stateful tasks are above the shares of the workers that stay.
+
+    :param share: how many each has at least, once all is even
+    :param extras: how many workers may have one more
+    :param loads: how many each has, with what it learns and without what others learn of its tasks
+    """
+
+    share: int
+    extras: int
+    loads: Mapping[WorkerId, int]
+
+    @property
+    def above(self) -> dict[WorkerId, int]:
+        """Who has more than the share, and how many."""
+        return {worker: load - self.share for worker, load in self.loads.items() if load > self.share}
+
+    @property
+    def spare_extras(self) -> int:
+        """How many of those that have no more than the share may have one more."""
+        return max(0, self.extras - len(self.above))
+
+    def stops(self) -> Mapping[WorkerId, int]:
+        """How many each has to give up, as few as possible; who has the most begins, and then the first by name."""
+        above = self.above
+        return limited(above, sum(above.values()) - min(self.extras, len(above)))
+
+
+def at_most(shares: Shares, number: int) -> Shares:
+    """No more than so many of the tasks, in the order of their workers' names."""
+    tasks = ((task, worker) for worker, share in sorted(shares.items()) for task in sorted(share))
+    return by_worker(islice(tasks, number)) if number < sum(map(len, shares.values())) else shares
+
+
+def begin(
+    limits: Limits,
+    excess: Excess,
+    *,
+    shares: Shares,
+    busy: Mapping[WorkerId, int],
+    deserted: Shares,
+    candidates: Shares,
+    stops: Mapping[WorkerId, int],
+) -> tuple[Move, ...]:
+    """What is learned from now on, and by whom.
+
+    :param shares: what each worker that stays will have, when all that is learned by now has been handed over
+    :param busy: how many tasks each learns by now
+    :param deserted: what workers that leave have, and nobody learns yet
+    :param candidates: what of its own each worker that stays could have learned by another
+    :param stops: how many of these each is to give up
+    """
+    room = max(0, limits.per_group - sum(busy.values()))
+    of_leaving = {task: worker for worker, tasks in deserted.items() for task in tasks}
+    first = list(islice(sorted(of_leaving), room))
+    places = _Places(limits, excess, stops, busy)
+    quotas = places.of_leaving(len(first))
+    above = {worker: min(number, len(candidates.get(worker, NO_TASKS))) for worker, number in stops.items()}
+    numbers = places.for_balance(limited(above, max(0, room - len(first))), quotas)
+    of_staying = {
+        task: worker for worker, number in numbers.items() for task in _choose(candidates[worker], number) if number
+    }
+    chosen = [*islice(first, sum(quotas.values()) - sum(numbers.values())), *of_staying]
+    owners = {**of_leaving, **of_staying}
+    given = _in_order(deal(chosen, {worker: -number for worker, number in quotas.items()}, shares)) if chosen else {}
+    return tuple(_moves(given, owners, deserted, excess))
+
+
+class _Places:
+    """Who can learn one more task: who has the least, of these who learns the least, then the first by name."""
+
+    def __init__(
+        self, limits: Limits, excess: Excess, stops: Mapping[WorkerId, int], busy: Mapping[WorkerId, int]
+    ) -> None:
+        self._excess = excess
+        self._spare_extras = excess.spare_extras
+        self._queue = [
+            (load - stops.get(worker, 0), busy.get(worker, 0), worker, limits.per_worker - busy.get(worker, 0))
+            for worker, load in excess.loads.items()
+            if busy.get(worker, 0) < limits.per_worker
+        ]
+        heapify(self._queue)
+
+    def of_leaving(self, number: int) -> dict[WorkerId, int]:
+        """How many each is to learn, at most so many in all: wherever there is room, for they have to go."""
+        quotas: dict[WorkerId, int] = {}
+        for _ in range(number):
+            if not self._queue:
+                break
+            self._take(quotas)
+        return quotas
+
+    def for_balance(self, stops: Mapping[WorkerId, int], quotas: dict[WorkerId, int]) -> Mapping[WorkerId, int]:
+        """Add to the quotas as many of the stops as balance has a place for; how many those are, by their owner."""
+        number = 0
+        while number < sum(stops.values()) and self._queue and self._has_a_place(self._queue[0][0]):
+            self._take(quotas)
+            number += 1
+        return limited(stops, number)
+
+    def _has_a_place(self, load: int) -> bool:
+        if load < self._excess.share:
+            return True
+        if load > self._excess.share or not self._spare_extras:
+            return False
+        self._spare_extras -= 1
+        return True
+
+    def _take(self, quotas: dict[WorkerId, int]) -> None:
+        load, busy, worker, room = heappop(self._queue)
+        quotas[worker] = quotas.get(worker, 0) + 1
+        if room > 1:
+            heappush(self._queue, (load + 1, busy + 1, worker, room - 1))
+
+
+def _choose(tasks: Iterable[TaskId], number: int) -> list[TaskId]:
+    """One after the other from the job that has the most tasks there; ties go to the first, as the proposal has it."""
+    tasks = sorted(tasks)
+    left = Counter(task.job for task in tasks)
+    order: list[tuple[int, TaskId]] = []
+    for task in tasks:
+        order.append((-left[task.job], task))
+        left[task.job] -= 1
+    return [task for _, task in nsmallest(number, order)]
+
+
+def _in_order(hands: Mapping[WorkerId, Iterable[TaskId]]) -> dict[WorkerId, list[TaskId]]:
+    """The same numbers of each job for each worker; of a job's tasks the first go to the first worker by name."""
+    jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
+    numbers: defaultdict[str, Counter[WorkerId]] = defaultdict(Counter)
+    for worker, tasks in hands.items():
+        for task in tasks:
+            jobs[task.job].append(task)
+            numbers[task.job][worker] += 1
+    ordered: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
+    for job, tasks in jobs.items():
+        queue = iter(sorted(tasks))
+        for worker, number in sorted(numbers[job].items()):
+            ordered[worker] += islice(queue, number)
+    return ordered
+
+
+def _moves(
+    given: Mapping[WorkerId, Iterable[TaskId]], owners: Mapping[TaskId, WorkerId], deserted: Shares, excess: Excess
+) -> Iterable[Move]:
+    for learner, tasks in sorted(given.items()):
+        of_owner: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
+        for task in tasks:
+            if owners[task] != learner:  # where limits leave no other room, it is not learned yet
+                of_owner[owners[task]].append(task)
+        for owner, group in sorted(of_owner.items()):
+            leaves = owner in deserted
+            yield Move(
+                tasks=frozenset(group),
+                source=owner,
+                target=learner,
+                reason=MoveReason.LEAVING if leaves else MoveReason.BALANCE,
+                load=None if leaves else Load(excess.loads[owner], excess.share),
+            )

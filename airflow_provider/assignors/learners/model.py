@@ -1,0 +1,182 @@
+"""What a round with learner tasks knows beyond one of KIP-415, what it decides beyond it, and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from airflow_provider.assignors.model import Memory, Move, Round, shares_from_json
+from airflow_provider.assignors.shares import Shares
+from airflow_provider.protocol.model import (
+    NO_TASKS,
+    TaskId,
+    Tasks,
+    WorkerId,
+    name_from_json,
+    tasks_from_json,
+    tasks_to_json,
+    whole_from_json,
+)
+
+READY: Final = 1.0
+"""The progress of a learner that has nothing left to learn."""
+
+
+class LearnedRule(str, Enum):
+    """When an owner stops what is being learned. It is the owners' rule: a leader sees it in what they still own."""
+
+    AT_REBALANCE = "at-rebalance"
+    """At the start of every rebalance, all of it, as the proposal has it. What nobody is ready for, it has again."""
+    WHEN_READY = "when-ready"
+    """Only what it knows a learner to be ready for. What it did not know, it stops in a round of its own (KIP-415)."""
+
+    def stops(self, learned: Tasks, known_ready: Tasks) -> Tasks:
+        """What an owner stops before it joins.
+
+        :param learned: what of its own the last round said is being learned
+        :param known_ready: what it knows that a learner is ready for
+        """
+        return learned if self is LearnedRule.AT_REBALANCE else learned & known_ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is learned at once, and how long (KIP-441's ``max.warmup.replicas``, ``acceptable.recovery.lag``).
+
+    A learner that takes too long is given up, and the task left where it is: it runs there, and a move is not worth a
+    cold start. From a worker that leaves it moves all the same, since it will stop there anyway.
+
+    :param per_worker: a worker learns at most so many tasks at once: they use what its running tasks need
+    :param per_group: so many are learned at once in the whole group: they read what the running tasks read
+    :param ready_from: from this progress on (0 to 1) a learner counts as ready
+    :param longest_ms: a learner may take so long
+    :raises ValueError: for what is out of range
+    """
+
+    per_worker: int = 4
+    per_group: int = 100
+    ready_from: float = READY
+    longest_ms: int = 1_800_000
+
+    def __post_init__(self) -> None:
+        if min(self.per_worker, self.per_group, self.longest_ms) < 1:
+            raise ValueError("per_worker, per_group and longest_ms must be at least 1")
+        if not 0 < self.ready_from <= READY:
+            raise ValueError(f"ready_from must be above 0 and at most {READY:g}, not {self.ready_from}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerRound(Round):
+    """What a leader knows when it assigns.
+
+    :param stateful: the jobs whose tasks have something to warm up
+    :param pending: owned tasks that have not started: they move as stateless ones do, and are never learned
+    :param learning: what workers learn, each with its progress from 0 to 1
+    :param leaving: members that will leave as soon as they have nothing
+    """
+
+    stateful: frozenset[str] = frozenset()
+    pending: Tasks = NO_TASKS
+    learning: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
+    leaving: frozenset[WorkerId] = frozenset()
+
+    @property
+    def staying(self) -> frozenset[WorkerId]:
+        """The members that can be given something: who neither leaves nor drains, unless all drain."""
+        drained = self.draining & self.owned.keys()
+        away = self.leaving | drained if len(drained) < len(self.owned) else self.leaving
+        return frozenset(self.owned) - away
+
+    def has_state(self, task: TaskId) -> bool:
+        """A planner has nothing to warm up."""
+        return task[0] in self.stateful and task[1] >= 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerMemory:
+    """What a leader carries from one round to the next.
+
+    :param cooperative: what KIP-415 remembers
+    :param learned: by owner, what it may have stopped when it joins next, so that a learner can start it
+    :param since_ms: since when (wall clock) each learner has been at it
+    :param given_up: whose learner has taken too long; forgotten when a worker comes or goes
+    """
+
+    cooperative: Memory = field(default_factory=Memory)
+    learned: Shares = field(default_factory=dict)
+    since_ms: Mapping[WorkerId, Mapping[TaskId, int]] = field(default_factory=dict)
+    given_up: Tasks = NO_TASKS
+
+    def overdue_at_ms(self, limits: Limits) -> int | None:
+        """When (wall clock) the first learner has taken too long, so that a round should look at it; None: nobody
+        learns. It is no delay: nothing waits for it.
+        """
+        since = [since_ms for lessons in self.since_ms.values() for since_ms in lessons.values()]
+        return min(since) + limits.longest_ms if since else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cooperative": self.cooperative.to_json(),
+            "learned": {worker: tasks_to_json(tasks) for worker, tasks in self.learned.items()},
+            "since_ms": {
+                worker: [[*task, since_ms] for task, since_ms in sorted(lessons.items())]
+                for worker, lessons in self.since_ms.items()
+            },
+            "given_up": tasks_to_json(self.given_up),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LearnerMemory:
+        """The inverse of :meth:`to_json`.
+
+        :raises AttributeError, KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(
+            cooperative=Memory.from_json(data["cooperative"]),
+            learned=shares_from_json(data["learned"]),
+            since_ms={
+                WorkerId(name_from_json(worker)): dict(map(_lesson_from_json, lessons))
+                for worker, lessons in data["since_ms"].items()
+            },
+            given_up=tasks_from_json(data["given_up"]),
+        )
+
+
+def _lesson_from_json(lesson: Any) -> tuple[TaskId, int]:
+    job, index, since_ms = lesson
+    (task,) = tasks_from_json([[job, index]])
+    return task, whole_from_json(since_ms, "a time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerAssignment:
+    """What a round decides; every mapping has an entry for every member.
+
+    :param assigned: what each member starts
+    :param revoked: what each member stops
+    :param target: all that each member has after this round: owned, less revoked, with assigned
+    :param learning: all that each member is to learn
+    :param learned: what of its target is being learned by others
+    :param shutdown: who leaves and has nothing left
+    :param delay_ms: rejoin after so long; 0: no need to
+    :param moves: why tasks start and stop
+    :param lessons: what is learned from this round on: the moves that are to come of it
+    """
+
+    assigned: Shares
+    revoked: Shares
+    target: Shares
+    learning: Shares
+    learned: Shares
+    shutdown: frozenset[WorkerId]
+    delay_ms: int
+    memory: LearnerMemory
+    moves: tuple[Move, ...]
+    lessons: tuple[Move, ...]
+
+    @property
+    def another_round_follows(self) -> bool:
+        """Whoever stops something joins again when it has stopped."""
+        return any(self.revoked.values())

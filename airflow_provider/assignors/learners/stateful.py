@@ -1,0 +1,120 @@
+"""The stateful tasks of a round: a kind of its own, spread evenly over the workers that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider.assignors.balance import Pool, choose
+from airflow_provider.assignors.learners.lessons import Excess, begin
+from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound, Limits
+from airflow_provider.assignors.learners.settled import Settled, of_staying
+from airflow_provider.assignors.learners.under_way import Further, by_worker, count_by_worker, further
+from airflow_provider.assignors.model import Move
+from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stateful:
+    """The stateful tasks, as far as they are settled.
+
+    :param tasks: all that are configured
+    :param further: what is learned further
+    :param excess: what is above the shares of those who stay
+    :param shares: what each of these will have when all that is learned by now has been handed over
+    :param given: what of the rest starts
+    :param running: what each member runs or takes back, of what nobody learns, and may yet be learned
+    :param idle: what each worker above its share gives up of what it has not started
+    :param stops: how many of its running tasks each would have to give up beside that
+    """
+
+    tasks: Tasks
+    further: Further
+    excess: Excess
+    shares: Shares
+    given: Shares
+    running: Shares
+    idle: Shares
+    stops: Mapping[WorkerId, int]
+
+
+def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: Settled) -> Stateful:  # noqa: A002
+    """Give what is free to those who have the least, and count what is above the shares."""
+    tasks = frozenset([task for task in round.configured if round.has_state(task)]) if round.stateful else NO_TASKS
+    held = {
+        worker: plus(kept, settled.at_once.get(worker, NO_TASKS)) & tasks if tasks else NO_TASKS
+        for worker, kept in settled.kept.items()
+    }
+    staying = of_staying(held, round)
+    apart = settled.drains.kept & tasks - settled.learners.keys()
+    total = len(tasks) - len(apart)
+    share, extras = divmod(total, max(1, len(staying)))
+    counts = {worker: len(has) for worker, has in staying.items()}
+    on = further(round, limits, settled.learners, held, share=share, counts=counts)
+    learned = frozenset(on.learners)
+    to_come = by_worker((task, learner.worker) for task, learner in on.learners.items())
+    shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
+    given = _given(settled, shares, tasks, total) if shares and tasks else {}
+    shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
+    excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
+    stops = {} if settled.lost_work.waiting else excess.stops()
+    idle = {
+        worker: frozenset(choose(waiting, number, {}))
+        for worker, number in stops.items()
+        if number and (waiting := settled.kept[worker] & round.pending & shares[worker])
+    }
+    left_alone = plus(round.pending, learned)
+    stays = plus(left_alone, given_up(round, memory, on))
+    return Stateful(
+        tasks=tasks,
+        further=on,
+        excess=excess,
+        shares=shares,
+        given=given,
+        running={worker: minus(has, left_alone if worker in round.leaving else stays) for worker, has in held.items()},
+        idle=idle,
+        stops={worker: number - len(idle.get(worker, NO_TASKS)) for worker, number in stops.items()},
+    )
+
+
+def even(stateful: Stateful) -> dict[WorkerId, int]:
+    """How many each worker that stays has once all is even: those keep one more that have the most left to them."""
+    excess, stops = stateful.excess, stateful.stops
+    left = {worker: load - stops.get(worker, 0) for worker, load in excess.loads.items()}
+    order = sorted(left, key=lambda worker: (-left[worker], worker))
+    return {worker: excess.share + (position < excess.extras) for position, worker in enumerate(order)}
+
+
+def lessons(
+    round: LearnerRound,  # noqa: A002
+    limits: Limits,
+    stateful: Stateful,
+    stops: Mapping[WorkerId, int],
+) -> tuple[Move, ...]:
+    """What is learned from this round on.
+
+    :param stops: how many running tasks each worker gives up for balance now
+    """
+    if not stateful.tasks or not stateful.shares:
+        return ()
+    return begin(
+        limits,
+        stateful.excess,
+        shares=stateful.shares,
+        busy=count_by_worker(stateful.further.learners.values()),
+        deserted={worker: tasks for worker, tasks in stateful.running.items() if worker in round.leaving and tasks},
+        candidates=of_staying(stateful.running, round),
+        stops=stops,
+    )
+
+
+def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Tasks:  # noqa: A002
+    """What has been learned for too long, now or before. Once a worker comes or goes, it may be tried again."""
+    same = memory.cooperative.members == round.owned.keys()
+    return plus(on.given_up, memory.given_up & round.configured if same else NO_TASKS)
+
+
+def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int) -> Shares:
+    pool = Pool(total, shares, {worker: own & tasks for worker, own in settled.own.items()})
+    return merged((pool.returned, pool.place(settled.free & tasks)))

@@ -1,0 +1,44 @@
+"""Reasons for moves that KIP-415 does not have: the same moves, told apart by them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from airflow_provider.assignors.model import Load, Move, MoveReason
+from airflow_provider.assignors.shares import Shares, minus
+from airflow_provider.protocol.model import TaskId, WorkerId
+
+
+class Why(NamedTuple):
+    """Why a task starts or stops, whose it was, if that is known, and what made that one give it up."""
+
+    reason: MoveReason
+    source: WorkerId | None = None
+    load: Load | None = None
+
+
+def each(shares: Shares, reason: MoveReason) -> dict[TaskId, Why]:
+    """The same reason for what several workers stop."""
+    return {task: Why(reason, worker) for worker, tasks in shares.items() for task in tasks}
+
+
+def explained(moves: Iterable[Move], whys: Mapping[TaskId, Why]) -> Iterator[Move]:
+    """The moves, with these reasons for these tasks."""
+    known = frozenset(whys)
+    for move in moves:
+        told = move.tasks & known
+        if len(told) < len(move.tasks):
+            yield Move(
+                tasks=minus(move.tasks, told),
+                source=move.source,
+                target=move.target,
+                reason=move.reason,
+                load=move.load,
+            )
+        groups: defaultdict[Why, list[TaskId]] = defaultdict(list)
+        for task in sorted(told):
+            groups[whys[task]].append(task)
+        for why, tasks in groups.items():
+            yield Move(tasks=frozenset(tasks), source=why.source, target=move.target, reason=why.reason, load=why.load)

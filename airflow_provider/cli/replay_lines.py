@@ -1,0 +1,214 @@
+"""A line of a history that ``cospark replay`` reads: a round, or what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from airflow_provider.assignors.learners.model import READY, LearnerRound
+from airflow_provider.assignors.model import Absence, LeaveReason, Round
+from airflow_provider.protocol.model import (
+    NO_TASKS,
+    PLANNER_INDEX,
+    GenerationId,
+    TaskId,
+    Tasks,
+    WorkerId,
+    tasks_from_json,
+)
+
+LEADER_RESTART: Final = "leader_restart"
+
+_MOST_TASKS: Final = 1_000_000
+"""Of all jobs in a line: one number there must not fill the memory."""
+
+
+class UnreadableLineError(Exception):
+    """A line that is no round of a history; says what is wrong with it."""
+
+
+def parse_line(line: bytes) -> tuple[bool, Round]:
+    """Read one line of a history.
+
+    :returns: whether a new leader starts, and the round; ``named`` in it is of whom the line says something
+    :raises UnreadableLineError: naming what is wrong
+    """
+    data = _data_of(line)
+    return _restarts(data), Round(**_fields(data))
+
+
+def parse_learner_line(line: bytes) -> tuple[bool, LearnerRound]:
+    """Read one line of the history of a group with learner tasks. What is not said to wait, runs.
+
+    :returns: as :func:`parse_line`
+    :raises UnreadableLineError: naming what is wrong
+    """
+    data = _data_of(line)
+    fields = _fields(data)
+    jobs = frozenset(_strings(data, "stateful", "jobs")) if "stateful" in data else frozenset(_object(data, "jobs"))
+    owned = NO_TASKS.union(*fields["owned"].values())
+    return _restarts(data), LearnerRound(
+        **fields,
+        stateful=jobs,
+        pending=owned - _running(data) if "running" in data else NO_TASKS,
+        learning=_learning(data),
+        leaving=frozenset(map(WorkerId, _strings(data, "leaving", "workers"))),
+    )
+
+
+def _data_of(line: bytes) -> Mapping[str, Any]:
+    try:
+        data = json.loads(line.rstrip().decode())
+    except RecursionError:
+        raise UnreadableLineError("not JSON that can be read: too deeply nested") from None
+    except json.JSONDecodeError as wrong:
+        raise UnreadableLineError(f"not JSON: {wrong.msg} at column {wrong.colno}") from None
+    except ValueError as wrong:
+        raise UnreadableLineError(f"not JSON: {wrong}") from None
+    if not isinstance(data, dict):
+        raise UnreadableLineError(f"not a JSON object: {_shown(data)}")
+    return data
+
+
+def _restarts(data: Mapping[str, Any]) -> bool:
+    event = data.get("event")
+    if not isinstance(event, str | None):
+        raise UnreadableLineError(f"event must be a string, not {_shown(event)}")
+    return event == LEADER_RESTART
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a :class:`Round`."""
+    owned = _owned(data)
+    said = _absences(data)
+    return {
+        "now_ms": _integer(data, "now"),
+        "generation": GenerationId(_integer(data, "generation")),
+        "last_completed": GenerationId(_integer(data, "last_completed")),
+        "configured": _configured(data),
+        "owned": owned,
+        "named": frozenset(said),
+        "absent": {worker: absence for worker, absence in said.items() if worker not in owned},
+        "draining": frozenset(map(WorkerId, _strings(data, "draining", "workers"))),
+        "revocation_rank": dict.fromkeys(_running(data), 1),
+    }
+
+
+def _configured(data: Mapping[str, Any]) -> Tasks:
+    jobs = _object(data, "jobs")
+    for job, number in jobs.items():
+        if not _is_integer(number) or number < 0:
+            raise UnreadableLineError(
+                f"jobs: the number of tasks of {_shown(job)} must be an integer >= 0, not {_shown(number)}"
+            )
+    if sum(jobs.values()) > _MOST_TASKS:
+        raise UnreadableLineError(f"jobs: more than {_MOST_TASKS} tasks")
+    planners = data.get("planners", True)
+    if not isinstance(planners, bool):
+        raise UnreadableLineError(f"planners must be true or false, not {_shown(planners)}")
+    first = PLANNER_INDEX if planners else PLANNER_INDEX + 1
+    return frozenset(TaskId(job, index) for job, number in jobs.items() for index in range(first, number))
+
+
+def _owned(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
+    if not _object(data, "owned"):
+        raise UnreadableLineError("owned: a round needs at least one worker")
+    return _shares(data, "owned")
+
+
+def _learning(data: Mapping[str, Any]) -> dict[WorkerId, dict[TaskId, float]]:
+    """What is ready is learned to its end."""
+    learning: dict[WorkerId, dict[TaskId, float]] = {}
+    for key, progress in (("learning", 0.0), ("ready", READY)):
+        if key in data:
+            for worker, tasks in _shares(data, key).items():
+                learning.setdefault(worker, {}).update(dict.fromkeys(tasks, progress))
+    return learning
+
+
+def _shares(data: Mapping[str, Any], key: str) -> dict[WorkerId, Tasks]:
+    shares: dict[WorkerId, Tasks] = {}
+    for worker, tasks in _object(data, key).items():
+        if not isinstance(tasks, list):
+            raise UnreadableLineError(
+                f"{key}: {_shown(worker)} must have a list of [job, index] pairs, not {_shown(tasks)}"
+            )
+        try:
+            shares[WorkerId(worker)] = tasks_from_json(tasks)
+        except ValueError as wrong:
+            raise UnreadableLineError(f"{key}: of {_shown(worker)}: {wrong}") from None
+    return shares
+
+
+def _strings(data: Mapping[str, Any], key: str, what: str) -> list[str]:
+    values = data.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise UnreadableLineError(f"{key} must be a list of {what}, not {_shown(values)}")
+    return values
+
+
+def _running(data: Mapping[str, Any]) -> Tasks:
+    tasks = data.get("running", [])
+    if not isinstance(tasks, list):
+        raise UnreadableLineError(f"running must be a list of [job, index] pairs, not {_shown(tasks)}")
+    try:
+        return tasks_from_json(tasks)
+    except ValueError as wrong:
+        raise UnreadableLineError(f"running: {wrong}") from None
+
+
+def _absences(data: Mapping[str, Any]) -> dict[WorkerId, Absence]:
+    left = {worker: _reason(worker, reason) for worker, reason in _optional_object(data, "left").items()}
+    returns = _optional_object(data, "returns_ms")
+    for worker, returns_ms in returns.items():
+        if returns_ms is not None and not (_is_integer(returns_ms) and returns_ms >= 0):
+            raise UnreadableLineError(
+                f"returns_ms: of {_shown(worker)}: must be an integer >= 0 or null, not {_shown(returns_ms)}"
+            )
+    return {
+        WorkerId(worker): Absence(left=left.get(worker), returns_ms=returns.get(worker))
+        for worker in left.keys() | returns.keys()
+    }
+
+
+def _reason(worker: str, reason: object) -> LeaveReason:
+    try:
+        return LeaveReason(reason)
+    except ValueError:
+        known = ", ".join(LeaveReason)
+        raise UnreadableLineError(f"left: of {_shown(worker)}: must be one of {known}, not {_shown(reason)}") from None
+
+
+def _optional_object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return _object(data, key) if key in data else {}
+
+
+def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = _required(data, key)
+    if not isinstance(value, dict):
+        raise UnreadableLineError(f"{key} must be an object, not {_shown(value)}")
+    return value
+
+
+def _integer(data: Mapping[str, Any], key: str) -> int:
+    value = _required(data, key)
+    if not _is_integer(value):
+        raise UnreadableLineError(f"{key} must be an integer, not {_shown(value)}")
+    return int(value)
+
+
+def _required(data: Mapping[str, Any], key: str) -> Any:
+    if key not in data:
+        raise UnreadableLineError(f"{key} is missing")
+    return data[key]
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value as JSON, cut where it gets long."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
