@@ -10,18 +10,18 @@ from typing import Any, Final
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
-from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Epoch, Tasks
+from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process import (
     end_what_outlived,
     predecessor_of,
@@ -67,20 +67,17 @@ class Worker:
         self._topics = topics
         self._saved = None if saved is None else HandedOver.from_json(saved)
         self._leaving: Ending | None = None
-        self._absence = Absence(returns_ms=settings.returns_ms)
         self._over: Ended | None = None
         self._overdue = False
         self._handing_over = False
-        self._says: WorkerPhase = settings.phase
         self._unstarted: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
-        self._announced = False
-        self._slots = settings.slots
-        self._said_process = self._said_condition = ""
-        self._publishes_soon = False
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._journal = Journal(settings.member.worker)
+        self._record = OwnRecord(
+            settings, topics, self._journal, view=lambda: self.member.view, hands=lambda: self.hands
+        )
         self._idle_error: str | None = None
         # No further than it has been read: the topic may have been made anew since.
         read = topics.jobs.offset
@@ -98,7 +95,7 @@ class Worker:
             while (ending := self._ending()) is None:
                 await self._changed.wait()
                 self._changed.clear()
-                self._say_what_is_new()
+                self._record.say_what_is_new()
             outcome = await self._end(ending)
         finally:
             unsubscribe()
@@ -122,8 +119,8 @@ class Worker:
         """
         if self._leaving is None and self._over is None:
             self._leaving = ending
-            self._absence = absence
-            self._publish(WorkerPhase.STOPPING)
+            self._record.absence = absence
+            self._record.say(WorkerPhase.STOPPING)
             self.member.leave(reason)
             self._changed.set()
 
@@ -139,7 +136,7 @@ class Worker:
     # ---- the membership's listener
 
     def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
-        if self._announced:
+        if self._record.stored:
             self.hands.take(tasks, epoch)
         else:
             self._unstarted |= tasks
@@ -152,7 +149,7 @@ class Worker:
 
     def assigned(self, epoch: Epoch) -> None:
         self.hands.advance(epoch)
-        self._publish(self.settings.phase)
+        self._record.say(self.settings.phase)
         self._changed.set()
 
     async def farewell(self) -> None:
@@ -171,14 +168,8 @@ class Worker:
         """
         unasked = tasks - self.member.view.stopping
         self.member.tasks_stopped(tasks)
-        if unasked and self._announced and self._over is None and not self._publishes_soon:
-            self._publishes_soon = True
-            asyncio.get_running_loop().call_soon(self._publish_again)
-
-    def _publish_again(self) -> None:
-        """Once for all that it has released in one turn of the loop: the record names all that it has left."""
-        self._publishes_soon = False
-        self._publish(self._says)
+        if unasked and self._over is None:
+            self._record.say_again_soon()
 
     def _begin(self) -> None:
         last = self._topics.status.workers.get(self.settings.member.worker)
@@ -190,7 +181,7 @@ class Worker:
         else:
             end_what_outlived(last)
             tell_of_rival(last)
-            self._says = WorkerPhase.JOINING
+            self._record.phase = WorkerPhase.JOINING
         self.member.begin(predecessor)
         self._announcing = asyncio.ensure_future(self._announce())
 
@@ -199,23 +190,13 @@ class Worker:
         it has to wait for what runs here.
         """
         try:
-            await self._journal.insist(lambda: self._topics.publish_worker(self._status()))
-            self._announced = True
+            await self._record.announce()
             tasks, self._unstarted = self._unstarted, NO_TASKS
             self.hands.take(tasks, self.member.view.epoch)
         except Exception as bug:  # noqa: BLE001  nobody waits for this
             self.member.fail(bug)
         self._announcing = None
         self._changed.set()
-
-    def _say_what_is_new(self) -> None:
-        """A JVM was started, and could outlive this process: whoever comes next under this name has to know of it. Or
-        there is something else that keeps the tasks from running, or nothing any more.
-        """
-        said = (self._said_process, self._said_condition)
-        new = (this_process(), self.hands.condition) != said
-        if self._announced and self._says is not WorkerPhase.DEFERRED and new:
-            self._publish(self._says)
 
     def _on_topics(self) -> None:
         try:
@@ -257,19 +238,19 @@ class Worker:
         return Ending.FENCED if how is HowEnded.FENCED else Ending.FAILED
 
     def _is_told_to_go(self, wish: ControlRecord) -> bool:
-        if self._slots:
-            self._slots = 0
+        if self._record.slots:
+            self._record.slots = 0
             stops = wish.action is ControlAction.STOP
             log.info(
                 "Somebody has asked this worker to leave its group%s",
                 "" if stops else ": it starts nothing more, and leaves when what it runs has finished",
             )
             self.hands.drain()
-            self._publish(self._says)
+            self._record.say_again()
         return wish.action is ControlAction.STOP or not self.hands.running
 
     def _may_hand_over(self) -> bool:
-        return self.hands.done and self._announced and self.member.view.settled
+        return self.hands.done and self._record.stored and self.member.view.settled
 
     def _limit_stopping(self) -> None:
         def overdue() -> None:
@@ -289,22 +270,19 @@ class Worker:
                 process=this_process(),
                 idle_since_ms=self.reasons.waits_since_ms,
             )
-            if self._says is not WorkerPhase.DEFERRED:
-                # Its process ends now, and the member stays: nobody shall take it for gone meanwhile.
-                nobodys = replace(self._status(), member_id=UNKNOWN_MEMBER_ID)
-                self._journal.note(lambda: self._topics.publish_worker(nobodys))
+            self._record.say_that_it_is_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())
         if ending is Ending.STOOD_BACK:
-            self._publish(WorkerPhase.LEFT)
+            self._record.say(WorkerPhase.LEFT)
             return Outcome(ending=ending, epoch=epoch, error=self.hands.unable)
         if ending in (Ending.LEFT, Ending.DRAINED, Ending.IDLE):
-            self._publish(WorkerPhase.LEFT)
+            self._record.say(WorkerPhase.LEFT)
             wish = self.reasons.wish
             if wish is not None:
                 self._journal.note(lambda: self._topics.clear_control(wish))
-        elif ending is Ending.FAILED and self._says is WorkerPhase.JOINING:
+        elif ending is Ending.FAILED and self._record.phase is WorkerPhase.JOINING:
             # It had to say so before it joined: by the process in it a successor sees whether it has to wait.
-            self._publish(WorkerPhase.LEFT)
+            self._record.say(WorkerPhase.LEFT)
         return Outcome(ending=ending, epoch=epoch, error=self._error())
 
     def _error(self) -> str | None:
@@ -316,30 +294,4 @@ class Worker:
         return (
             f"told to stop {self.settings.member.rebalance_timeout_ms / 1000:g} s ago and still running: {stuck}; the"
             " worker ends without having left the group (does the job look at task.stopping?)"
-        )
-
-    def _publish(self, phase: WorkerPhase) -> None:
-        self._says = phase
-        status = self._status()
-        self._journal.note(lambda: self._topics.publish_worker(status))
-
-    def _status(self) -> WorkerStatus:
-        view = self.member.view
-        known = self._topics.status.group
-        self._said_process = this_process() if self._says is not WorkerPhase.DEFERRED else ""
-        self._said_condition = self.hands.condition
-        return WorkerStatus(
-            worker=self.settings.member.worker,
-            state=self._says,
-            epoch=view.epoch or (known.epoch if known else view.epoch),
-            slots=self._slots,
-            url=self.settings.member.url,
-            owned=view.owned,
-            running=self.hands.running,
-            process=self._said_process,
-            at_ms=wall_ms(),
-            member_id=view.member_id,
-            left=self._absence.left,
-            returns_ms=self._absence.returns_ms,
-            condition=self.hands.unable or self._said_condition,
         )
