@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
-import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -15,9 +15,9 @@ from airflow_provider.common.links import group_link
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
-from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
+from airflow_provider.triggers.patience import patiently
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.reports.standing import SoFar
-
-log = logging.getLogger(__name__)
-
-_AGAIN_S: Final = 5.0
 
 
 class GroupTrigger(BaseTrigger):
@@ -88,15 +84,7 @@ class GroupTrigger(BaseTrigger):
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def _wait(self, settings: KafkaSettings) -> dict[str, Any]:
-        told = False
-        while True:
-            try:
-                return await self._watch(settings)
-            except BrokerAwayError as away:
-                if not told:
-                    log.warning("Going on waiting: %s", away)
-                told = True
-                await asyncio.sleep(_AGAIN_S)
+        return await patiently(functools.partial(self._watch, settings), f"The wait for group {self.group}")
 
     def _so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
         return self.condition.so_far(jobs, status).of_group(self.group)

@@ -24,8 +24,8 @@ from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.reports.standing import group_so_far
-from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.connections import Connection, connection_of
+from airflow_provider.triggers.patience import patiently
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
 from airflow_provider.worker.reins import Reins
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_AGAIN_S: Final = 5.0
 _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
 
@@ -181,18 +180,11 @@ class WorkerTrigger(BaseTrigger):
     async def _hold(self) -> TriggerEvent:
         async with connection_of(self.kafka_conn_id) as connection:
             await asyncio.to_thread(_load)
-            told = False
-            while True:
-                try:
-                    event = await self._take_part(connection)
-                except BrokerAwayError as away:
-                    if not told:
-                        log.warning("Worker %s goes on when a broker answers: %s", self.plan.member.worker, away)
-                    told = True
-                    await asyncio.sleep(_AGAIN_S)
-                else:
-                    if event is not None:
-                        return event
+            event: TriggerEvent | None = None
+            while event is None:
+                take_part = functools.partial(self._take_part, connection)
+                event = await patiently(take_part, f"Worker {self.plan.member.worker}")
+            return event
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
         """:returns: None if the membership is to go on with what the connection says by now"""

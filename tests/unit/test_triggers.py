@@ -35,7 +35,7 @@ from airflow_provider.ledger.records import TaskState
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics.errors import BrokerAwayError
-from airflow_provider.triggers import group as group_module
+from airflow_provider.triggers import patience
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
@@ -163,7 +163,7 @@ class TestGroupTrigger:
             return reachable(settings, group)
 
         monkeypatch.setattr(shared, "watched_logs", watched_logs)
-        monkeypatch.setattr(group_module, "_AGAIN_S", 0.001)
+        monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
         triggerer.topics.now(status=group_snapshot(3))
         trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
         assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
@@ -271,7 +271,7 @@ class TestWorkerTrigger:
             return reachable(settings, group, needs)
 
         monkeypatch.setattr(holding, "shared_topics", shared_topics)
-        monkeypatch.setattr(worker_module, "_AGAIN_S", 0.001)
+        monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker
         triggerer.worker.end(Ending.DRAINED)
