@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from stand_ins import LonelyCoordinator, MemoryTopics
 
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.cli import worker as worker_module
 from airflow_provider.cli.main import main
 from airflow_provider.common.worker_values import WorkerPlan
+from airflow_provider.group import classic
 from airflow_provider.kafka.errors import Fault, TransportError
+from airflow_provider.ledger.records import JobDefinition, TaskState
 from airflow_provider.protocol.model import ConnectProtocol, Epoch
 from airflow_provider.topics.errors import TopicRightsError
+from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until
@@ -197,3 +202,29 @@ def test_how_it_ended_does_not_depend_on_who_listens(ends: Any, monkeypatch: pyt
         assert main(["worker", "g", *BROKER]) == 0
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["worker", "g", *BROKER]) == 0
+
+
+def test_it_runs_what_its_group_has_and_ends_when_that_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that stands between the command line and the topics; only Kafka is not there."""
+    topics = MemoryTopics()
+
+    @asynccontextmanager
+    async def in_memory(settings: object, group_id: str, needs: object) -> AsyncIterator[MemoryTopics]:
+        await topics.submit(JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=2))
+        yield topics
+
+    @asynccontextmanager
+    async def alone(settings: object) -> AsyncIterator[LonelyCoordinator]:
+        yield LonelyCoordinator()
+
+    async def reach(settings: object) -> None: ...
+
+    monkeypatch.setattr(worker_module, "reach", reach)
+    monkeypatch.setattr(holding, "shared_topics", in_memory)
+    monkeypatch.setattr(classic, "shared_transport", alone)
+    assert main(["worker", "g", "--worker", "w1", "--runner", "noop", "--until", "drained", *BROKER]) == 0
+    assert capsys.readouterr().out == "worker w1: drained at epoch 2\n"
+    states = {task.index: said.state for task, said in topics.status.tasks.items()}
+    assert states == dict.fromkeys((-1, 0, 1), TaskState.FINISHED)
