@@ -17,7 +17,7 @@ from typing import Final
 from airflow_provider.assignors.cooperative import assign
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.ledger.records.envelope import decode, encode
+from airflow_provider.ledger.records.envelope import encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord
@@ -47,8 +47,9 @@ def measure(workers: int, jobs: int, tasks: int, kind: str, calls: int, leads: i
     if kind != "full":
         last = _record(call)
         joins = {WorkerId("worker-new"): NO_TASKS} if kind == "join" else {}
-        # What it remembers has come back from the topic.
-        call = _call({**last.assignment, **joins}, configured, ClassicRecord.from_json(decode(encode(last.to_json()))))
+        # What it remembers has come back from the topic, however large.
+        remembered = ClassicRecord.from_json(json.loads(encode(last.to_json())))
+        call = _call({**last.assignment, **joins}, configured, remembered)
     assign_ms: list[float] = []
     lead_ms: list[float] = []
     record_ms: list[float] = []
