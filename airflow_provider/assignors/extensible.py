@@ -162,7 +162,8 @@ def _with_learners(
     cooperative = outcome.memory
     if whys:
         cooperative = replace(cooperative, released=tuple(explained(cooperative.released, whys)))
-    heard = memory.cooperative.generation == round.last_completed
+    # What nobody has started goes to its learner: its owner need not have it again.
+    handing = {worker: minus(tasks, round.pending) for worker, tasks in released.items()}
     return LearnerAssignment(
         assigned=outcome.assigned,
         revoked=outcome.revoked,
@@ -173,8 +174,8 @@ def _with_learners(
         delay_ms=outcome.delay_ms,
         memory=LearnerMemory(
             cooperative=cooperative,
-            # Those that a round did not reach may still act on the one before.
-            learned=merged((learned, released, {} if heard else memory.learned)),
+            learned=merged((learned, handing)),
+            learned_before=memory.may_have_stopped(round),
             since_ms={
                 worker: {task: on.learners[task].since_ms if task in on.learners else round.now_ms for task in tasks}
                 for worker, tasks in learning.items()

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.assignors.model import Memory, Move, Round, shares_from_json
-from airflow_provider.assignors.shares import Shares
+from airflow_provider.assignors.shares import Shares, merged
 from airflow_provider.protocol.model import (
     NO_TASKS,
     TaskId,
@@ -100,14 +100,25 @@ class LearnerMemory:
 
     :param cooperative: what KIP-415 remembers
     :param learned: by owner, what it may have stopped when it joins next, so that a learner can start it
+    :param learned_before: the same of the rounds before, from the last one on that is known to have been heard of
     :param since_ms: since when (wall clock) each learner has been at it
     :param given_up: whose learner has taken too long; forgotten when a worker comes or goes
     """
 
     cooperative: Memory = field(default_factory=Memory)
     learned: Shares = field(default_factory=dict)
+    learned_before: Shares = field(default_factory=dict)
     since_ms: Mapping[WorkerId, Mapping[TaskId, int]] = field(default_factory=dict)
     given_up: Tasks = NO_TASKS
+
+    def may_have_stopped(self, round: Round) -> Shares:  # noqa: A002  # it is KIP-415's word
+        """By owner, what it may have stopped for a learner's sake.
+
+        An owner that the last round did not reach still acts on one before it.
+        """
+        if self.cooperative.generation == round.last_completed:
+            return self.learned
+        return merged((self.learned_before, self.learned))
 
     def overdue_at_ms(self, limits: Limits) -> int | None:
         """When (wall clock) the first learner has taken too long, so that a round should look at it; None: nobody
@@ -120,6 +131,7 @@ class LearnerMemory:
         return {
             "cooperative": self.cooperative.to_json(),
             "learned": {worker: tasks_to_json(tasks) for worker, tasks in self.learned.items()},
+            "learned_before": {worker: tasks_to_json(tasks) for worker, tasks in self.learned_before.items()},
             "since_ms": {
                 worker: [[*task, since_ms] for task, since_ms in sorted(lessons.items())]
                 for worker, lessons in self.since_ms.items()
@@ -136,6 +148,7 @@ class LearnerMemory:
         return cls(
             cooperative=Memory.from_json(data["cooperative"]),
             learned=shares_from_json(data["learned"]),
+            learned_before=shares_from_json(data["learned_before"]),
             since_ms={
                 WorkerId(name_from_json(worker)): dict(map(_lesson_from_json, lessons))
                 for worker, lessons in data["since_ms"].items()

@@ -73,7 +73,7 @@ def hand_over(
     """
     owners = {
         task: owner
-        for owner, tasks in memory.learned.items()
+        for owner, tasks in memory.may_have_stopped(round).items()
         if owner in round.owned
         for task in tasks
         if task in created or lost.get(task) == owner

@@ -1,0 +1,135 @@
+"""Single rules of the assignor of learner tasks, each in the smallest group that shows it."""
+
+from __future__ import annotations
+
+import pytest
+from assignor_group import MAX_DELAY_MS
+from learner_group import LearnerGroup, changed, started, stopped
+
+from airflow_provider.assignors.learners.model import LearnedRule, Limits
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+S2, S3, S4, S9 = (WorkerId(f"S{number}") for number in (2, 3, 4, 9))
+
+
+def tasks(*indices: int) -> Tasks:
+    return frozenset(TaskId("T", index) for index in indices)
+
+
+def group_of(number: int, rule: LearnedRule = LearnedRule.WHEN_READY, **owned: Tasks) -> LearnerGroup:
+    """A group that is stable, without planners."""
+    group = LearnerGroup({"T": number}, rule=rule)
+    group.planners = False
+    for worker, has in owned.items():
+        group.join(worker, owning=has)
+    assert not changed(group.rebalance())
+    return group
+
+
+def test_limits_bound_what_a_worker_and_a_group_learn_at_once() -> None:
+    group = group_of(40, S2=tasks(*range(40)))
+    group.limits = Limits(per_worker=3, per_group=5)
+    group.join("S3")
+    for _ in range(2):
+        assert len(group.rebalance().learning[S3]) == 3
+    group.join("S4")
+    for _ in range(2):
+        assert [len(lessons) for lessons in group.rebalance().learning.values()] == [0, 3, 2]
+    group.gets_ready("S3")
+    assert [len(lessons) for lessons in group.rebalance().learning.values()] == [0, 2, 3]
+
+
+def test_who_leaves_is_done_when_it_has_stopped_the_last() -> None:
+    group = group_of(2, S2=tasks(0), S3=tasks(1))
+    group.stateful = frozenset()
+    group.asks_to_leave("S2")
+    outcome = group.rebalance()
+    assert (outcome.revoked[S2], outcome.shutdown) == (tasks(0), frozenset())
+    assert outcome.another_round_follows
+    outcome = group.rebalance()
+    assert (outcome.target[S3], outcome.shutdown) == (tasks(0, 1), frozenset({S2}))
+
+
+def test_where_all_leave_each_keeps_what_it_has() -> None:
+    group = group_of(2, S2=tasks(0), S3=tasks(1))
+    group.jobs["T"] = 3
+    group.asks_to_leave("S2")
+    group.asks_to_leave("S3")
+    outcome = group.rebalance()
+    assert not changed(outcome)
+    assert not group.lessons
+    group.join("S4")
+    outcome = group.rebalance()
+    assert outcome.assigned[S4] == tasks(2)
+    assert outcome.learning[S4] == tasks(0, 1)
+
+
+def test_an_owner_has_it_again_when_two_rounds_are_lost_and_the_learner_too() -> None:
+    """The first of them would have handed it over."""
+    group = group_of(4, LearnedRule.AT_REBALANCE, S2=tasks(2), S3=tasks(3), S9=tasks(0, 1))
+    group.join("S4")
+    assert group.rebalance().learned[S9] == tasks(0)
+    group.gets_ready("S4")
+    group.fail_to_sync()
+    group.go("S4")
+    outcome = group.rebalance()
+    assert outcome.target == {S2: tasks(2), S3: tasks(3), S9: tasks(0, 1)}
+
+
+def test_while_lost_work_waits_nothing_is_learned_for_balance() -> None:
+    group = group_of(6, S2=tasks(0, 1, 2, 3), S9=tasks(4, 5))
+    group.go("S9")
+    group.join("S4")
+    assert group.rebalance().delay_ms == MAX_DELAY_MS
+    assert not group.lessons
+    group.wait(MAX_DELAY_MS)
+    group.rebalance()
+    assert group.owned[S4] == tasks(4, 5)
+    assert set(group.lessons) == tasks(0)
+
+
+def test_who_has_lost_a_task_and_learns_it_has_it_again() -> None:
+    group = group_of(2, S2=tasks(0), S3=tasks(1))
+    group.named = True
+    group.owned[S3] = NO_TASKS
+    group.learns_on("S3", TaskId("T", 1), 0.5)
+    outcome = group.rebalance()
+    assert outcome.target[S3] == tasks(1)
+    assert not outcome.learning[S3]
+
+
+def test_what_waits_for_a_slot_goes_to_its_learner_in_two_rounds() -> None:
+    """Nobody runs it, so there is nothing to wait for."""
+    group = group_of(2, S2=tasks(0, 1))
+    group.join("S3")
+    assert group.rebalance().learning[S3] == tasks(0)
+    group.pending = tasks(0)
+    assert stopped(group.rebalance()) == tasks(0)
+    outcome = group.rebalance()
+    assert started(outcome) == outcome.target[S3] == tasks(0)
+
+
+@pytest.mark.parametrize("ready_from", [0.5, 0.9])
+def test_from_some_progress_on_a_learner_is_ready(ready_from: float) -> None:
+    group = group_of(2, S2=tasks(0, 1))
+    group.limits = Limits(ready_from=ready_from)
+    group.join("S3")
+    group.rebalance()
+    group.learns_on("S3", TaskId("T", 0), 0.7)
+    assert bool(stopped(group.rebalance())) is (ready_from <= 0.7)
+
+
+def test_of_two_that_learn_a_task_the_one_that_is_further_counts() -> None:
+    group = group_of(3, S2=tasks(0, 1, 2))
+    group.join("S3", "S4")
+    group.rebalance()
+    group.learning = {S2: {}, S3: {TaskId("T", 0): 0.2}, S4: {TaskId("T", 0): 0.3}}
+    outcome = group.rebalance()
+    assert outcome.learning[S4] == tasks(0)
+    assert outcome.learning[S3] == tasks(1)
+
+
+@pytest.mark.parametrize("wrong", [{"per_worker": 0}, {"per_group": 0}, {"longest_ms": 0}, {"ready_from": 1.5}])
+def test_limits_that_make_no_sense(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Limits(**wrong)
