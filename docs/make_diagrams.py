@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 
+from airflow_provider.execution import machine
+from airflow_provider.execution.runs import RunState
 from airflow_provider.membership import member
 from airflow_provider.membership.state import Phase
-from airflow_provider.worker.execution import machine
-from airflow_provider.worker.execution.runs import RunState
 
 _DOCS = Path(__file__).parent
 _PLACE = re.compile(r"(<!-- made by docs/make_diagrams.py from (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -68,7 +68,7 @@ def _id(state: Enum | None) -> str:
 
 _DIAGRAMS: dict[str, Callable[[], str]] = {
     "membership/member.py": member_states,
-    "worker/execution/machine.py": task_states,
+    "execution/machine.py": task_states,
 }
 PAGES = (_DOCS / "protocol.md", _DOCS / "architecture.md")
 

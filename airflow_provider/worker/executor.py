@@ -10,6 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from airflow_provider.execution import commands, events
+from airflow_provider.execution.machine import handle
+from airflow_provider.execution.runs import TaskRun
+from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.records import TaskFailure
@@ -18,10 +22,6 @@ from airflow_provider.spark.checkpoints import CheckpointError
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.execution import commands, events
-from airflow_provider.worker.execution.machine import handle
-from airflow_provider.worker.execution.runs import TaskRun
-from airflow_provider.worker.execution.state import Execution, ExecutionSettings
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.orders import heard, order_of
 from airflow_provider.worker.process import this_process

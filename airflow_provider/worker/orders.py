@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from airflow_provider.execution import events
+from airflow_provider.execution.runs import TaskRun
 from airflow_provider.ledger.records import StreamProgress, TaskFailure, TaskKind, task_name
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
@@ -16,8 +18,6 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
-from airflow_provider.worker.execution import events
-from airflow_provider.worker.execution.runs import TaskRun
 
 
 def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.worker.execution import commands
-from airflow_provider.worker.execution.commands import Command
-from airflow_provider.worker.execution.events import (
+from airflow_provider.execution import commands
+from airflow_provider.execution.commands import Command
+from airflow_provider.execution.events import (
     AttemptBegan,
     AttemptFailed,
     AttemptFinished,
@@ -23,9 +19,13 @@ from airflow_provider.worker.execution.events import (
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.worker.execution.machine import handle
-from airflow_provider.worker.execution.runs import RunState
-from airflow_provider.worker.execution.state import Execution, ExecutionSettings
+from airflow_provider.execution.machine import handle
+from airflow_provider.execution.runs import RunState
+from airflow_provider.execution.state import Execution, ExecutionSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2 = (TaskId("a", index) for index in range(3))

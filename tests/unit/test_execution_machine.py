@@ -7,11 +7,8 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import CheckpointClaim, TaskFailure, TaskState, TaskStatus
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.worker.execution.commands import ArmTimer, StartAttempt
-from airflow_provider.worker.execution.events import (
+from airflow_provider.execution.commands import ArmTimer, StartAttempt
+from airflow_provider.execution.events import (
     AttemptStopped,
     Closed,
     Drained,
@@ -24,9 +21,12 @@ from airflow_provider.worker.execution.events import (
     StreamBegan,
     TaskEvent,
 )
-from airflow_provider.worker.execution.machine import TRANSITIONS
-from airflow_provider.worker.execution.runs import RunState
-from airflow_provider.worker.execution.state import LAST_WORDS_MS, ImpossibleEventError
+from airflow_provider.execution.machine import TRANSITIONS
+from airflow_provider.execution.runs import RunState
+from airflow_provider.execution.state import LAST_WORDS_MS, ImpossibleEventError
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import CheckpointClaim, TaskFailure, TaskState, TaskStatus
+from airflow_provider.protocol.model import Epoch, TaskId
 
 NONE = JobsSnapshot()
 

@@ -20,6 +20,7 @@ from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.model import Memory
+from airflow_provider.execution.runs import RunState
 from airflow_provider.ledger.records import (
     GROUP_KEY,
     JobDefinition,
@@ -42,7 +43,6 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.reader import Record
-from airflow_provider.worker.execution.runs import RunState
 
 pytestmark = pytest.mark.turned_clock
 

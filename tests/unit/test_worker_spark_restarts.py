@@ -9,12 +9,12 @@ import pytest
 from executor_bench import A0, A1, A2, A3, bench
 from waiting import eventually
 
+from airflow_provider.execution import spark_restarts
+from airflow_provider.execution.events import SparkLost
+from airflow_provider.execution.runs import RunState, TaskRun
+from airflow_provider.execution.spark_restarts import TRIAL_MS, SparkRestarts
 from airflow_provider.ledger.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.worker.execution import spark_restarts
-from airflow_provider.worker.execution.events import SparkLost
-from airflow_provider.worker.execution.runs import RunState, TaskRun
-from airflow_provider.worker.execution.spark_restarts import TRIAL_MS, SparkRestarts
 
 HOUR_MS = 3_600_000
 

@@ -45,10 +45,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.worker.execution import assigned, attempts
-from airflow_provider.worker.execution.commands import Command
-from airflow_provider.worker.execution.events import (
+from airflow_provider.execution import assigned, attempts
+from airflow_provider.execution.commands import Command
+from airflow_provider.execution.events import (
     AttemptBegan,
     AttemptFailed,
     AttemptFinished,
@@ -72,8 +71,9 @@ from airflow_provider.worker.execution.events import (
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.worker.execution.runs import RunState
-from airflow_provider.worker.execution.state import Execution, ImpossibleEventError
+from airflow_provider.execution.runs import RunState
+from airflow_provider.execution.state import Execution, ImpossibleEventError
+from airflow_provider.protocol.model import TaskId
 
 Handler = Callable[[Execution, TaskId, Any], None]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from airflow_provider.execution.events import SparkLost
+from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.ledger.records import TaskFailure, TaskKind
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
-from airflow_provider.worker.execution.events import SparkLost
-from airflow_provider.worker.execution.runs import RunState, TaskRun
 
 TRIAL_MS: Final = 60_000
 _FIRST_WAIT_MS: Final = 1_000

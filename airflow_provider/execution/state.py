@@ -10,14 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import needs_running
-from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.worker.execution import claims
-from airflow_provider.worker.execution.claims import Claims
-from airflow_provider.worker.execution.commands import (
+from airflow_provider.execution import claims
+from airflow_provider.execution.claims import Claims
+from airflow_provider.execution.commands import (
     ArmTimer,
     Command,
     Inform,
@@ -30,10 +25,15 @@ from airflow_provider.worker.execution.commands import (
     WriteStatus,
     WriteStopped,
 )
-from airflow_provider.worker.execution.events import Event
-from airflow_provider.worker.execution.run_table import RunTable
-from airflow_provider.worker.execution.runs import End, RunState, TaskRun, first_run, is_said_to_run, last_word
-from airflow_provider.worker.execution.spark_restarts import SparkRestarts
+from airflow_provider.execution.events import Event
+from airflow_provider.execution.run_table import RunTable
+from airflow_provider.execution.runs import End, RunState, TaskRun, first_run, is_said_to_run, last_word
+from airflow_provider.execution.spark_restarts import SparkRestarts
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 
 LAST_WORDS_MS: Final = 5_000
 """So long the membership waits at most for the record of a task that has ended."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider.ledger.records import JobError, PlanRecord, TaskKind, TaskState
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.worker.execution.assigned import on_topics_waiting
-from airflow_provider.worker.execution.commands import GiveUpWriting, WritePlan, WriteProgress
-from airflow_provider.worker.execution.events import (
+from airflow_provider.execution.assigned import on_topics_waiting
+from airflow_provider.execution.commands import GiveUpWriting, WritePlan, WriteProgress
+from airflow_provider.execution.events import (
     AttemptBegan,
     AttemptFailed,
     AttemptFinished,
@@ -21,9 +19,11 @@ from airflow_provider.worker.execution.events import (
     TaskEvent,
     TimerFired,
 )
-from airflow_provider.worker.execution.replanning import in_known_order
-from airflow_provider.worker.execution.runs import RunState, TaskRun
-from airflow_provider.worker.execution.state import Execution, ImpossibleEventError
+from airflow_provider.execution.replanning import in_known_order
+from airflow_provider.execution.runs import RunState, TaskRun
+from airflow_provider.execution.state import Execution, ImpossibleEventError
+from airflow_provider.ledger.records import JobError, PlanRecord, TaskKind, TaskState
+from airflow_provider.protocol.model import TaskId
 
 # ---- it runs
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider.execution.commands import GiveUpWriting, StartAttempt
+from airflow_provider.execution.events import EpochAdvanced, SlotFree, TasksGiven, TasksRevoked, TopicsRead
+from airflow_provider.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
+from airflow_provider.execution.state import Execution
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.worker.execution.commands import GiveUpWriting, StartAttempt
-from airflow_provider.worker.execution.events import EpochAdvanced, SlotFree, TasksGiven, TasksRevoked, TopicsRead
-from airflow_provider.worker.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
-from airflow_provider.worker.execution.state import Execution
 
 _MOST_SAID: Final = 100
 """Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
