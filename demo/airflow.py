@@ -10,9 +10,11 @@ import json
 import os
 import secrets
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -137,6 +139,10 @@ class LocalAirflow:
     # Single components
 
     @property
+    def _database(self) -> Path:
+        return self.home / "airflow.db"
+
+    @property
     def processes(self) -> Mapping[str, KeptProcess]:
         """The running components by name: ``api-server``, ``scheduler``, ``dag-processor``, ``triggerer-1``, ..."""
         return {name: process for name, process in self._processes.items() if process.alive}
@@ -216,6 +222,9 @@ class LocalAirflow:
         if migration.wait(_MIGRATE_TIMEOUT_S):
             raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
         del self._processes["db-migrate"]
+        # By default whoever reads keeps others from writing, and two that do both wait for each other until they give up.
+        with closing(sqlite3.connect(self._database)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
 
     def _wait_until_healthy(self, deadline: float) -> None:
         warm = False
@@ -256,7 +265,7 @@ class LocalAirflow:
             "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
             # Many processes write. One that can't for five seconds, which is how long it waits by default, ends.
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout=30",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}?timeout=30",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dag_folders)),
             **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in connections.items()},
