@@ -29,7 +29,7 @@ A0 = TaskId("a", 0)
 W1 = WorkerId("w1")
 
 
-class Logs:
+class Topics:
     """What the watch reads of a :class:`GroupTopics`; the real one needs a broker."""
 
     def __init__(self, group: Group) -> None:
@@ -54,7 +54,7 @@ class Watched:
     """A watch over a group, and what it asked for."""
 
     def __init__(self, group: Group) -> None:
-        self.topics = Logs(group)
+        self.topics = Topics(group)
         topics: Any = self.topics
         self.record: ClassicRecord | None = group.record
         self.asked: list[str] = []
