@@ -159,8 +159,8 @@ class History:
 HISTORIES: Final = (
     History(name="4 workers join, one by one", happens=one_by_one),
     History(name="8 workers join at once", happens=many_at_once),
-    History(name="a worker is gone for 5 s", happens=quick_bounce),
-    History(name="a worker is gone for 40 s", happens=bounce),
+    History(name="a worker is away for 5 s", happens=quick_bounce),
+    History(name="a worker is away for 40 s", happens=bounce),
     History(name="all are restarted, one by one", happens=rolling_bounce),
     History(name="a worker is lost for good", happens=loss),
     History(name="2 of 6 workers leave", happens=scale_down, workers=6),

@@ -198,12 +198,14 @@ class Fleet:
         definition: dict[str, Any] = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
         await self.topics.submit(JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition))
 
-    async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
+    async def wait_for(
+        self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str, *, within_s: float = DEADLINE_S
+    ) -> None:
         try:
-            await self.topics.wait_for(holds, timeout_s=DEADLINE_S)
+            await self.topics.wait_for(holds, timeout_s=within_s)
         except TimeoutError as late:
             logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
-            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self.story()}\n{logs}") from late
+            raise AssertionError(f"not within {within_s:.0f} s: {what}\n{self.story()}\n{logs}") from late
 
     async def balanced(self, *workers: str) -> None:
         """Wait until exactly these are in the group and share evenly all that is configured, and all of it runs."""

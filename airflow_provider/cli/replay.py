@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ' "planners": false), owned'
         f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
         " before that round, left ({worker: reason}) and returns_ms ({worker: milliseconds; 0: never, null: not known})"
-        " of workers that are gone, draining ([worker]) and running ([[job, index], ...]; a worker that drains gives up"
+        " of missing workers, draining ([worker]) and running ([[job, index], ...]; a worker that drains gives up"
         f" what it does not run). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps its name when it"
         " comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a line out: assigned,"
         " revoked, delay (ms). A line that can't be read gives "

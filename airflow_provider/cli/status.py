@@ -144,7 +144,9 @@ def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
         return f"{worker.state.value}{condition}" if worker else "no record"
     if worker is not None and worker.state is WorkerPhase.JOINING:
         return "joining"
-    return "gone" if _waiting_for(name, status) else None
+    if not _waiting_for(name, status):
+        return None
+    return f"left ({worker.left.value})" if worker and worker.left else "lost"
 
 
 def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:

@@ -18,11 +18,18 @@ class LeaderRecords:
     """Writes for one member, which does not wait for it. What can't be written is said: without it nothing breaks.
 
     :param spawn: runs what goes on beside the member
+    :param leads: whether no round can have begun without the member
     """
 
-    def __init__(self, topics: GroupTopics, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+    def __init__(
+        self,
+        topics: GroupTopics,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        leads: Callable[[], bool],
+    ) -> None:
         self._topics = topics
         self._spawn = spawn
+        self._leads = leads
         self._mending: asyncio.Task[None] | None = None
         self._prepared: tuple[ClassicRecord, asyncio.Future[EncodedRound]] | None = None
 
@@ -61,7 +68,7 @@ class LeaderRecords:
     async def _mend(self) -> None:
         try:
             await self._topics.reassert()
-            swept = await self._topics.sweep()
+            swept = await self._topics.sweep(self._leads)
         except TopicError as failed:
             log.warning("group %s: its topics were not mended: %s", self._topics.group, failed)
             return

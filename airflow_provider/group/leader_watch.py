@@ -113,7 +113,7 @@ class LeaderWatch:
         if reason is not None:
             return reason
         spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
-        return "a worker has a slot free while tasks wait elsewhere" if spare and self._may_help() else None
+        return spare if spare is not None and self._may_help() else None
 
     def _may_help(self) -> bool:
         """Not too often; what is too early now is looked at again when it is time."""

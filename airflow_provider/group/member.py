@@ -116,7 +116,7 @@ class GroupMember:
         self._writes: set[asyncio.Task[None]] = set()
         self._joining: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._records = LeaderRecords(topics, functools.partial(self._spawn, self._writes))
+        self._records = LeaderRecords(topics, functools.partial(self._spawn, self._writes), self._leads)
         self._watch = LeaderWatch(
             topics,
             record=lambda: self.state.record,
@@ -239,6 +239,13 @@ class GroupMember:
         if phase is Phase.LEFT:
             how = HowEnded.FAILED if self._leaving_for else HowEnded.LEFT
             self._listener.ended(Ended(how=how, error=self._leaving_for))
+
+    def _leads(self) -> bool:
+        """Whether no round can have begun without this member. One that has just woken does not know that it was
+        expelled; its lease tells.
+        """
+        until = self.lease_until_ms
+        return self.state.phase is Phase.STABLE and self.state.is_leader and until is not None and now_ms() < until
 
     def _execute(self, command: Command) -> None:
         match command:

@@ -109,7 +109,7 @@ async def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) ->
 
 
 @asynccontextmanager
-async def watched_logs(
+async def watched_topics(
     settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
 ) -> AsyncIterator[GroupTopics]:
     """As :func:`shared_topics`, for whoever waits for something: also for the topics, which others make.

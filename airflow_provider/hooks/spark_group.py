@@ -181,10 +181,10 @@ class SparkGroupHook(BaseHook):
             return answer is not None
 
         async def wait(settings: KafkaSettings) -> T:
-            from airflow_provider.group.shared import watched_logs
+            from airflow_provider.group.shared import watched_topics
 
             until = None if timeout_s is None else time.monotonic() + timeout_s
-            async with watched_logs(settings, group, timeout_s=timeout_s) as topics:
+            async with watched_topics(settings, group, timeout_s=timeout_s) as topics:
                 await topics.wait_for(holds, timeout_s=None if until is None else max(0.0, until - time.monotonic()))
                 return made[0]
 

@@ -23,32 +23,33 @@ def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, Wor
     )
 
 
-def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether a rebalance would fill a free slot, or take from a worker that drains what it will never start; and would
-    only take tasks that wait.
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
+    """Why to rebalance, where that would fill a free slot, or take from a worker that drains what it will never start;
+    and would only take tasks that wait.
 
     The worker that has the fewest tasks is the first to be given some. What its slots are it says itself.
 
     Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
     yet, and a round right after one that revoked moves nothing.
+
+    :returns: the reason; None: there is none
     """
     record = status.group
     if record is None or record.revokes or record.delay_ms or record.deadline_ms:
-        return False
+        return None
     unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
     rank = revocation_rank(status.tasks)
     draining = drained(record.members, status.workers)
     left = {worker: record.owned_by(worker) & unfinished for worker in record.members.keys() - draining}
     kept = frozenset[TaskId]().union(*(record.owned_by(worker) & unfinished for worker in draining))
     if left and not kept <= rank.keys():
-        return True
+        return "tasks wait at a worker that drains"
     fewest = min(map(len, left.values()), default=0)
     if not any(len(tasks) == fewest < _slots(status.workers.get(worker)) for worker, tasks in left.items()):
-        return False
+        return None
     taken = Pool(len(unfinished - kept), left, {}).relieve(rank)
-    return bool(taken) and all(
-        _surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items()
-    )
+    wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
+    return "a worker has a slot free while tasks wait elsewhere" if taken and wait else None
 
 
 def _slots(worker: WorkerStatus | None) -> int:

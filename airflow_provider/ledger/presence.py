@@ -56,7 +56,7 @@ def what_was(status: StatusSnapshot) -> str:
     left = len(record.members) - len(lost)
     others = f", {left} {'has' if left == 1 else 'have'} left in order" if left else ""
     return (
-        f"all workers are gone: {names_in_short(lost)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
+        f"no worker is there: {names_in_short(lost)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
         f" epoch {record.epoch}"
     )
 

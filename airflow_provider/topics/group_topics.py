@@ -355,12 +355,13 @@ class GroupTopics:
         )
         return len(overwritten)
 
-    async def sweep(self) -> int:
+    async def sweep(self, leads: Callable[[], bool]) -> int:
         """Delete what is of nobody any more. By the leader.
 
         What was there before the topics were read to their ends and is of nobody then, is of nobody for good: a job
-        that is submitted again begins anew.
+        that is submitted again begins anew, and under the same keys. So nobody may have been given its tasks since.
 
+        :param leads: whether no round can have begun without the caller; asked right before the records are deleted
         :returns: how many records
         :raises TopicError: if they can't be deleted
         """
@@ -369,6 +370,8 @@ class GroupTopics:
             return 0
         await self.catch_up()
         left = before & await self._leftovers()
+        if not leads():
+            return 0
         await asyncio.gather(
             *(self._put(self.names.jobs, key, None) for key in left.jobs),
             *(self._put(self.names.status, key, None) for key in left.status),

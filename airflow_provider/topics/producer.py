@@ -82,7 +82,7 @@ class TopicWriter:
         self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cospark-log-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cospark-topic-writer", daemon=True)
         self._thread.start()
 
     def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:

@@ -107,7 +107,7 @@ class TopicReader:
         self._config = {
             **config,
             # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
-            "group.id": "cospark-log-reader",
+            "group.id": "cospark-topic-reader",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
@@ -130,7 +130,7 @@ class TopicReader:
             "error_cb": self._on_error,
         }
         self._consumer = make_client(Consumer, self._config)
-        self._thread = threading.Thread(target=self._run, name="cospark-log-reader", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cospark-topic-reader", daemon=True)
         self._starting = threading.Lock()
 
     def follow(self, sinks: Mapping[str, Sink]) -> None:

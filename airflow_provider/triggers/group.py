@@ -90,9 +90,9 @@ class GroupTrigger(BaseTrigger):
         return self.condition.so_far(jobs, status).of_group(self.group)
 
     async def _watch(self, settings: KafkaSettings) -> dict[str, Any]:
-        from airflow_provider.group.shared import watched_logs
+        from airflow_provider.group.shared import watched_topics
 
-        async with watched_logs(settings, self.group) as topics:
+        async with watched_topics(settings, self.group) as topics:
             telling, following = (
                 telling_so_far(topics, self.condition, self._so_far),
                 following_leader(topics, self._link),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from fleet import Fleet, MakeFleet
-from log_bench import settings_of
 from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
+from topic_bench import settings_of
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
@@ -55,7 +55,7 @@ def nothing_left_open() -> Iterator[None]:
     yield
     assert not clients._process.clients
     deadline = time.monotonic() + 5
-    while names := [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-log")]:
+    while names := [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]:
         assert time.monotonic() < deadline, names
         time.sleep(0.01)
 

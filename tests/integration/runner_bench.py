@@ -15,11 +15,14 @@ from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder
+from airflow_provider.spark.watch import LOOK_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEADLINE_S = 120.0
+NOTICED_S = 5 * LOOK_S
+"""Within so long a dead Spark is noticed: one look finds it, but a driver takes 5 s to give up an executor."""
 SETTINGS = LocalSparkSettings(master="local[2]")
 BENCH = __name__
 """Where the jobs below are, as a runner allows them."""

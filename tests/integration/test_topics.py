@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from group_records import record_of
-from log_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_status
 from skipped_records import skipped_records
+from topic_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_status
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.group.shared import watched_logs
+from airflow_provider.group.shared import watched_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import (
     ControlAction,
@@ -367,7 +367,7 @@ async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it
     caplog.set_level("INFO")
 
     async def jobs() -> list[str]:
-        async with watched_logs(settings, group_id) as topics:
+        async with watched_topics(settings, group_id) as topics:
             await topics.wait_for(lambda jobs, _: bool(jobs.jobs))  # the topics are made before the job is written
             return list(topics.jobs.jobs)
 
@@ -375,7 +375,7 @@ async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it
     await soon(lambda: f"'{group_id}.jobs' does not exist" in caplog.text)
     assert group_id not in await asyncio.to_thread(list_groups, settings)
     with pytest.raises(TopicTimeoutError, match=r"after 0\.1 s: the topic"):
-        async with watched_logs(settings, group_id, timeout_s=0.1):
+        async with watched_topics(settings, group_id, timeout_s=0.1):
             pass
     await asyncio.to_thread(submit_job, settings, group_id, JOB)
     assert await asyncio.wait_for(waiting, SOON_S) == ["flights"]

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from log_bench import JOB, PLAN, TASK, W1, soon, task_status
+from topic_bench import JOB, PLAN, TASK, W1, soon, task_status
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import ControlAction, ControlRecord
@@ -36,8 +36,8 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings: KafkaS
     await asyncio.gather(*(topics.start() for topics in many))
     await asyncio.gather(*(topics.catch_up() for topics in many))
     await many[0].submit(JOB)
-    named = [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-log")]
-    assert sorted(named) == ["cospark-log-reader", "cospark-log-writer"]
+    named = [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]
+    assert sorted(named) == ["cospark-topic-reader", "cospark-topic-writer"]
     assert threading.active_count() <= before + 3
     await asyncio.gather(*(topics.catch_up() for topics in many))
     assert [number for number, topics in enumerate(many) if topics.jobs.jobs] == list(range(0, 60, 3))
@@ -65,7 +65,7 @@ async def test_what_many_write_at_once_is_told_in_a_few_turns(settings: KafkaSet
     assert len(told) <= 10 + took_s / 0.015, f"told {len(told)} times in {took_s:.1f} s"
 
 
-async def test_closed_logs_say_so(settings: KafkaSettings, group_id: str) -> None:
+async def test_closed_topics_say_so(settings: KafkaSettings, group_id: str) -> None:
     topics = GroupTopics(settings, group_id, WORKER)
     with pytest.raises(TopicError, match=r"are not open: call start\(\) first"):
         _ = topics.jobs
@@ -104,12 +104,12 @@ settings = KafkaSettings.from_extra({"bootstrap.servers": sys.argv[1]}, conn_id=
 group, how = sys.argv[2:]
 
 async def main():
-    logs = GroupTopics(settings, group, WORKER)
-    await logs.start()
-    await logs.submit(JobDefinition(name="parent", entry_point="m:f"))
-    return logs
+    topics = GroupTopics(settings, group, WORKER)
+    await topics.start()
+    await topics.submit(JobDefinition(name="parent", entry_point="m:f"))
+    return topics
 
-logs = asyncio.run(main())
+topics = asyncio.run(main())
 child = os.fork()
 if child == 0:
     submit_job(settings, group, JobDefinition(name="child", entry_point="m:f"))

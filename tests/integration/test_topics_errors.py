@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from log_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
+from topic_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings

@@ -107,7 +107,7 @@ class ConfigTopic:
         self.snapshot = JobsSnapshot(offset=offset, jobs=MappingProxyType(jobs), plans=MappingProxyType(plans))
 
 
-class ConnectLogs(GroupTopics):
+class ConnectTopics(GroupTopics):
     """The topics of a group whose jobs are the connectors of Connect's config topic.
 
     :param config_topic: ``config.storage.topic`` of the group's Java workers; it must exist

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from connect_config import ConnectLogs
+from connect_config import ConnectTopics
 from connect_workers import DEADLINE_S, ConnectWorkers, Said
 
 from airflow_provider.assignors.policy import Deferred
@@ -44,7 +44,7 @@ class OurWorker:
         self,
         settings: WorkerSettings,
         memberships: ClassicMemberships,
-        topics: ConnectLogs,
+        topics: ConnectTopics,
         note: Callable[[Said], None],
     ) -> None:
         self._name = settings.member.worker
@@ -148,7 +148,7 @@ class MixedGroup:
     async def start_ours(
         self, name: str, protocol: ConnectProtocol, *, max_delay_ms: int = 0, url: str = ""
     ) -> OurWorker:
-        topics = ConnectLogs(self.settings, self.group_id, f"{self.group_id}.connect-config")
+        topics = ConnectTopics(self.settings, self.group_id, f"{self.group_id}.connect-config")
         await topics.start()
         member = MemberSettings(
             group_id=self.group_id,

@@ -55,7 +55,7 @@ def real(tasks: Tasks) -> Tasks:
 @pytest.mark.shows(
     "a worker joins",
     "a worker can't reach Kafka",
-    "it comes back later, but within `max_delay` (5 min)",
+    "it comes back later, while its tasks still wait for it",
     "it is killed for good",
 )
 def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Group, way: TcpProxy) -> None:

@@ -12,6 +12,7 @@ from fleet import Fleet
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.topics.one_shot import GroupSnapshot
 from demo.airflow_api import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -147,9 +148,19 @@ def test_a_second_run_may_not_take_the_names_of_the_first(group: Group) -> None:
     assert group.api.task_instance("two_workers", first, "w1").state == "deferred"
 
 
+def wait_for_failure(group: Group, task: TaskId, *, attempt: int, failures: int) -> None:
+    def failed(seen: GroupSnapshot) -> bool:
+        said = seen.status.tasks.get(task)
+        return said is not None and (said.state, said.attempt, said.failures) == (TaskState.FAILED, attempt, failures)
+
+    group.wait_for(failed, f"attempt {attempt} of {task} has failed for good")
+
+
 @pytest.mark.shows("a Spark task fails")
 @pytest.mark.timeout(240)
-def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(group: Group) -> None:
+def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
+    group: Group, outside: Callable[..., Fleet]
+) -> None:
     run = group.start("failing_job")
     api = group.api
     api.wait_for_task("failing_job", run, "failed", timeout_s=150)
@@ -173,6 +184,16 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(g
     assert seen is not None
     status = seen.status.tasks[TaskId("failing", 1)]
     assert (status.state, status.failures) == (TaskState.FAILED, 2)
+
+    # A stream is the same job in each run of its DAG.
+    outside(group).start("a.outside")
+    for attempt in (1, 2):
+        run = group.start("failing_stream")
+        # Each time with all its retries: here none.
+        wait_for_failure(group, TaskId("stream", 0), attempt=attempt, failures=1)
+    submit = api.wait_for_task("failing_stream", run, "submit")
+    assert "1 failed task of job stream is tried again: stream:0" in api.log(submit)
+    assert not api.xcom(submit)["changed"]
 
 
 @pytest.mark.shows("the worker's Spark ends: its JVM is killed, or out of memory")

@@ -11,7 +11,7 @@ from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.model import Memory, Move, MoveReason
+from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
 from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
@@ -207,11 +207,11 @@ def ended(*states: tuple[WorkerPhase, int]) -> StatusSnapshot:
         ),
         (
             ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.STABLE, 5_000)),
-            "all workers are gone: w2 got lost, 1 has left in order; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
+            "no worker is there: w2 got lost, 1 has left in order; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
         ),
         (
             ended((WorkerPhase.DEFERRED, 60_000), (WorkerPhase.STABLE, 5_000)),
-            "all workers are gone: w1, w2 got lost; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
+            "no worker is there: w1, w2 got lost; last heard of at 1970-01-01 00:01:00 UTC, epoch 5",
         ),
     ],
 )
@@ -357,13 +357,19 @@ def test_many_tasks_are_not_all_named() -> None:
     assert "and 28 more" in page(jobs, status)
 
 
-def test_a_worker_for_which_tasks_wait_is_gone_and_shown_with_them() -> None:
+@pytest.mark.parametrize(
+    ("left", "shown"), [(None, "lost"), (LeaveReason.RESTARTING, "left (restarting)")], ids=["lost", "left"]
+)
+def test_a_worker_for_which_tasks_wait_is_shown_with_them(left: LeaveReason | None, shown: str) -> None:
     memory = Memory(assignment={W1: frozenset({A0}), W2: frozenset({A1})}, deadline_ms=61_000)
     waiting = record_of({W1: frozenset({A0})}, delay_ms=60_000, memory=memory, reason="w2 left")
     status = replace(BUSY, group=waiting, tasks={A0: told(A0, TaskState.RUNNING), A1: told(A1, TaskState.RUNNING, W2)})
+    if left is not None:
+        away = replace(worker(W2, WorkerPhase.LEFT), left=left)
+        status = replace(status, workers={**status.workers, W2: away})
     text = page(JOBS, status, wall_ms=1_000)
     assert "lost tasks wait 60 s more for their worker" in text
-    assert row(text, "w2") == "w2 gone 5 wait for it: a:1"
+    assert row(text, "w2") == f"w2 {shown} 5 wait for it: a:1"
 
 
 @pytest.mark.parametrize(

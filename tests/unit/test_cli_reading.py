@@ -14,7 +14,7 @@ from airflow_provider.cli.reading import read_on, reading_in_words, without_coll
 from airflow_provider.topics.errors import NoTopicError
 
 
-class SlowLogs(MemoryTopics):
+class SlowTopics(MemoryTopics):
     """Is read to its end when the test says so."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class SlowLogs(MemoryTopics):
 
 async def test_what_is_still_being_read_is_told_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_PATIENCE_S", 0.01)
-    topics, told = SlowLogs(), []
+    topics, told = SlowTopics(), []
 
     def tell() -> None:
         told.append(reading_in_words(topics))
@@ -47,7 +47,7 @@ async def test_by_default_standard_error_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reading, "_PATIENCE_S", 0.01)
-    topics = SlowLogs()
+    topics = SlowTopics()
     going_on = asyncio.ensure_future(read_on(topics))
     await eventually(lambda: capsys.readouterr().err.startswith("group g: still reading g.status (3,000 of 22,503"))
     topics.whole.set()
@@ -55,7 +55,7 @@ async def test_by_default_standard_error_is_told(
 
 
 async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() -> None:
-    topics = SlowLogs()
+    topics = SlowTopics()
     topics.whole.set()
     await read_on(topics, lambda: pytest.fail("it was read at once"))
 

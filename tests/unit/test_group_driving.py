@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
-from turned_clock import time_passes
+from turned_clock import CLOCK, time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.ledger.records import TaskState, TaskStatus
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics.errors import ReaderFaultError, TopicError
 
 pytestmark = pytest.mark.turned_clock
@@ -127,4 +128,23 @@ async def test_that_nobody_answers_is_said_once_and_that_it_is_back_too(
     coordinator.away = None
     await eventually(lambda: "back in the group after" in caplog.text)
     assert caplog.text.count("FindCoordinator was not answered (connection refused); trying again") == 1
+    await member.aclose()
+
+
+@pytest.mark.parametrize("slept_s", [1, 61], ids=["for a second", "for longer than its session"])
+async def test_a_leader_that_sleeps_while_it_looks_for_what_is_of_nobody(
+    member: GroupMember, topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch, slept_s: int
+) -> None:
+    """Others may have gone on without it, with a job of the same name, and have said of its tasks what they did."""
+
+    async def sleeps(*, timeout_s: float = 30.0) -> None:
+        CLOCK.turn(slept_s)
+
+    begin(member)
+    await eventually(lambda: member.state.phase is Phase.STABLE, "it leads")
+    left = TaskStatus(task=TaskId("a", 0), state=TaskState.FINISHED, epoch=Epoch(1), worker=SETTINGS.worker)
+    await topics.publish_task(left)
+    monkeypatch.setattr(topics, "catch_up", sleeps)
+    await member._records._mend()
+    assert (left.task in topics.status.tasks) == (slept_s > 60)
     await member.aclose()

@@ -34,6 +34,10 @@ LATE = replace(RUNNING, epoch=Epoch(4))
 """Of a worker that has been asleep."""
 
 
+def leading() -> bool:
+    return True
+
+
 async def test_a_mended_record_that_lands_after_the_end_of_its_attempt_does_not_bring_it_back() -> None:
     topics = MemoryTopics()
     await topics.publish_task(RUNNING)
@@ -126,7 +130,7 @@ async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog
     with pytest.raises(Ended):
         await topics.remove("a")
     assert (set(topics.jobs.plans), set(topics.status.tasks)) == ({"a", "b"}, {TASK, planner_of("a"), others.task})
-    leader = LeaderRecords(topics, asyncio.ensure_future)
+    leader = LeaderRecords(topics, asyncio.ensure_future, leading)
     leader.mend()
     await eventually(lambda: "3 records" in caplog.text)
     assert (set(topics.jobs.plans), dict(topics.status.tasks)) == ({"b"}, {others.task: others})
@@ -142,7 +146,7 @@ async def test_what_a_leader_finds_of_a_job_that_it_has_not_read_yet_is_left_alo
 
     topics = Behind()
     await topics.publish_task(FINISHED)
-    assert await topics.sweep() == 0
+    assert await topics.sweep(leading) == 0
     assert topics.status.tasks[TASK] == FINISHED
 
 
@@ -153,8 +157,17 @@ async def test_what_is_said_of_a_task_while_the_leader_looks_is_left_alone() -> 
 
     topics = Busy()
     await topics.publish_task(RUNNING)
-    assert await topics.sweep() == 0
+    assert await topics.sweep(leading) == 0
     assert topics.status.tasks[TASK] == FINISHED
+
+
+async def test_who_leads_no_more_when_the_topics_are_read_deletes_nothing() -> None:
+    """The job may have been submitted again, and its task be run by somebody who says so under the same key."""
+    topics = MemoryTopics()
+    await topics.publish_task(FINISHED)
+    assert await topics.sweep(lambda: False) == 0
+    assert topics.status.tasks[TASK] == FINISHED
+    assert await topics.sweep(leading) == 1
 
 
 async def test_the_record_of_a_worker_that_is_gone_for_long_is_deleted() -> None:
@@ -166,6 +179,6 @@ async def test_the_record_of_a_worker_that_is_gone_for_long_is_deleted() -> None
     for status in (here, gone, left):
         await topics.publish_worker(status)
     await topics.publish_group(record_of({here.worker: frozenset()}, epoch=5))
-    assert await topics.sweep() == 1
+    assert await topics.sweep(leading) == 1
     assert set(topics.status.workers) == {here.worker, left.worker}
-    assert await topics.sweep() == 0
+    assert await topics.sweep(leading) == 0

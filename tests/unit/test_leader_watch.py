@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from group_records import record_of
-from led_group import Group
+from led_group import EPOCH, Group
 from turned_clock import time_passes
 from waiting import eventually
 
@@ -18,10 +18,10 @@ from airflow_provider.group import leader_watch
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import unassigned_work
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import JobDefinition
+from airflow_provider.ledger.records import JobDefinition, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
+from airflow_provider.protocol.model import MemberId, TaskId, WorkerId, planner_of
 
 pytestmark = pytest.mark.turned_clock
 
@@ -29,7 +29,7 @@ A0 = TaskId("a", 0)
 W1 = WorkerId("w1")
 
 
-class Logs:
+class Topics:
     """What the watch reads of a :class:`GroupTopics`; the real one needs a broker."""
 
     def __init__(self, group: Group) -> None:
@@ -54,7 +54,7 @@ class Watched:
     """A watch over a group, and what it asked for."""
 
     def __init__(self, group: Group) -> None:
-        self.topics = Logs(group)
+        self.topics = Topics(group)
         topics: Any = self.topics
         self.record: ClassicRecord | None = group.record
         self.asked: list[str] = []
@@ -94,6 +94,17 @@ async def test_a_new_leader_looks_without_being_told_that_anything_changed() -> 
     watched = Watched(Group({"w1": "r p", "w2": ""}))
     watched.watch.lead(True)
     await watched.asks("a worker has a slot free while tasks wait elsewhere")
+    watched.watch.close()
+
+
+async def test_of_a_worker_that_drains_is_said_that_tasks_wait_there() -> None:
+    watched = Watched(Group({"w1": "r", "w2": "r p"}))
+    w2, state = WorkerId("w2"), WorkerPhase.STABLE
+    owned = frozenset({TaskId("a", 1), TaskId("a", 2)})
+    drains = WorkerStatus(worker=w2, state=state, epoch=EPOCH, slots=0, member_id=MemberId("w2"), owned=owned)
+    watched.topics.status = replace(watched.topics.status, workers={w2: drains})
+    watched.watch.lead(True)
+    await watched.asks("tasks wait at a worker that drains")
     watched.watch.close()
 
 

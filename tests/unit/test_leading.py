@@ -91,7 +91,7 @@ def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str
 def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
     group = Group({"w1": "r p", "w2": ""})
     said = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
-    assert spare_capacity(group.jobs, replace(group.status, workers={W2: said})) is helped
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W2: said}))) is helped
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_waits_where_nothing_starts_any_more_goes_to_others(
     )
     busy = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1)
     said = {W2: drains, W1: busy}
-    assert spare_capacity(group.jobs, replace(group.status, workers=said)) is helped, why
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said))) is helped, why
 
 
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (2, True), (3, False)])
@@ -120,7 +120,7 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
     """One of the two that are silent would move: with three slots, both are about to start."""
     group = Group({"w1": "r . .", "w2": ""})
     said = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
-    assert spare_capacity(group.jobs, replace(group.status, workers={W1: said})) is helped
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W1: said}))) is helped
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
     group = Group(workers)
     names = [WorkerId(worker) for worker in workers]
     said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in names}
-    assert spare_capacity(group.jobs, replace(group.status, workers=said)) is helped, why
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said))) is helped, why
 
 
 @pytest.mark.parametrize(

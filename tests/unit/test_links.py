@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot
 from operator_bench import FakeGroup, job_operator
-from trigger_bench import FakeLogs, Triggerer, events_of, worker_trigger
+from trigger_bench import FakeTopics, Triggerer, events_of, worker_trigger
 from waiting import eventually
 
 from airflow_provider.common import linking
@@ -66,7 +66,7 @@ def _place() -> str:
 
 
 async def test_it_follows_the_leader_and_is_stored_only_when_it_leads_elsewhere() -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.status = led(3, phase=WorkerPhase.LEFT)
     stored: list[str] = []
 
@@ -85,7 +85,7 @@ async def test_it_follows_the_leader_and_is_stored_only_when_it_leads_elsewhere(
 
 
 async def test_what_airflow_does_not_take_is_tried_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.status = led(3)
     tries: list[str] = []
 
@@ -102,7 +102,7 @@ async def test_what_airflow_does_not_take_is_tried_again_and_said_once(caplog: p
 
 
 async def test_the_links_of_many_are_stored_one_by_one() -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.status = led(3)
     storing: list[str] = []
     stored: list[str] = []

@@ -24,7 +24,7 @@ from airflow_provider.worker.worker import Worker
 TASKS = 2_000
 
 
-class CountedLogs(MemoryTopics):
+class CountedTopics(MemoryTopics):
     """Counts the records of the status topic, by what they say."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class CountedLogs(MemoryTopics):
 
 @pytest.mark.no_cover  # so many tasks say no more of that than a few
 async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None:
-    topics, coordinator = CountedLogs(), LonelyCoordinator()
+    topics, coordinator = CountedTopics(), LonelyCoordinator()
     member, transport = replace(MEMBER, **LONG), cast("Any", coordinator)
     settings = WorkerSettings(member=member, until=Until.DRAINED, slots=20)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/checkpoints", spark_master="")

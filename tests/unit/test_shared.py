@@ -124,10 +124,10 @@ async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_t
     monkeypatch.setattr(standing, "SAY_AGAIN_S", every_s)
 
     @contextlib.asynccontextmanager
-    async def logs_of(_settings: KafkaSettings, _group: str) -> AsyncIterator[NotMadeYet]:
+    async def topics_of(_settings: KafkaSettings, _group: str) -> AsyncIterator[NotMadeYet]:
         yield NotMadeYet(after=4)
 
-    monkeypatch.setattr(shared, "_topics_of", logs_of)
+    monkeypatch.setattr(shared, "_topics_of", topics_of)
     settings = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
-    async with shared.watched_logs(settings, "typo"):
+    async with shared.watched_topics(settings, "typo"):
         assert caplog.text.count("Waiting for somebody to begin: the topic 'typo.jobs' does not exist") == said

@@ -6,7 +6,7 @@ import pytest
 from operator_bench import FakeGroup, FakeRun
 from stand_ins import HandRunner, IdleListener, LonelyCoordinator, SlowCoordinator
 from strict_patching import takes_more
-from trigger_bench import FakeLogs, FakeWorker
+from trigger_bench import FakeTopics, FakeWorker
 
 from airflow_provider.group.membership import MembershipListener
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -24,7 +24,7 @@ from airflow_provider.worker.worker import Worker
         (IdleListener, MembershipListener),
         (LonelyCoordinator, GroupTransport),
         (SlowCoordinator, GroupTransport),
-        (FakeLogs, GroupTopics),
+        (FakeTopics, GroupTopics),
         (FakeGroup, SparkGroupHook),
         (FakeRun, WorkerRun),
         (FakeWorker, Worker),

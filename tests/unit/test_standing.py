@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow_values import context, job, jobs_snapshot, status_snapshot
-from trigger_bench import FakeLogs, Triggerer, events_of, worker_trigger
+from trigger_bench import FakeTopics, Triggerer, events_of, worker_trigger
 from turned_clock import time_passes
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -142,7 +142,7 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(caplog: pyt
         return SoFar(text=f"look {len(looks)}")
 
     async with AsyncExitStack() as all_of_them:
-        topics: Any = FakeLogs()
+        topics: Any = FakeTopics()
         for _ in range(1_000):
             await all_of_them.enter_async_context(telling_so_far(topics, None, look))
         await time_passes(59)
@@ -151,7 +151,7 @@ async def test_a_thousand_who_want_to_know_the_same_share_the_answer(caplog: pyt
 
 
 async def test_many_tasks_are_counted_beside_the_loop() -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     tasks: Any = dict.fromkeys(TaskId("j", index) for index in range(2_000))
     topics.status = StatusSnapshot(tasks=tasks)
     where: list[threading.Thread] = []

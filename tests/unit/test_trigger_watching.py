@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
-from trigger_bench import FakeLogs
+from trigger_bench import FakeTopics
 from waiting import eventually
 
 from airflow_provider.kafka.off_loop import SETTLE_S
@@ -56,7 +56,7 @@ async def test_a_hundred_sensors_of_a_job_have_one_look_at_each_change_and_none_
         return await rests[-1]
 
     monkeypatch.setattr(asyncio, "sleep", rest)
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", RUNNING, RUNNING))
     waiting = [asyncio.ensure_future(answer_to(topics, WAITED_FOR)) for _ in range(100)]
     await eventually(lambda: len(rests) == 1)
@@ -73,7 +73,7 @@ async def test_a_hundred_sensors_of_a_job_have_one_look_at_each_change_and_none_
 
 
 async def test_each_condition_is_answered_by_itself_and_who_has_gone_is_not_waited_for() -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", FINISHED, FINISHED))
     never = asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=99)))
     (answer,) = await ended(asyncio.ensure_future(answer_to(topics, WAITED_FOR)))
@@ -88,7 +88,7 @@ async def test_each_condition_is_answered_by_itself_and_who_has_gone_is_not_wait
 
 
 async def test_all_who_wait_hear_that_a_topic_cannot_be_read() -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     waiting = [asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=n))) for n in (8, 9)]
     await eventually(lambda: topics.listeners)
     topics.problem = TopicError("gone")

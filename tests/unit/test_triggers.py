@@ -18,7 +18,7 @@ import pytest
 from airflow.sdk.module_loading import import_string  # type: ignore[attr-defined]  # as triggerers do
 from airflow.triggers.base import TaskSuccessEvent
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
-from trigger_bench import PLAN, SETTINGS, STORY, FakeLogs, Triggerer, events_of, worker_trigger
+from trigger_bench import PLAN, SETTINGS, STORY, FakeTopics, Triggerer, events_of, worker_trigger
 from turned_clock import time_passes
 from waiting import eventually
 
@@ -153,16 +153,16 @@ class TestGroupTrigger:
     async def test_a_broker_that_is_away_is_waited_for(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        reachable = shared.watched_logs
+        reachable = shared.watched_topics
         tries: list[int] = []
 
-        def watched_logs(settings: KafkaSettings, group: str) -> Any:
+        def watched_topics(settings: KafkaSettings, group: str) -> Any:
             tries.append(1)
             if len(tries) < 3:
                 raise BrokerAwayError("broker:9092", "reading", "refused")
             return reachable(settings, group)
 
-        monkeypatch.setattr(shared, "watched_logs", watched_logs)
+        monkeypatch.setattr(shared, "watched_topics", watched_topics)
         monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
         triggerer.topics.now(status=group_snapshot(3))
         trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
@@ -423,7 +423,7 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     jobs = jobs_snapshot(job(), tasks=3)
     running = status_snapshot(jobs, "job", TaskState.RUNNING, TaskState.RUNNING, TaskState.RUNNING, worker="w2")
     failed = status_snapshot(jobs, "job", TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING, worker="w2")
@@ -459,7 +459,7 @@ async def test_a_worker_that_joins_anew_does_not_take_the_run_before_for_its_own
 ) -> None:
     """Its name is the same in each run of the DAG, and the last round of the run before still lies in the topic."""
     caplog.set_level("INFO")
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.now(status=StatusSnapshot(group=group_record(4)))
     applied = [Epoch(0)]
     async with narrated(topics, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:
@@ -483,7 +483,7 @@ async def test_a_worker_that_is_back_in_time_tells_the_epoch_that_it_goes_on_in(
 ) -> None:
     """There was no round: its coordinator gave it the last one again."""
     caplog.set_level("INFO")
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.now(status=group_snapshot(4))
     applied = [Epoch(0)]
     async with narrated(topics, WorkerId("w2"), already_told=Epoch(0), applied=lambda: applied[0]) as narrator:

@@ -46,7 +46,7 @@ SAVED = {"v": 1, "member": {"epoch": 4, "member_id": "w1-member", "generation": 
 HANDED_OVER = {"v": 1, "member": {"epoch": 5, "member_id": "w1-member", "generation": 5, "saved_at_ms": 5_000}}
 
 
-class FakeLogs:
+class FakeTopics:
     """Topics whose snapshots the test sets, and tells of."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Triggerer:
     """What surrounds a trigger: topics, a worker, and Airflow's word about its task instance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.topics = FakeLogs()
+        self.topics = FakeTopics()
         self.settings = SETTINGS
         self.used: list[KafkaSettings] = []
         self.refused: list[KafkaSettings] = []
@@ -124,12 +124,12 @@ class Triggerer:
             return self.settings
 
         @asynccontextmanager
-        async def watched_logs(settings: KafkaSettings, _group: str) -> AsyncIterator[FakeLogs]:
+        async def watched_topics(settings: KafkaSettings, _group: str) -> AsyncIterator[FakeTopics]:
             self.used.append(settings)
             yield self.topics
 
         @asynccontextmanager
-        async def shared_topics(settings: KafkaSettings, _group: str, _needs: object) -> AsyncIterator[FakeLogs]:
+        async def shared_topics(settings: KafkaSettings, _group: str, _needs: object) -> AsyncIterator[FakeTopics]:
             self.used.append(settings)
             yield self.topics
 
@@ -156,7 +156,7 @@ class Triggerer:
             self.xcoms[key] = value
 
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
-        monkeypatch.setattr(shared, "watched_logs", watched_logs)
+        monkeypatch.setattr(shared, "watched_topics", watched_topics)
         monkeypatch.setattr(holding, "shared_topics", shared_topics)
         monkeypatch.setattr(classic, "shared_transport", shared_transport)
         monkeypatch.setattr(shared, "reach", reach)

@@ -73,6 +73,11 @@ with DAG("endless_job"):
         **GROUP,
     )
 
+with DAG("failing_stream"):
+    SparkJobOperator(
+        task_id="submit", job="stream", entry_point="jobs:Fails", config={"fail": "no room"}, kind="streaming", **GROUP
+    )
+
 with DAG("failing_job"):
     (
         SparkJobOperator(
