@@ -15,7 +15,7 @@ from demo.airflow import LocalAirflow
 from demo.data import MissingDataError, lay_out
 from demo.play import Play
 from demo.processes import ProcessFailedError
-from demo.verdict import print_verdict, write_verdict
+from demo.results import print_results, write_results
 
 _HERE = Path(__file__).parent
 
@@ -53,12 +53,12 @@ def _play(output: Path, *, keep: bool) -> int:
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
         )
         play = Play(airflow, broker.bootstrap_servers)
-        story = play.run()
-        verdict = write_verdict(output, story)
-        print_verdict(verdict, output, seconds=time.monotonic() - ready)
+        observed = play.run()
+        report = write_results(output, observed)
+        print_results(report, output, seconds=time.monotonic() - ready)
         if keep:
             _wait_for_interrupt(airflow, broker)
-    return 0 if verdict["ok"] else 1
+    return 0 if report["ok"] else 1
 
 
 def _airflow(output: Path, broker: LocalBroker) -> LocalAirflow:

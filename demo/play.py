@@ -32,10 +32,10 @@ _LIMIT_S: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Observed:
     """What was seen.
 
-    :param kills: workers killed by the demo, with the second copy's number of seconds until it ran tasks again
+    :param kills: the workers that the demo has killed
     :param runs: DAG id -> the state in which its run ended
     """
 
@@ -59,10 +59,10 @@ class Play:
         self._seen_epoch = 0
         self._seen: dict[TaskId, TaskStatus] = {}
 
-    def run(self) -> Story:
+    def run(self) -> Observed:
         return asyncio.run(self._run())
 
-    async def _run(self) -> Story:
+    async def _run(self) -> Observed:
         self._began = time.monotonic()
         async with shared_topics(self._settings, GROUP, SUBMITTER) as topics:
             unsubscribe = topics.subscribe(lambda: self._show(topics))
@@ -73,7 +73,7 @@ class Play:
             results = [status.result for status in topics.status.tasks.values() if not status.task.is_planner]
         ended_ms = wall_ms()
         states = {dag: await self._end_of(dag) for dag in self._runs}
-        return Story(
+        return Observed(
             events=(await asyncio.to_thread(read_timeline, self._settings, GROUP)).events,
             kills=self._kills,
             results=[result for result in results if result is not None],

@@ -30,7 +30,7 @@ class AllArguments:
             parsed.func, parsed.arguments = parser.get_default("func"), list(arguments)
             return parsed, []
 
-        parser.parse_known_args = parse  # type: ignore[method-assign,assignment]
+        parser.parse_known_args = parse  # type: ignore[method-assign,assignment]  # Airflow parses with this parser
 
 
 def get_commands() -> list[GroupCommand]:

@@ -28,7 +28,8 @@ from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tas
 from airflow_provider.reports.group_words import as_lines
 from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
+from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import list_groups
 
 _NOBODY: Final = "no worker is in it"

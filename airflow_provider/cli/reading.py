@@ -11,7 +11,8 @@ from typing import Final
 from airflow_provider.cli.terminal import complain
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
+from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.topics.group_topics import GroupTopics
 
 _PATIENCE_S: Final = 2.0
 

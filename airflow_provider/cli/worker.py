@@ -26,10 +26,10 @@ from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.topics.errors import TopicError
-from airflow_provider.worker.attached import InThisProcess
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
 from airflow_provider.worker.holding import Holding, held
+from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 

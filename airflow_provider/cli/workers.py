@@ -21,7 +21,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.process import still_runs
+from airflow_provider.worker.process_identity import still_runs
 
 _LOOK_S: Final = 0.05
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink
 
-from airflow_provider.worker.process import is_gone
+from airflow_provider.worker.process_identity import is_gone
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey

@@ -78,6 +78,6 @@ with DAG("example_react_to_rebalance", schedule=None, catchup=False, max_active_
 
     submit >> [first_worker, runs]
     runs >> before >> [second_worker, rebalanced]
-    reaction = react(rebalanced.output)  # type: ignore[arg-type]
+    reaction = react(rebalanced.output)  # type: ignore[arg-type]  # its value, when the DAG runs
     # Whatever fails before: the job is taken back and the workers, which would stay for ever, are sent home.
     reaction >> remove.as_teardown(setups=submit) >> stop_workers().as_teardown(setups=submit)

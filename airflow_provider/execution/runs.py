@@ -212,7 +212,7 @@ class TaskRun:
             handle=self.handle,
             claim=self.claim,
             progress=self.progress,
-            **more,  # type: ignore[arg-type]
+            **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
 

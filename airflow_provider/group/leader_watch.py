@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.group.leading import outspoken, unassigned_work
+from airflow_provider.group.leading import later_epoch, unassigned_work
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.record import ClassicRecord
@@ -109,7 +109,7 @@ class LeaderWatch:
         if self._topics.status.overwritten:
             self._mend()
         jobs, status = self._topics.jobs, replace(self._topics.status, group=self._record())
-        reason = await off_loop(lambda: unassigned_work(jobs, status) or outspoken(status), tasks=jobs.planned)
+        reason = await off_loop(lambda: unassigned_work(jobs, status) or later_epoch(status), tasks=jobs.planned)
         if reason is not None:
             return reason
         spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)

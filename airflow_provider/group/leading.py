@@ -150,7 +150,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
 
 
-def outspoken(status: StatusSnapshot) -> str | None:
+def later_epoch(status: StatusSnapshot) -> str | None:
     """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
     if status.group is None or _spoken_epoch(status) <= status.group.epoch:
         return None

@@ -20,7 +20,7 @@ from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import assign, last_round
 from airflow_provider.group.membership import Ended, HowEnded, KnowsGone, MembershipListener, MembershipView, Saved
-from airflow_provider.group.recent_events import Story
+from airflow_provider.group.recent_events import RecentEvents
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.group.topics_watch import TopicsWatch
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -130,7 +130,7 @@ class GroupMember:
             topics, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone
         )
         self._leaving_for: str | None = None
-        self._story = Story()
+        self._recent = RecentEvents()
 
     # ---- what the worker says
 
@@ -168,7 +168,7 @@ class GroupMember:
 
     def story(self) -> str:
         """The last events and commands, for whoever has to find out what happened."""
-        return str(self._story)
+        return str(self._recent)
 
     async def hand_over(self) -> Saved:
         saved = save(self.state, now_ms=now_ms(), wall_ms=wall_ms())
@@ -186,7 +186,7 @@ class GroupMember:
             "group %s, worker %s: the membership ends, for a fault of this program; what happened last:\n%s",
             self._group_id,
             self._worker,
-            self._story,
+            self._recent,
             exc_info=bug,
         )
         self._end(f"a fault of this program: {type(bug).__name__}: {bug}")
@@ -227,7 +227,7 @@ class GroupMember:
     def _step(self, event: Event) -> None:
         before = self.state.phase
         self.state, commands = handle(self.state, event)
-        self._story.add(event, before, self.state.phase, commands)
+        self._recent.add(event, before, self.state.phase, commands)
         for command in commands:
             self._execute(command)
         if self.state.phase is not before:

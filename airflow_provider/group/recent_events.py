@@ -20,7 +20,7 @@ _TEXT: Final = 120
 _TASKS: Final = 6
 
 
-class Story:
+class RecentEvents:
     """Keeps the last events and what came of them, a line each; what happens all the time is left out."""
 
     def __init__(self) -> None:

@@ -133,7 +133,7 @@ def start_jvm(conf: Mapping[str, str]) -> None:
     stderr = JvmLog()
     try:
         with stderr:
-            gateway = launch_gateway(told, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(told, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]  # without hints
     except Exception:
         stderr.join(_LAST_WORDS_S)
         raise
@@ -233,4 +233,4 @@ def refuse_stop(session: SparkSession) -> None:
             "A task called stop() on its Spark session: ignored, because its worker's other tasks use that Spark"
         )
 
-    session.stop = stop  # type: ignore[method-assign]
+    session.stop = stop  # type: ignore[method-assign]  # of one session only

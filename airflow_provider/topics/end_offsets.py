@@ -57,7 +57,7 @@ class EndOffsets:
         if not topics:
             return
         partitions = {topic: TopicPartition(topic, 0) for topic in topics}
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints
         try:
             results = self._client.list_offsets(
                 dict.fromkeys(partitions.values(), latest), request_timeout=_REQUEST_TIMEOUT_S

@@ -18,7 +18,8 @@ from airflow_provider.ledger.topic_view import Unreadable, reason_of
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics, Submission
+from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.reader import Record, TopicReader
 from airflow_provider.topics.rights import REMOVER, STOPPER, SUBMITTER

@@ -51,7 +51,7 @@ class GroupTrigger(BaseTrigger):
         link: str = "",
         v: int = SAVED_VERSION,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # without hints
         check_saved({"v": v}, "GroupTrigger")
         self.kafka_conn_id = kafka_conn_id
         self.group = group
@@ -81,7 +81,7 @@ class GroupTrigger(BaseTrigger):
             await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
             event = await with_its_settings(connection, self._wait)
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))
-        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # without hints
 
     async def _wait(self, settings: KafkaSettings) -> dict[str, Any]:
         return await patiently(functools.partial(self._watch, settings), f"The wait for group {self.group}")

@@ -106,7 +106,7 @@ class WorkerTrigger(BaseTrigger):
         link: str = "",
         v: int = SAVED_VERSION,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # without hints
         check_saved({"v": v}, "WorkerTrigger")
         self.kafka_conn_id = kafka_conn_id
         self.plan = WorkerPlan.from_json(plan)
@@ -263,7 +263,7 @@ class WorkerTrigger(BaseTrigger):
                 await push_xcom(self.task_instance, "return_value", dict(summary))
             return TaskSuccessEvent()
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))
-        return TriggerEvent(  # type: ignore[no-untyped-call]
+        return TriggerEvent(  # type: ignore[no-untyped-call]  # without hints
             {
                 "v": SAVED_VERSION,
                 "worker": self.plan.member.worker,

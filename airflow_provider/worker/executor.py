@@ -24,7 +24,7 @@ from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerCl
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.orders import heard, order_of
-from airflow_provider.worker.process import this_process
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.steps import Steps
 from airflow_provider.worker.task_records import TaskRecords
 
@@ -127,7 +127,7 @@ class TaskExecutor:
         self._read()
         self._feed(events.TasksGiven(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, epoch=epoch))
 
-    def drop(self, tasks: Tasks, reason: str) -> None:
+    def stop(self, tasks: Tasks, reason: str) -> None:
         self._release_ended()
         self._feed(events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason))
 

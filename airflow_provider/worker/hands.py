@@ -41,7 +41,7 @@ class Hands(Protocol):
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         """Run these."""
 
-    def drop(self, tasks: Tasks, reason: str) -> None:
+    def stop(self, tasks: Tasks, reason: str) -> None:
         """Stop these, started or not; each is released when it has stopped."""
 
     def advance(self, epoch: Epoch) -> None:

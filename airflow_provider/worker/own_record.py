@@ -14,7 +14,7 @@ from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
 from airflow_provider.worker.journal import Journal
-from airflow_provider.worker.process import this_process
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings
 
 

@@ -52,7 +52,7 @@ class Standby:
         self.refresh()
         self._changed()
 
-    def drop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
+    def stop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
         self._waiting -= tasks
         self._stopped(tasks)
 

@@ -23,7 +23,7 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome
-from airflow_provider.worker.process import this_process
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import Worker

@@ -22,7 +22,7 @@ from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.own_record import OwnRecord
-from airflow_provider.worker.process import (
+from airflow_provider.worker.process_identity import (
     end_what_outlived,
     predecessor_of,
     tell_of_rival,
@@ -145,7 +145,7 @@ class Worker:
         self._unstarted -= tasks
         if reason.ends_lease:
             self.lease.end()
-        self.hands.drop(tasks, reason.value)
+        self.hands.stop(tasks, reason.value)
 
     def assigned(self, epoch: Epoch) -> None:
         self.hands.advance(epoch)

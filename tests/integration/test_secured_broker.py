@@ -46,9 +46,9 @@ from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
-from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.in_process import hands_in_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
@@ -121,7 +121,7 @@ async def work(settings: KafkaSettings, group: str, name: str, until: Until = Un
             values,
             topics=topics,
             memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
-            make_hands=attached_hands(equipment, values, topics),
+            make_hands=hands_in_process(equipment, values, topics),
         )
         outcome = await worker.run()
     if outcome.ending not in (Ending.DRAINED, Ending.LEFT):

@@ -27,7 +27,8 @@ from airflow_provider.protocol.model import ConfigOffset, WorkerId
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.changes import Changes
 from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.group_topics import DEFAULT_TIMEOUT_S, GroupTopics
+from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.reader import Record, TopicReader
 from airflow_provider.topics.rights import WORKER

@@ -25,7 +25,7 @@ from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import is_gone
+from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 

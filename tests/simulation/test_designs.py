@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from benchmarks.designs import DESIGNS, HISTORIES, MAX_MOVES, Cost, compare
-from benchmarks.designs_report import Costs, as_markdown, as_text, draw, figures, read_from, written_into
+from simulation.designs.costs import DESIGNS, HISTORIES, MAX_MOVES, Cost, compare
+from simulation.designs.report import Costs, as_markdown, as_text, draw, figures, read_from, written_into
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 EAGER, IMMEDIATE, DEFERRED, INCREMENTAL = (design.name for design in DESIGNS)
@@ -64,7 +63,7 @@ def test_a_loss_waits_unless_the_policy_is_immediate(costs: Costs) -> None:
 
 
 def test_the_page_has_the_costs_of_today(costs: Costs) -> None:
-    """About: it has the means of more histories. Far off? ``python -m benchmarks.compare_designs --docs``."""
+    """About: it has the means of more histories. Far off? ``make compare-designs DOCS=1``."""
     told = read_from(PAGE.read_text())
     assert told.keys() == costs.keys()
     for which, cost in costs.items():

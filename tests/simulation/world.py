@@ -24,7 +24,7 @@ from simulation.status import StatusTopic, TaskWord
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.group.leading import covered, outspoken, released_since
+from airflow_provider.group.leading import covered, later_epoch, released_since
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
@@ -374,7 +374,7 @@ class World:
         wanted = self.jobs.configured_at(offset)
         if wanted - covered(record, released_since(record, self.status.snapshot())):
             return "new work"
-        return outspoken(replace(self.status.snapshot(), group=record))
+        return later_epoch(replace(self.status.snapshot(), group=record))
 
     # ---- what must hold
 

@@ -75,8 +75,8 @@ class Bench:
     def take(self, *tasks: TaskId, epoch: int = 1) -> None:
         self.executor.take(frozenset(tasks), Epoch(epoch))
 
-    def drop(self, *tasks: TaskId) -> None:
-        self.executor.drop(frozenset(tasks), "revoked")
+    def stop(self, *tasks: TaskId) -> None:
+        self.executor.stop(frozenset(tasks), "revoked")
 
     def state(self, task: TaskId) -> TaskState | None:
         status = self.topics.status.tasks.get(task)

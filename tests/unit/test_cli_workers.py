@@ -17,7 +17,7 @@ from airflow_provider.ledger.records import ControlAction, ControlRecord, Worker
 from airflow_provider.protocol.model import Epoch, MemberId, WorkerId
 from airflow_provider.spark.procfs import start_of
 from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.worker.process import this_process
+from airflow_provider.worker.process_identity import this_process
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 

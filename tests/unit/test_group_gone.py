@@ -20,7 +20,7 @@ from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, WorkerId
-from airflow_provider.worker.process import is_gone, this_process
+from airflow_provider.worker.process_identity import is_gone, this_process
 
 pytestmark = pytest.mark.turned_clock
 

@@ -16,7 +16,7 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.leading import assign, gather_call, outspoken, unassigned_work
+from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
@@ -472,7 +472,7 @@ def test_a_round_counts_on_from_what_is_said_of_tasks_though_no_round_is_written
 def test_whoever_speaks_in_a_later_epoch_is_overtaken_by_another_round() -> None:
     """Else its word would win against all that the task's worker says."""
     group = Group({"w1": "r"})
-    assert outspoken(group.status) is None
+    assert later_epoch(group.status) is None
     earlier = replace(group.record, epoch=Epoch(EPOCH - 1))
-    assert outspoken(replace(group.status, group=earlier)) is not None
-    assert outspoken(replace(group.status, group=None)) is None
+    assert later_epoch(replace(group.status, group=earlier)) is not None
+    assert later_epoch(replace(group.status, group=None)) is None

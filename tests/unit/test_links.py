@@ -25,7 +25,7 @@ from airflow_provider.protocol.model import WorkerId
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.worker.process import this_process
+from airflow_provider.worker.process_identity import this_process
 
 KEY = SparkGroupLink().xcom_key
 OTHER = URL.replace("/w?", "/w2?")

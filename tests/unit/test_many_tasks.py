@@ -15,9 +15,9 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.ledger.records import JobDefinition, decode
 from airflow_provider.topics.producer import NewRecord
-from airflow_provider.worker.attached import attached_hands
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.in_process import hands_in_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 
@@ -53,7 +53,7 @@ async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None
         settings,
         topics=topics,
         memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
-        make_hands=attached_hands(equipment, settings, topics),
+        make_hands=hands_in_process(equipment, settings, topics),
     )
     await topics.submit(
         JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=TASKS, run_key="r")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.group.recent_events import Story
+from airflow_provider.group.recent_events import RecentEvents
 from airflow_provider.membership.events import (
     ArmTimer,
     HeartbeatAnswered,
@@ -28,14 +28,14 @@ def answered(error: KafkaErrorCode) -> HeartbeatAnswered:
 
 
 def test_heartbeats_that_go_well_are_no_story() -> None:
-    story = Story()
+    story = RecentEvents()
     story.add(TimerFired(now_ms=1), STABLE, STABLE, [BEAT, ArmTimer(at_ms=9)])
     story.add(answered(KafkaErrorCode.NONE), STABLE, STABLE, [ArmTimer(at_ms=9)])
     assert str(story) == ""
 
 
 def test_what_a_heartbeat_brings_about_is() -> None:
-    story = Story()
+    story = RecentEvents()
     story.add(answered(KafkaErrorCode.REBALANCE_IN_PROGRESS), STABLE, STABLE, [])
     story.add(TimerFired(now_ms=8), STABLE, STABLE, [StopTasks(tasks=frozenset(), reason=StopReason.LEASE_OVER)])
     text = str(story)
@@ -44,7 +44,7 @@ def test_what_a_heartbeat_brings_about_is() -> None:
 
 
 def test_each_step_is_told_with_its_phases_and_in_short() -> None:
-    story = Story()
+    story = RecentEvents()
     members = tuple(JoinedMember(member_id=MemberId("m"), instance_id=None, metadata=b"x" * 999) for _ in range(3))
     joined = Joined(
         now_ms=5,
@@ -72,13 +72,13 @@ def test_each_step_is_told_with_its_phases_and_in_short() -> None:
 
 
 def test_of_many_tasks_a_few_are_named() -> None:
-    story = Story()
+    story = RecentEvents()
     story.add(TasksStopped(now_ms=1, tasks=frozenset(TaskId("a", i) for i in range(9))), STABLE, STABLE, [])
     assert "tasks={a:0, a:1, a:2, a:3, a:4, a:5, ...}" in str(story)
 
 
 def test_only_the_last_steps_are_kept() -> None:
-    story = Story()
+    story = RecentEvents()
     for at_ms in range(500):
         story.add(TasksStopped(now_ms=at_ms, tasks=frozenset()), STABLE, STABLE, [])
     lines = str(story).splitlines()

@@ -115,7 +115,7 @@ class TestPause:
         hands = Standby(lambda task: True, released.append, lambda: None, 0.0)
         task = frozenset({TaskId("job", 0)})
         hands.take(task, Epoch(1))
-        hands.drop(task, "revoked")
+        hands.stop(task, "revoked")
         assert released == [task]
         assert not hands.done
         await hands.close()

@@ -29,7 +29,7 @@ from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.reader import Record
-from airflow_provider.worker import process as process_module
+from airflow_provider.worker import process_identity
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.settings import Until
@@ -43,9 +43,9 @@ async def test_a_jvm_that_its_last_process_has_left_running_is_killed_before_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     killed: list[tuple[int, str]] = []
-    monkeypatch.setattr(process_module, "end_orphan", lambda pid, start: killed.append((pid, start)))
+    monkeypatch.setattr(process_identity, "end_orphan", lambda pid, start: killed.append((pid, start)))
     life = Life()
-    mine = process_module.this_process()
+    mine = process_identity.this_process()
     last = f"{mine.rpartition('/')[0]}/1/{os.getpid()}/{mine.rpartition('/')[2]}"
     await life.topics.publish_worker(
         WorkerStatus(worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, process=last)
@@ -60,7 +60,7 @@ async def test_its_record_names_its_jvm_as_soon_as_a_task_has_started_one(monkey
     """A successor has to know of it however soon this process is killed, with no round in between."""
     async with living() as life:
         before = life.topics.status.workers[ME]
-        monkeypatch.setattr(process_module, "present_jvm", lambda: "7/77")
+        monkeypatch.setattr(process_identity, "present_jvm", lambda: "7/77")
         life.runner.streams(A0)
         await eventually(lambda: life.topics.status.workers[ME].process == f"{before.process}/7/77")
         assert life.topics.status.workers[ME].state is before.state

@@ -161,7 +161,7 @@ async def test_that_a_task_has_stopped_is_said_until_it_is_stored() -> None:
         await eventually(lambda: one.runner.told)
         await eventually(lambda: other.state(A1) is TaskState.STOPPED)
         with one.topics.out_of_order(AWAY):
-            one.drop(A0)
+            one.stop(A0)
             one.runner.let_go(A0)
             await a_few_looks()
         await one.becomes(A0, TaskState.STOPPED)
@@ -169,7 +169,7 @@ async def test_that_a_task_has_stopped_is_said_until_it_is_stored() -> None:
 
 async def test_nothing_starts_before_its_claim_is_stored() -> None:
     async with two_workers("orders", "users") as (one, other):
-        one.drop(A0)
+        one.stop(A0)
         await one.becomes(A0, TaskState.STOPPED)
         with other.topics.out_of_order(AWAY):
             other.take(A0, epoch=2)
@@ -181,7 +181,7 @@ async def test_nothing_starts_before_its_claim_is_stored() -> None:
 async def test_a_claim_that_a_later_word_hides_is_made_again_in_the_next_epoch() -> None:
     async with two_workers("orders", "users") as (one, other):
         one.executor.advance(Epoch(5))
-        one.drop(A0)
+        one.stop(A0)
         await one.becomes(A0, TaskState.STOPPED)
         other.take(A0, epoch=4)
         await a_few_looks()
@@ -213,7 +213,7 @@ async def test_a_task_that_only_waited_gives_up_its_checkpoint_when_it_is_revoke
         await one.plan(JOB, tables("users", "orders"))
         await eventually(lambda: running(other) == {})
         await eventually(lambda: other.state(A1) is TaskState.PENDING)
-        other.drop(A1)
+        other.stop(A1)
         await one.plan(JOB, tables("orders"))
         one.runner.let_go(A0)
         await eventually(lambda: running(one) == {A0: "orders"})

@@ -96,7 +96,7 @@ async def test_what_has_ended_is_released_before_anything_else_is_asked_of_it(mo
 
         def drop_when_it_has_ended() -> None:
             if A0 not in worker.executor.running and not told:
-                worker.drop(A0)
+                worker.stop(A0)
 
         monkeypatch.setattr(worker.executor, "_finished", lambda _: told.append("finished"))
         monkeypatch.setattr(worker.executor, "_stopped", lambda _: told.append("stopped"))
@@ -151,7 +151,7 @@ async def test_a_task_that_finishes_while_it_is_revoked_has_finished() -> None:
         worker.take(A0)
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
-        worker.drop(A0)
+        worker.stop(A0)
         worker.runner.finish(A0, "just made it")
         await worker.releases(A0, into=worker.finished)
         assert worker.told(A0).result == "just made it"
@@ -167,7 +167,7 @@ async def test_a_revoked_task_is_released_as_soon_as_it_has_stopped() -> None:
         worker.take(A0, A1)
         await worker.runs(A0, A1)
         worker.runner.stubborn.add(A0)
-        worker.drop(A0, A1)
+        worker.stop(A0, A1)
         await worker.releases(A1, into=worker.stopped)
         assert A0 in worker.executor.running
         worker.runner.let_go(A0)
@@ -181,7 +181,7 @@ async def test_what_waits_is_released_at_once_and_never_starts() -> None:
         await worker.submit(tasks=2)
         worker.take(A0, A1)
         await worker.runs(A0)
-        worker.drop(A1, A2)
+        worker.stop(A1, A2)
         assert worker.stopped == [frozenset({A1, A2})], "also what was never given"
         worker.runner.finish(A0)
         await worker.releases(A0, into=worker.finished)
@@ -193,7 +193,7 @@ async def test_a_task_told_to_stop_before_it_began_does_not_begin() -> None:
     async with bench() as worker:
         await worker.submit()
         worker.take(A0)
-        worker.drop(A0)
+        worker.stop(A0)
         await worker.releases(A0, into=worker.stopped)
         assert worker.runner.orders == []
 
@@ -204,7 +204,7 @@ async def test_a_task_given_back_while_it_stops_starts_again_when_it_has_stopped
         worker.take(A0)
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
-        worker.drop(A0)
+        worker.stop(A0)
         worker.take(A0, epoch=2)
         worker.runner.let_go(A0)
         await eventually(lambda: len(worker.runner.orders) == 2)
@@ -224,7 +224,7 @@ async def test_an_ended_task_whose_end_cannot_be_written_is_given_up_when_somebo
         with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0)
             await asyncio.sleep(0)
-            worker.drop(A0)
+            worker.stop(A0)
             await worker.releases(A0, into=worker.stopped)
         assert worker.finished == []
         assert worker.executor.running == frozenset()
@@ -241,7 +241,7 @@ async def test_so_is_one_that_came_to_its_end_only_after_somebody_had_asked_for_
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
         with worker.topics.out_of_order(AWAY):
-            worker.drop(A0)
+            worker.stop(A0)
             worker.runner.finish(A0)
             await worker.releases(A0, into=worker.stopped)
         assert worker.finished == []
@@ -256,7 +256,7 @@ async def test_a_planner_that_would_plan_again_is_released_while_its_plan_is_bei
         with worker.topics.out_of_order(AWAY):
             worker.runner.finish(PLANNER, [{"i": 9}])
             await asyncio.sleep(0)
-            worker.drop(PLANNER)
+            worker.stop(PLANNER)
         await worker.releases(PLANNER, into=worker.stopped)
         assert worker.executor.running == frozenset()
         worker.take(PLANNER, epoch=2)
@@ -270,7 +270,7 @@ async def test_what_has_ended_and_what_waits_is_not_counted_among_the_stopped() 
         await worker.runs(A0, A1)
         with worker.topics.out_of_order(AWAY):
             worker.runner.finish(A0)
-            worker.drop(A0, A1, A2)
+            worker.stop(A0, A1, A2)
         await worker.releases(A1, A2, into=worker.stopped)
         assert worker.executor.stopped_running == 1, "A1; the last words of A0 are being written"
 
@@ -372,7 +372,7 @@ async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_th
         await worker.runs(A0, A1)
         worker.runner.stubborn.add(A0)
         with worker.topics.out_of_order(AWAY):
-            worker.drop(A0)
+            worker.stop(A0)
             worker.runner.finish(A1)
             await asyncio.wait_for(worker.executor.close(), 5)
     assert "still running at its end: a:0" in caplog.text

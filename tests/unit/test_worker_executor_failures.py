@@ -53,7 +53,7 @@ async def test_a_failure_of_a_task_that_was_told_to_stop_is_no_failure() -> None
         worker.take(A0)
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
-        worker.drop(A0)
+        worker.stop(A0)
         worker.runner.fail(A0, "cancelled")
         await worker.releases(A0, into=worker.stopped)
         await worker.becomes(A0, TaskState.STOPPED)
@@ -176,7 +176,7 @@ async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way(
         with worker.topics.out_of_order(AWAY):
             worker.take(A0)
             await eventually(lambda: A0 in worker.runner.running)
-            worker.drop(A0)
+            worker.stop(A0)
             await worker.releases(A0, into=worker.stopped)
         worker.take(A0, epoch=2)
         await worker.runs(A0)

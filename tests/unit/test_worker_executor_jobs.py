@@ -81,7 +81,7 @@ async def test_what_was_stopped_of_a_job_that_was_removed_is_not_remembered() ->
         await worker.submit(tasks=1)
         worker.take(A0)
         await worker.runs(A0)
-        worker.drop(A0)
+        worker.stop(A0)
         await worker.releases(A0, into=worker.stopped)
         assert set(worker.executor._execution.stops) == {A0}
         await worker.topics.remove("a")

@@ -32,7 +32,7 @@ from airflow_provider.worker import journal
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import this_process
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.standby import Standby
 
 # ---- hand-over

@@ -17,7 +17,7 @@ from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark import jvm, procfs
-from airflow_provider.worker.process import (
+from airflow_provider.worker.process_identity import (
     end_what_outlived,
     has_ended,
     predecessor_of,
@@ -36,7 +36,7 @@ def record(process: str, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatu
 @pytest.fixture
 def child() -> str:
     """A process that has just ended, as it described itself."""
-    code = "from airflow_provider.worker.process import this_process; print(this_process())"
+    code = "from airflow_provider.worker.process_identity import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     assert told != this_process()
     return told

@@ -28,9 +28,9 @@ from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
-from airflow_provider.worker import attached, holding
-from airflow_provider.worker.attached import SparkOfProcess
+from airflow_provider.worker import holding, in_process
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.in_process import SparkOfProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 SECRET = "tok3n-of-the-api"
@@ -123,7 +123,7 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
 
     monkeypatch.setattr(holding, "shared_topics", in_memory)
     monkeypatch.setattr(classic, "shared_transport", alone)
-    monkeypatch.setattr(attached, "SparkOfProcess", Noted)
+    monkeypatch.setattr(in_process, "SparkOfProcess", Noted)
     monkeypatch.setattr(APPLICATION, "running_for", does_not_start)
     equipment = Equipment(runner="local", allowed=("jobs",), checkpoint_root="/nowhere", spark_master="local[1]")
     plan = WorkerPlan(

@@ -107,7 +107,7 @@ async def test_a_task_that_was_to_stop_as_spark_ended_has_stopped() -> None:
         worker.take(A0)
         await worker.runs(A0)
         worker.runner.stubborn.add(A0)
-        worker.drop(A0)
+        worker.stop(A0)
         worker.runner.lose(A0)
         await worker.releases(A0, into=worker.stopped)
         await worker.becomes(A0, TaskState.STOPPED)

@@ -23,10 +23,10 @@ from airflow_provider.ledger.presence import stands_back
 from airflow_provider.ledger.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.spark import local
-from airflow_provider.worker import attached, standing_back
-from airflow_provider.worker.attached import SparkOfProcess
+from airflow_provider.worker import in_process, standing_back
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.in_process import SparkOfProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
@@ -161,9 +161,9 @@ async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
 ) -> None:
     stopping = threading.Event()
     application = SimpleNamespace(running_for=lambda _user, _settings: None, release=lambda _user: stopping.wait())
-    monkeypatch.setattr(attached, "APPLICATION", application)
+    monkeypatch.setattr(in_process, "APPLICATION", application)
     monkeypatch.setattr(local, "APPLICATION", application)
-    monkeypatch.setattr(attached, "_CLOSE_WAIT_S", 0.05)
+    monkeypatch.setattr(in_process, "_CLOSE_WAIT_S", 0.05)
     equipment = Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master="local[1]")
     means = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
     assert await means.start() == ""

@@ -66,7 +66,7 @@ async def test_what_waits_through_rounds_and_goes_elsewhere_takes_none() -> None
         await worker.runs(A0)
         for epoch in range(2, 9):
             worker.executor.advance(Epoch(epoch))
-        worker.drop(*tasks(MANY)[1:])
+        worker.stop(*tasks(MANY)[1:])
         worker.take(*tasks(MANY)[1:], epoch=9)
         worker.executor.advance(Epoch(9))
         await worker.submit(tasks=MANY, retries=3)
@@ -163,12 +163,12 @@ async def test_what_waits_counts_on_though_nothing_was_said_of_it() -> None:
         with worker.topics.out_of_order(AWAY):
             worker.take(A1)
             await eventually(lambda: A1 in worker.runner.running)
-            worker.drop(A1)
+            worker.stop(A1)
             await worker.releases(A1, into=worker.stopped)
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         worker.take(A1, epoch=3)
-        worker.drop(A1)
+        worker.stop(A1)
         worker.take(A1, epoch=4)
         worker.runner.finish(A0)
         await worker.runs(A1)

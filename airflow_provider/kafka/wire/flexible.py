@@ -20,7 +20,7 @@ StructT = TypeVar("StructT")
 
 def fill(struct: type[StructT], **fields: object) -> StructT:
     """Build a request of this version from all that newer versions could say."""
-    names: tuple[str, ...] = struct.SCHEMA.names  # type: ignore[attr-defined]
+    names: tuple[str, ...] = struct.SCHEMA.names  # type: ignore[attr-defined]  # each of aiokafka's has one
     return struct(**{name: (NO_TAGS if name == "tags" else fields[name]) for name in names})
 
 

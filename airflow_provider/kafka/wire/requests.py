@@ -202,7 +202,7 @@ class LeaveGroup(Request[LeaveGroupRequestV4 | LeaveGroupRequestV5]):
 
     def build(self, request_struct_class: type[StructT]) -> StructT:
         member: tuple[object, ...] = self._member
-        if request_struct_class.API_VERSION >= 5:  # type: ignore[attr-defined]
+        if request_struct_class.API_VERSION >= 5:  # type: ignore[attr-defined]  # each of aiokafka's has one
             member = (*member, self._reason or None)
         return fill(request_struct_class, group_id=self._group_id, members=[(*member, NO_TAGS)])
 

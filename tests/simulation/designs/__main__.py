@@ -1,4 +1,4 @@
-"""``python -m benchmarks.compare_designs``: the table on the terminal, table and picture into ``build/designs``."""
+"""``make compare-designs``: the table on the terminal, table and picture into ``build/designs``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from benchmarks.designs import compare
-from benchmarks.designs_report import as_markdown, as_text, draw, written_into
+from simulation.designs.costs import compare
+from simulation.designs.report import as_markdown, as_text, draw, written_into
 
-_DOCS: Final = Path(__file__).parents[1] / "docs"
+_DOCS: Final = Path(__file__).parents[3] / "docs"
 _PAGE: Final = _DOCS / "policies.md"
 _PICTURE: Final = _DOCS / "diagrams" / "designs.svg"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare_designs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m simulation.designs", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="histories of each kind (default: 5)")
     parser.add_argument("--output", type=Path, default=Path("build/designs"), metavar="DIR")
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/, too")

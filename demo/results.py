@@ -10,28 +10,28 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.data import plain_totals, totals_of, written_flights
-from demo.play import Story
+from demo.play import Observed
 from demo.report import attempts_of, build, rounds_of
 from demo.timeline import draw
 
 
-def write_verdict(output: Path, story: Story) -> dict[str, Any]:
+def write_results(output: Path, observed: Observed) -> dict[str, Any]:
     """Check what the group did against a plain computation; write ``report.json`` and ``timeline.svg``.
 
     :return: the report; ``ok`` says whether every check holds, ``checks`` each of them
     """
     expected = plain_totals(output / "input")
-    told = totals_of(list(story.results))
+    told = totals_of(list(observed.results))
     written = written_flights(output / "result")
-    report = build(story.events, story.kills)
+    report = build(observed.events, observed.kills)
     checks = {
-        "every month was done once by its output": len(story.results) == 12 and written == expected.rows_out,
+        "every month was done once by its output": len(observed.results) == 12 and written == expected.rows_out,
         "rows_in as computed plainly": told.rows_in == expected.rows_in,
         "rows_out as computed plainly": told.rows_out == expected.rows_out,
         "delay sums as computed plainly": told == expected,
         "nothing was stopped unnecessarily": report["stopped_unnecessarily"] == 0,
-        "no task failed": not story.errors,
-        "the DAG runs succeeded": set(story.runs.values()) == {"success"},
+        "no task failed": not observed.errors,
+        "the DAG runs succeeded": set(observed.runs.values()) == {"success"},
     }
     report = {
         "ok": all(checks.values()),
@@ -40,23 +40,23 @@ def write_verdict(output: Path, story: Story) -> dict[str, Any]:
         "rows_out": told.rows_out,
         "expected": expected.to_json(),
         "rows_written": written,
-        "dag_runs": story.runs,
-        "errors": list(story.errors),
+        "dag_runs": observed.runs,
+        "errors": list(observed.errors),
         **report,
     }
     (output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     picture = draw(
         "The flights of 2013, a task a month: who ran what when",
-        attempts_of(story.events, story.kills),
-        rounds_of(story.events),
-        story.kills,
-        end_ms=story.ended_ms,
+        attempts_of(observed.events, observed.kills),
+        rounds_of(observed.events),
+        observed.kills,
+        end_ms=observed.ended_ms,
     )
     (output / "timeline.svg").write_text(picture)
     return report
 
 
-def print_verdict(report: dict[str, Any], output: Path, *, seconds: float) -> None:
+def print_results(report: dict[str, Any], output: Path, *, seconds: float) -> None:
     console = Console()
     epochs = Table("epoch", "why", "tasks after it", "moves", title="Rebalances")
     for epoch in report["epochs"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from benchmarks.designs import DESIGNS, HISTORIES, Cost
+from simulation.designs.costs import DESIGNS, HISTORIES, Cost
 
 Costs = Mapping[tuple[str, str], Cost]
 """By the names of history and design."""

@@ -16,14 +16,14 @@ from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.process import is_gone
+from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import MakeHands
 
 _CLOSE_WAIT_S: Final = 10.0
 
 
-def attached_hands(
+def hands_in_process(
     equipment: Equipment, settings: WorkerSettings, topics: GroupTopics, mask: Mask = nothing_secret
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
@@ -79,7 +79,7 @@ class InThisProcess:
         self._mask = mask
 
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
-        return attached_hands(self._equipment, settings, topics, self._mask)
+        return hands_in_process(self._equipment, settings, topics, self._mask)
 
     def means(self, settings: WorkerSettings) -> SparkOfProcess:
         return SparkOfProcess(self._equipment, settings, self._mask)

@@ -1,21 +1,16 @@
 """What eager rebalancing and each resolution policy cost, for the same histories of a simulated group.
 
-It stands with the benchmarks because what it makes are figures, and plays in the tests' simulation because only in
-virtual time the same history can happen to each of them.
+They are played in virtual time: only there the same history can happen to each of them.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from statistics import mean
 from typing import Final
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from simulation.world import World
 

@@ -1,0 +1,229 @@
+"""The topics of a group, as far as they have been read: what is to run, what runs, and what of it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import TopicNames
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.topics import clients
+from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRenewedError, TopicTimeoutError
+from airflow_provider.topics.feed import GroupFeed
+from airflow_provider.topics.rights import WATCHER, Needs
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+class FollowedTopics:
+    """The jobs, status and events topics of one group, as far as they have been read, for one event loop.
+
+    Cheap: all of a process that use the same connection share its clients, and the views of a group.
+
+    :param settings: the connection
+    :param group: the group's id
+    :param needs: what its user must be allowed to do
+    :raises TopicError: if the group has no name: no worker could join it
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str, needs: Needs = WATCHER) -> None:
+        if not group:
+            raise TopicError("the name of the group is empty")
+        self.group = group
+        self._needs = needs
+        self.names = TopicNames.of(group)
+        self._settings = settings
+        self._clients: clients.Clients | None = None
+        self._feed: GroupFeed | None = None
+        self._ends: Mapping[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def attach(self) -> None:
+        """Begin to read, and make no topics: for whoever only looks. :meth:`catch_up` says if one is missing."""
+        self._acquire()
+        self._open().follow(self._followed())
+
+    async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Make the topics that are missing, if that is for this user to do, and begin to read.
+
+        :raises NoTopicError: if one is missing and is not for this user to make
+        :raises RightsError: if one is missing and may not be made, or the user may not do what this is for
+        :raises RefusedError: if the broker refuses the connection
+        :raises BrokerAwayError: if no broker answers in time
+        :raises TopicError: if a topic can't be used
+        """
+        self._acquire()
+        try:
+            await self._prepare(self._needs, timeout_s)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def start_for(self, needs: Needs, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """As :meth:`start`, for one more who uses these topics, and who needs this; if that fails, it fails alone.
+
+        :raises TopicError: see :meth:`start`
+        """
+        self._acquire()
+        await self._prepare(needs, timeout_s)
+
+    async def _prepare(self, needs: Needs, timeout_s: float) -> None:
+        """See that the user may do this, before anything is done: half of it would help nobody.
+
+        Once granted is granted: what is taken away later shows where it is needed.
+        """
+        if needs.writes:
+            self._open().warm_up()
+        feed = self._followed()
+        async with feed.preparing():
+            if needs not in feed.granted:
+                await self._open().admin.prepare(self.names, needs, timeout_s=timeout_s)
+                feed.granted.add(needs)
+        self._open().follow(feed)
+
+    async def aclose(self) -> None:
+        """Stop reading, when what was written is stored. May be called again."""
+        if self._clients is None:
+            return
+        self._clients = self._feed = None
+        unused = clients.release(self._settings, self.group)
+        if unused is not None:
+            await asyncio.to_thread(unused.close)
+
+    @property
+    def jobs(self) -> JobsSnapshot:
+        """The jobs topic, as far as it has been read."""
+        return self._followed().jobs.snapshot()
+
+    @property
+    def status(self) -> StatusSnapshot:
+        """The status topic, as far as it has been read."""
+        return self._followed().status.snapshot()
+
+    @property
+    def unread(self) -> Mapping[str, tuple[int, int]]:
+        """Which topics have not been read to where they ended at the last :meth:`catch_up`: how far they are, and to
+        where.
+        """
+        feed = self._followed()
+        read = {self.names.jobs: feed.jobs.offset, self.names.status: feed.status.offset}
+        return {topic: (read[topic], end) for topic, end in self._ends.items() if read[topic] < end}
+
+    @property
+    def missing(self) -> str | None:
+        """The name of a topic that does not exist, if that has been so for some seconds."""
+        return self._followed().missing
+
+    @property
+    def problem(self) -> TopicError | None:
+        """Why one of the topics can't be read at present."""
+        return self._followed().problem
+
+    @property
+    def fault(self) -> TopicError | None:
+        """Why one of the topics is read no more: what is known of the group grows old."""
+        return self._followed().fault
+
+    @property
+    def renewals(self) -> Mapping[str, int]:
+        """How often each topic was found to have been deleted and made anew, since this process began to read it."""
+        return self._followed().renewals
+
+    async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Wait until everything has been read that was in the jobs and status topics when this was called.
+
+        :raises NoTopicError, RightsError: if a topic can't be read
+        :raises RefusedError: if the broker refuses the connection
+        :raises TopicRenewedError: if a topic was deleted and made anew since this process began to read it
+        :raises BrokerAwayError: if no broker answers in time
+        """
+        deadline = time.monotonic() + timeout_s
+        feed, jobs, status = self._followed(), self.names.jobs, self.names.status
+        read = {jobs: feed.jobs.offset, status: feed.status.offset}
+        ends = await self._open().admin.end_offsets((jobs, status), timeout_s=timeout_s)
+        for topic in read:
+            if ends[topic] < read[topic]:
+                raise TopicRenewedError(topic)
+        self._ends = ends
+        await self._wait(
+            lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
+            timeout_s=max(0.0, deadline - time.monotonic()),
+            waiting_for="the end of the topics",
+        )
+
+    async def wait_for(
+        self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
+    ) -> None:
+        """Wait until ``predicate`` holds; it is asked now and after each change.
+
+        :raises TopicTimeoutError: if it does not in time, though the broker is there
+        :raises BrokerAwayError: if it does not in time, and no broker is there
+        :raises TopicError: if a topic can't be read
+        """
+        await self._wait(lambda: predicate(self.jobs, self.status), timeout_s=timeout_s, waiting_for="a change")
+
+    def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
+        """Call ``listener`` in the running loop soon after each change, perhaps once for several changes.
+
+        :param about: which changes matter to it
+        :returns: a function that ends it
+        """
+        return self._followed().changes.listen(listener, about)
+
+    async def _wait(self, holds: Callable[[], bool], *, timeout_s: float | None, waiting_for: str) -> None:
+        feed, outage = self._followed(), self._open().outage
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            if done.done():
+                return
+            try:
+                if holds():
+                    done.set_result(None)
+                elif feed.problem is not None:
+                    done.set_exception(feed.problem)
+            except Exception as error:  # noqa: BLE001  the predicate's own: it goes to whoever waits
+                done.set_exception(error)
+
+        stop = feed.changes.listen(look)
+        look()
+        try:
+            await asyncio.wait_for(done, timeout_s)
+        except asyncio.TimeoutError:
+            doing = f"waiting for {waiting_for} of group {self.group!r}"
+            if outage.away:
+                raise BrokerAwayError(outage.servers, doing, outage.reason) from None
+            raise TopicTimeoutError(f"{doing}: not within {timeout_s:g} s") from None
+        finally:
+            stop()
+
+    def _acquire(self) -> None:
+        if self._clients is None:
+            self._clients, self._feed = clients.acquire(self._settings, self.group)
+
+    def _open(self) -> clients.Clients:
+        if self._clients is None:
+            raise TopicError(f"the topics of group {self.group!r} are not open: call start() first")
+        return self._clients
+
+    def _followed(self) -> GroupFeed:
+        self._open()
+        assert self._feed is not None
+        return self._feed
