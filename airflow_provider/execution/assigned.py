@@ -148,7 +148,8 @@ def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     if work is None:
         x.stop(task, RunState.STOPPING, "it is no longer configured")
     elif not run.is_of(work):
-        x.stop(task, RunState.RESTARTING, "its configuration has changed")
+        state = RunState.STOPPING if run.revoked else RunState.RESTARTING
+        x.stop(task, state, "its configuration has changed")
     else:
         _go_on_under(x, run)
 

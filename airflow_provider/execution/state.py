@@ -282,6 +282,7 @@ class Execution:
                 run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING
             ),
             "what waits is not waited for": not any(run.revoked for run in runs if run.state is RunState.WAITING),
+            "what restarts is not waited for": not any(run.revoked for run in runs if run.state is RunState.RESTARTING),
             "a time limit that is over has been counted as a failure": all(
                 run.failures and run.error for run in runs if run.state is RunState.TIMED_OUT
             ),

@@ -118,7 +118,7 @@ class TaskExecutor:
 
     @property
     def done(self) -> bool:
-        return self._execution.done(now_ms())
+        return not self._ended and self._execution.done(now_ms())
 
     # ---- what is fed to the machine
 
@@ -204,6 +204,7 @@ class TaskExecutor:
         ended, self._ended = self._ended, NO_TASKS
         if ended:
             self._finished(ended)
+            self._changed()
 
     def _arm(self, at_ms: int) -> None:
         if self._timer is not None:

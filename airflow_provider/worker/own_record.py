@@ -66,15 +66,19 @@ class OwnRecord:
         self.phase = phase
         self._note(self._status())
 
+    def say_soon(self, phase: WorkerPhase) -> None:
+        """As :meth:`say`, with all that changes in this turn of the loop: what has ended in it may be released yet."""
+        self.phase = phase
+        self._say_once()
+
     def say_again(self) -> None:
         """Something else than the phase has changed."""
         self._note(self._status())
 
     def say_again_soon(self) -> None:
         """Once for all that changes in one turn of the loop."""
-        if self._stored and not self._soon:
-            self._soon = True
-            asyncio.get_running_loop().call_soon(self._said_soon)
+        if self._stored:
+            self._say_once()
 
     def say_what_is_new(self) -> None:
         """A JVM was started, and could outlive this process: the next one under this name has to know of it. Or there
@@ -92,6 +96,11 @@ class OwnRecord:
         """The process ends now, and the member stays: nobody shall take it for gone meanwhile."""
         if self.phase is not WorkerPhase.DEFERRED:
             self._note(replace(self._status(), member_id=UNKNOWN_MEMBER_ID))
+
+    def _say_once(self) -> None:
+        if not self._soon:
+            self._soon = True
+            asyncio.get_running_loop().call_soon(self._said_soon)
 
     def _said_soon(self) -> None:
         self._soon = False

@@ -149,7 +149,7 @@ class Worker:
 
     def assigned(self, epoch: Epoch) -> None:
         self.hands.advance(epoch)
-        self._record.say(self.settings.phase)
+        self._record.say_soon(self.settings.phase)
         self._changed.set()
 
     async def farewell(self) -> None:

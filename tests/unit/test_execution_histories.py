@@ -87,6 +87,7 @@ class World:
                 case commands.StartAttempt(run=run):
                     assert run.task not in self.out, f"a second run of {run.task}"
                     assert run.task in self.mine, f"{run.task} was released"
+                    assert run.task not in self.revoked, f"{run.task} is to be released"
                     assert not self.held_elsewhere(run), "its checkpoint is in use"
                     self.out[run.task] = run.attempt
                 case commands.StopAttempts(tasks=tasks) | commands.StopWatching(tasks=tasks):

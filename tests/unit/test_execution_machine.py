@@ -143,6 +143,15 @@ def test_also_if_the_retry_comes_with_another_definition_while_it_stops() -> Non
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
 
 
+def test_what_is_revoked_is_released_also_if_it_is_configured_otherwise_while_it_stops() -> None:
+    script = Script(retries=0, timeout_ms=300).running(A0)
+    script.wait(300)
+    assert script.state(A0) is RunState.TIMED_OUT
+    script.revoke(A0)
+    assert words(script.plan({"i": 7})) == ["stop a:0: its configuration has changed"]
+    assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
+
+
 def test_spark_that_ends_is_waited_for_and_no_failure() -> None:
     script = Script(retries=0).running(A0)
     script.give(A1)

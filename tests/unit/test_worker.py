@@ -390,3 +390,46 @@ async def test_a_wish_is_heard_whatever_clock_it_was_made_by(ahead_ms: int) -> N
             ControlRecord(worker=ME, action=ControlAction.STOP, at_ms=wall_ms() + ahead_ms)
         )
         assert (await life.outcome()).ending is Ending.LEFT
+
+
+async def test_a_worker_does_not_say_of_a_round_that_it_has_what_ended_as_the_round_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The record of the end is of the epoch before: a leader goes by what the worker says of itself."""
+    async with living() as life:
+        rounds: list[Epoch] = []
+
+        def round_comes() -> None:
+            if A0 not in life.worker.hands.running and not rounds:
+                rounds.append(life.member.view.epoch)
+                life.worker.assigned(life.member.view.epoch)
+
+        monkeypatch.setattr(life.worker.hands, "_changed", round_comes)
+        life.runner.finish(A0)
+        await eventually(lambda: bool(rounds))
+        await time_passes(30)
+        assert life.topics.status.workers[ME].owned == {A1}
+
+
+async def test_it_hands_over_nothing_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life()
+    life.linger_s = 0
+    await life.submit()
+    life.begin()
+    await life.runs(A0, A1)
+    executor = life.worker.hands
+    look = life.worker._changed.set
+
+    def look_before_it_is_released() -> None:
+        if not executor.running:
+            assert not executor.done or not life.member.view.owned
+        look()
+
+    monkeypatch.setattr(executor, "_changed", look_before_it_is_released)
+    life.runner.finish(A0)
+    life.runner.finish(A1)
+    outcome = await life.outcome()
+    assert outcome.ending is Ending.HANDED_OVER
+    assert outcome.saved is not None
+    assert outcome.saved["member"]["owned"] == []
+    assert life.worker.hands.fault is None
