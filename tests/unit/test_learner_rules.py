@@ -39,6 +39,16 @@ def test_limits_bound_what_a_worker_and_a_group_learn_at_once() -> None:
     assert [len(lessons) for lessons in group.rebalance().learning.values()] == [0, 2, 3]
 
 
+def test_the_limit_of_a_group_is_also_one_for_what_those_have_that_leave() -> None:
+    group = group_of(12, S2=tasks(0, 1, 2, 3), S3=tasks(4, 5, 6, 7), S4=tasks(8, 9, 10, 11))
+    group.limits = Limits(per_group=3)
+    group.asks_to_leave("S2")
+    for _ in range(2):
+        assert sorted(len(lessons) for lessons in group.rebalance().learning.values()) == [0, 1, 2]
+    assert group.settle() == 2
+    assert group.owned.keys() == {S3, S4}
+
+
 def test_who_leaves_is_done_when_it_has_stopped_the_last() -> None:
     group = group_of(2, S2=tasks(0), S3=tasks(1))
     group.stateful = frozenset()
