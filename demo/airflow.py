@@ -222,7 +222,7 @@ class LocalAirflow:
         if migration.wait(_MIGRATE_TIMEOUT_S):
             raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
         del self._processes["db-migrate"]
-        # By default whoever reads keeps others from writing, and two that do both wait for each other until they give up.
+        # By default a reader keeps others from writing, and two that do both wait for each other until they give up.
         with closing(sqlite3.connect(self._database)) as database:
             database.execute("PRAGMA journal_mode = WAL")
 
