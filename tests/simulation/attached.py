@@ -1,14 +1,22 @@
-"""The attached tasks of a process: they take time to stop, end with it, and ask their fence before they write."""
+"""The attached tasks of a process: the product's own executor machine, and hands that do in virtual time what it wants.
+
+The tasks take time to stop, end with the process, and ask their fence before they write.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from simulation import invariants
 from simulation.status import TaskWord
 
-from airflow_provider.ledger.records.status import TaskState, TaskStatus, WorkerPhase
+from airflow_provider.execution import commands, events
+from airflow_provider.execution.machine import handle
+from airflow_provider.execution.runs import RunState, TaskRun
+from airflow_provider.execution.state import Execution, ExecutionSettings
+from airflow_provider.ledger.records import TaskStatus, WorkerPhase
 from airflow_provider.membership.events import TasksFinished, TasksStopped
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
@@ -18,6 +26,10 @@ from airflow_provider.worker.lease import WorkerLease
 
 if TYPE_CHECKING:
     from simulation.process import Process
+
+
+def _nothing(_command: commands.Command) -> None:
+    pass
 
 
 class Attached:
@@ -32,10 +44,41 @@ class Attached:
         self._world = process.world
         self.lease = WorkerLease(lambda: process.state.lease_until, lambda: process.now)
         self.since: dict[TaskId, int] = {}
-        self._grants: dict[TaskId, int] = {}
-        self._words: dict[TaskId, TaskWord] = {}
-        self._told_to_end: set[TaskId] = set()
         self.belated: set[TaskId] = set()
+        self._grants: dict[TaskId, int] = {}
+        self._starts: dict[TaskId, int] = {}
+        self._commands: deque[commands.Command] = deque()
+        self._carry = self._hands()
+        self._carrying_out = False
+        self._timer = 0
+        settings = ExecutionSettings(
+            worker=process.worker,
+            slots=process.world.slots,
+            process=process.name,
+            lease_ms=process.settings.session_timeout_ms,
+            linger_ms=0,
+            max_spark_deaths=1,
+            mask=str,
+        )
+        self._execution = Execution(settings, process.jobs, self._world.status.snapshot(), now_ms=process.now)
+
+    @property
+    def held(self) -> Tasks:
+        """What it has, whether it runs or waits."""
+        return frozenset(self._execution.runs)
+
+    @property
+    def active(self) -> Tasks:
+        """What of it does not wait."""
+        return self._execution.runs.active
+
+    @property
+    def at_work(self) -> bool:
+        """Whether all that it has runs, as far as there are slots. Planners may wait for their next time."""
+        states = {task: run.state for task, run in self._execution.runs.items() if not task.is_planner}
+        waiting = sum(state is RunState.WAITING for state in states.values())
+        running = sum(state is RunState.STARTED for state in states.values())
+        return waiting + running == len(states) and (not waiting or running >= self._world.slots)
 
     def may_write(self, task: TaskId) -> bool:
         """Whether the fence of the task's attempt would let it write now."""
@@ -57,30 +100,18 @@ class Attached:
     # ---- what the member says
 
     def start(self, tasks: Tasks, epoch: Epoch) -> None:
-        process, world = self._process, self._world
-        done = tasks - world.jobs.configured_at(process.config_offset)
-        for task in sorted(tasks - done):
-            assert task not in self.since, f"{process.name} starts {task}, which it already runs"
-            start = world.starts(process, task, epoch)
-            known = world.status.tasks.get(task)
-            self.since[task] = world.clock.now
-            self._grants[task] = self.lease.grant
-            status = TaskStatus(
-                task=task,
-                state=TaskState.RUNNING,
-                epoch=epoch,
-                worker=process.worker,
-                attempt=known.status.attempt + 1 if known is not None else 1,
-            )
-            self._words[task] = TaskWord(status=status, start=start)
-            self._say(task, TaskState.RUNNING)
-        self._end_later(done)
+        self.read()
+        self._feed(events.TasksGiven, tasks=tasks, epoch=epoch)
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
-        if reason not in (StopReason.REVOKED, StopReason.EAGER):
+        if reason.ends_lease:
             self.lease.end()
+        self._feed(events.TasksRevoked, tasks=tasks, reason=reason.value)
 
-        self._end_later(tasks)
+    def advance(self, epoch: Epoch) -> None:
+        """What runs on goes on under this epoch."""
+        self.read()
+        self._feed(events.EpochAdvanced, epoch=epoch)
 
     def note_belated(self, known: MemberState) -> None:
         """The process has its assignment, and stops what it should not run.
@@ -90,57 +121,153 @@ class Attached:
         if invariants.missed_a_downgrade(self._process.worker, known, self._world.coordinator.rounds):
             self.belated |= self.since.keys()
 
-    def drop_what_is_not_configured(self) -> None:
-        """Its worker reads the jobs topic, too."""
-        written = self._world.jobs.configured_at(self._process.config_offset) | self._world.jobs.finished
-        self._end_later(frozenset(self.since) - written - self._told_to_end)
-
-    def _end_later(self, tasks: Tasks) -> None:
-        """The tasks are told to end, and do after a while, unless they have by then."""
-        process, world = self._process, self._world
-        starts = {task: word.start for task, word in self._words.items() if task in tasks}
-        self._told_to_end |= starts.keys()
-
-        def ended() -> None:
-            for task, start in starts.items():
-                if task in self._words and self._words[task].start == start:
-                    self._say(task, TaskState.STOPPED)
-                    self._end(task)
-            ended_here = tasks.difference(self.since)
-            unasked = ended_here & process.state.owned - process.state.stopping
-            process.feed(TasksStopped(now_ms=process.now, tasks=ended_here))
-            if unasked:
-                process.say_of_itself(WorkerPhase.STABLE)
-
-        if tasks:
-            delay = process.rng.randint(*world.stop_ms) if starts else 0
-            world.clock.after(delay, lambda: process.when_awake(ended))
-
-    def advance(self, epoch: Epoch) -> None:
-        """What runs on goes on under this epoch."""
-        for task, word in self._words.items():
-            self._words[task] = TaskWord(status=replace(word.status, epoch=epoch), start=word.start)
+    def read(self) -> None:
+        """Its worker reads the topics, too."""
+        jobs, status = self._process.jobs, self._world.status.snapshot()
+        if jobs is not self._execution.jobs or status is not self._execution.status:
+            self._feed(events.TopicsRead, jobs=jobs, status=status)
 
     # ---- what happens to tasks
 
     def finish(self, task: TaskId) -> None:
-        """The task comes to its own end."""
-        process = self._process
-        self._say(task, TaskState.FINISHED)
+        """The task comes to its own end; a planner's plan is what its job has."""
+        plan = self._world.jobs.newest.plans.get(task.job)
+        result = list(plan.configs) if task.is_planner and plan is not None else []
         self._end(task)
-        process.deliver(lambda: TasksFinished(now_ms=process.now, tasks=frozenset({task})))
+        self.read()
+        self._feed(events.AttemptFinished, task=task, result=result)
 
     def end_with_process(self) -> None:
         for task in list(self.since):
             self._end(task)
 
     def _end(self, task: TaskId) -> None:
-        del self.since[task], self._grants[task], self._words[task]
-        self._told_to_end.discard(task)
+        del self.since[task], self._grants[task]
         self.belated.discard(task)
         self._world.ends(self._process, task)
 
-    def _say(self, task: TaskId, state: TaskState) -> None:
-        word = self._words[task]
-        said = TaskWord(status=replace(word.status, state=state), start=word.start)
-        self._process.say(lambda: self._world.task_written(said))
+    # ---- the machine
+
+    def _feed(self, make: Callable[..., events.Event], **fields: Any) -> None:
+        """One event, and what comes of it: what is fed meanwhile is carried out after that."""
+        process = self._process
+        self._commands += handle(self._execution, make(now_ms=process.now, wall_ms=process.wall, **fields))
+        self._execution.validate()
+        if self._carrying_out:
+            return
+        self._carrying_out = True
+        try:
+            while self._commands:
+                self._carry_out(self._commands.popleft())
+        finally:
+            self._carrying_out = False
+
+    def _carry_out(self, command: commands.Command) -> None:
+        self._carry[type(command)](command)
+
+    def _hands(self) -> Mapping[type[commands.Command], Callable[[Any], None]]:
+        """How each command is carried out. Nothing here outlives its process, so nobody stops watching."""
+        return {
+            commands.StartAttempt: lambda command: self._begin(command.run),
+            commands.StopAttempts: lambda command: self._stop_later(command.tasks),
+            commands.WriteStatus: lambda command: self._say(command.status),
+            commands.WriteStopped: lambda command: self._say_last(command.status),
+            commands.WriteEnd: self._write_end,
+            commands.WritePlan: self._write_plan,
+            commands.GiveUpWriting: _nothing,  # what is on its way arrives all the same
+            commands.ReleaseStopped: lambda command: self._release_stopped(command.tasks),
+            commands.ReleaseFinished: lambda command: self._release_finished(command.tasks),
+            commands.ArmTimer: lambda command: self._arm(command.at_ms),
+            commands.Inform: _nothing,
+            commands.Warn: _nothing,
+        }
+
+    def _begin(self, run: TaskRun) -> None:
+        """In a process that woke without a lease the fence stops the attempt before it does anything."""
+        task, process, world = run.task, self._process, self._world
+        assert task not in self.since, f"{process.name} starts {task}, which it already runs"
+        if process.lease_over:
+            self._feed(events.AttemptStopped, task=task)
+            return
+        self._starts[task] = world.starts(process, task, run.epoch)
+        self.since[task] = world.clock.now
+        self._grants[task] = self.lease.grant
+        self._feed(events.AttemptBegan, task=task)
+
+    def _stop_later(self, tasks: Tasks) -> None:
+        for task in sorted(tasks):
+            self._end_later(task)
+
+    def _end_later(self, task: TaskId) -> None:
+        """The task ends after a while, unless it has by then."""
+        process, start = self._process, self._starts.get(task)
+
+        def stopped() -> None:
+            if task in self.since and self._starts[task] == start:
+                self._end(task)
+                self.read()
+                self._feed(events.AttemptStopped, task=task)
+
+        delay = process.rng.randint(*self._world.stop_ms)
+        self._world.clock.after(delay, lambda: process.when_awake(stopped))
+
+    def _release_stopped(self, tasks: Tasks) -> None:
+        """What it was not told to stop it has released by itself, and nobody else knows that."""
+        process = self._process
+        unasked = tasks & process.state.owned - process.state.stopping
+        process.feed(TasksStopped(now_ms=process.now, tasks=tasks))
+        if unasked:
+            process.say_of_itself(WorkerPhase.STABLE)
+
+    def _release_finished(self, tasks: Tasks) -> None:
+        self._process.feed(TasksFinished(now_ms=self._process.now, tasks=tasks))
+
+    def _arm(self, at_ms: int) -> None:
+        process = self._process
+        self._timer += 1
+        number = self._timer
+
+        def fire() -> None:
+            if self._timer == number:
+                self._feed(events.TimerFired)
+
+        self._world.clock.after(process.clock.until(at_ms), lambda: process.when_awake(fire))
+
+    # ---- what is written
+
+    def _word(self, status: TaskStatus) -> TaskWord:
+        start = self._starts.get(status.task) if status.started_at_ms is not None else None
+        return TaskWord(status=status, start=start)
+
+    def _say(self, status: TaskStatus) -> None:
+        word = self._word(status)
+        self._process.say(lambda: self._world.task_written(word))
+
+    def _say_last(self, status: TaskStatus, stored: Callable[[], None] | None = None) -> None:
+        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+        word, process, world = self._word(status), self._process, self._world
+
+        def arrive() -> None:
+            world.task_written(word)
+            if status.task.job not in process.jobs.jobs:
+                world.status.forget_task(status.task)
+            if stored is not None:
+                process.when_awake(stored)
+
+        process.say(arrive)
+
+    def _write_end(self, command: commands.WriteEnd) -> None:
+        status, number = command.status, command.number
+        self._say_last(status, lambda: self._feed(events.EndWritten, task=status.task, number=number))
+
+    def _write_plan(self, command: commands.WritePlan) -> None:
+        process, world = self._process, self._world
+
+        def written() -> None:
+            self._feed(events.PlanWritten, task=command.task, number=command.number)
+
+        def arrive() -> None:
+            world.plan_written(command.plan)
+            process.when_awake(written)
+
+        process.say(arrive)

@@ -142,7 +142,7 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
     if not world.staying:
         world.start("w1", protocol=plan.protocols[0])
     _settle(world, plan, told)
-    world.configure(world.jobs.configured | {TaskId("last", 0)})
+    world.configure(world.jobs.written | {TaskId("last", 0)})
     _settle(world, plan, told)
     world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
     world.check_at_rest()

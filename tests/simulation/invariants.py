@@ -193,7 +193,9 @@ def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, uncounted: C
 
     :param uncounted: the numbers of such starts of the task
     """
-    if known is None or known.start == new.start or known.status.worker == new.status.worker:
+    if known is None or known.start is None or new.start is None:
+        return
+    if known.start == new.start or known.status.worker == new.status.worker:
         return
     if any(min(known.start, new.start) < start <= max(known.start, new.start) for start in uncounted):
         return

@@ -1,47 +1,106 @@
-"""The jobs topic: what was configured after each of its records, and what has come to its end since."""
+"""The jobs topic: the product's view of it after each change, and the records of which a change consists."""
 
 from __future__ import annotations
 
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, Tasks
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.ledger.records import JobDefinition, Key, KeyKind, PlanRecord
+from airflow_provider.ledger.topic_view import Parsed
+from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
+
+REPLAN_MS = 20_000
+MOST_TASKS = 1_000
+_AUTHOR = WorkerId("author")
 
 
 class JobsTopic:
-    """What is to run, at each offset of the topic."""
+    """What is to run, at each offset at which the author of a history stopped writing.
+
+    A job that has a planner is planned again and again: such a planner always is to run, and has its plan already.
+
+    :ivar written: what its author wants to run, whether it has come to its end or not
+    """
 
     def __init__(self) -> None:
-        self.finished: Tasks = NO_TASKS
-        self._records: list[Tasks] = [NO_TASKS]
+        self.written: Tasks = NO_TASKS
+        self._view = JobsView()
+        self._snapshots = {ConfigOffset(0): self._view.snapshot()}
+        self._lives: Counter[TaskId] = Counter()
 
     @property
     def offset(self) -> ConfigOffset:
-        return ConfigOffset(len(self._records) - 1)
+        return ConfigOffset(self._view.offset)
 
     @property
-    def written(self) -> Tasks:
-        """What the topic has, whether it still is to run or not."""
-        return self._records[-1]
+    def newest(self) -> JobsSnapshot:
+        return self._view.snapshot()
 
-    @property
-    def configured(self) -> Tasks:
-        return self.configured_at(self.offset)
+    def at(self, offset: ConfigOffset) -> JobsSnapshot:
+        return self._snapshots[offset]
 
-    def configured_at(self, offset: ConfigOffset) -> Tasks:
-        return self._records[offset] - self.finished
+    def between(self, first: ConfigOffset, last: ConfigOffset) -> list[JobsSnapshot]:
+        """Both included."""
+        return [snapshot for offset, snapshot in self._snapshots.items() if first <= offset <= last]
 
-    def configured_between(self, first: ConfigOffset, last: ConfigOffset) -> Tasks:
-        """What was configured all the time, both included."""
-        return self.configured_at(last).intersection(*self._records[first:last])
+    def configure(self, tasks: Tasks) -> Tasks:
+        """Have these run.
 
-    def removed_between(self, first: ConfigOffset, last: ConfigOffset) -> Tasks:
-        """What was configured, from the first on, and is not at the last."""
-        return NO_TASKS.union(*self._records[first:last]) - self.configured_at(last) - self.finished
+        :return: what the plans have and is not to run: whatever is below the highest index of a job is in its plan
+        """
+        indexes: defaultdict[str, set[int]] = defaultdict(set)
+        for task in tasks:
+            indexes[task.job].add(task.index)
+        for job in self.newest.jobs.keys() - indexes.keys():
+            self._put(KeyKind.JOB, job, None)
+            self._put(KeyKind.PLAN, job, None)
+        for job in sorted(indexes):
+            self._define(job, planned=PLANNER_INDEX in indexes[job])
+            self._plan(job, max(indexes[job]) + 1)
+        self.written = tasks
+        self._publish()
+        return NO_TASKS.union(_tasks_of(self.newest.plans.values())) - tasks
 
-    def append(self, tasks: Tasks) -> None:
-        self._records.append(tasks)
+    def plan_again(self, job: str) -> None:
+        """Give all tasks of a job other configs."""
+        plan = self.newest.plans[job]
+        self._lives.update(_tasks_of([plan]))
+        self._plan(job, len(plan.configs))
+        self._publish()
 
-    def finish(self, task: TaskId) -> None:
-        self.finished |= {task}
+    def put_plan(self, plan: PlanRecord) -> None:
+        """A worker has planned."""
+        self._put(KeyKind.PLAN, plan.job, plan)
+        self._publish()
 
-    def forget_ends(self, job: str) -> None:
-        """What of a job had come to its end is to run again."""
-        self.finished = frozenset(task for task in self.finished if task.job != job)
+    def _define(self, job: str, *, planned: bool) -> None:
+        interval_ms, known = REPLAN_MS if planned else None, self.newest.jobs.get(job)
+        if known is None:
+            removal = self.newest.removed_at.get(job)
+            known = JobDefinition(name=job, entry_point="jobs:Job", max_tasks=MOST_TASKS, removal=removal)
+        definition = replace(known, replan_interval_ms=interval_ms)
+        if definition != self.newest.jobs.get(job):
+            self._put(KeyKind.JOB, job, definition)
+
+    def _plan(self, job: str, tasks: int) -> None:
+        configs = [{"life": self._lives[TaskId(job, index)]} for index in range(tasks)]
+        plan = PlanRecord.of(self.newest.jobs[job], configs, planned_by=_AUTHOR, at_ms=0)
+        if plan != self.newest.plans.get(job):
+            self._put(KeyKind.PLAN, job, plan)
+
+    def _put(self, kind: KeyKind, job: str, content: JobDefinition | PlanRecord | None) -> None:
+        self._view.take(Parsed(self._view.offset, Key(kind=kind, name=job), content))
+
+    def _publish(self) -> None:
+        self._snapshots[self.offset] = self.newest
+
+
+def _tasks_of(plans: Iterable[PlanRecord]) -> Iterable[TaskId]:
+    return (TaskId(plan.job, index) for plan in plans for index in range(len(plan.configs)))
+
+
+def all_of(jobs: JobsSnapshot) -> Tasks:
+    """Every task and planner that it has, whether it has come to its end or not."""
+    return frozenset(_tasks_of(jobs.plans.values())) | {planner_of(job) for job in jobs.jobs}

@@ -1,49 +1,73 @@
-"""How a process of the simulation leads a round: the one place where the product's leader is called."""
+"""How a process of the simulation leads a round, by the product's own reading of the topics."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from simulation.jobs import all_of
 from simulation.rounds import Computed
 
-from airflow_provider.group.leading import absences
+from airflow_provider.group.leading import absences, gather_call, later_epoch, unassigned_work
+from airflow_provider.ledger.free_slots import spare_capacity
+from airflow_provider.ledger.progress import configured
 from airflow_provider.membership.events import PerformAssignment
-from airflow_provider.membership.leader import Call, LeaderAnswer, lead
+from airflow_provider.membership.leader import LeaderAnswer, lead
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.protocol.model import NO_TASKS
 
 if TYPE_CHECKING:
     from simulation.process import Process
 
+BETWEEN_HELPS_MS = 400
+"""As ``group/leader_watch.py`` has it: the least time between two rebalances for the sake of a free slot."""
 
-def lead_round(process: Process, command: PerformAssignment, last: ClassicRecord | None) -> LeaderAnswer:
-    """Compute the round with what the process knows of the topics, and let the world know what was computed."""
+
+def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord | None) -> LeaderAnswer:
+    """Compute the round with what the process knows of the topics, and let the world know what was computed.
+
+    :param own: the last record that it has led, by which a forgetful leader goes instead of the topic's
+    """
     world = process.world
-    configured, said = world.jobs.configured_at(process.config_offset), dict(world.status.workers)
-    answer = lead(
-        Call(
-            generation=command.generation,
-            protocol=command.protocol,
-            leader=command.leader,
-            last_completed=command.last_completed,
-            members=command.members,
-            configured=configured,
-            config_offset=process.config_offset,
-            last_record=last,
-            policy=world.policy,
-            now_ms=process.wall,
-            reason=command.reason,
-            spoken_epoch=world.status.spoken_epoch,
-            jobs_end=world.jobs.offset,
-            named=frozenset(WorkerId(member.instance_id or "") for member in command.members if world.named),
-            absent={} if last is None else absences(command.members, last, said),
-        )
-    )
+    jobs, status = process.jobs, world.status.snapshot()
+    call = gather_call(command, jobs, status, policy=world.policy, at_ms=process.wall)
+    if process.forgetful:
+        absent = {} if own is None else absences(command.members, own, status.workers)
+        call = replace(call, last_record=own, absent=absent)
+    if not world.named:
+        call = replace(call, named=frozenset())
+    answer = lead(call)
     key = (command.generation, command.leader)
     world.computed.pop(key, None)  # another coordinator may not have heard of that generation, and forms it anew
     if answer.record is not None:
-        since = process.config_offset if last is None else last.config_offset
-        throughout = world.jobs.configured_between(since, process.config_offset)
-        removed = world.jobs.removed_between(since, process.config_offset)
-        world.computed[key] = Computed(answer.record, configured, throughout, removed, last, said)
+        last = call.last_record
+        since = world.jobs.between(process.config_offset if last is None else last.config_offset, jobs.offset)
+        world.computed[key] = Computed(
+            answer.record,
+            call.configured,
+            call.configured.intersection(*(configured(each, status.tasks) for each in since)),
+            NO_TASKS.union(*map(all_of, since)) - call.configured,
+            last,
+            status.workers,
+            call.ended,
+        )
     return answer
+
+
+class Watch:
+    """Looks for reasons to rebalance, as ``group/leader_watch.py`` does, in virtual time."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._helped_at = -BETWEEN_HELPS_MS
+
+    def reason(self) -> str | None:
+        """Why the last round will not do any more."""
+        process = self._process
+        jobs, status = process.jobs, replace(process.world.status.snapshot(), group=process.state.record)
+        reason = unassigned_work(jobs, status) or later_epoch(status)
+        now = process.world.clock.now
+        if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS or not spare_capacity(jobs, status):
+            return reason
+        self._helped_at = now
+        return "a worker has a slot free while tasks wait elsewhere"

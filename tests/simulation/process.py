@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simulation import invariants
 from simulation.attached import Attached
 from simulation.clock import LocalClock
-from simulation.leading import lead_round
+from simulation.leading import Watch, lead_round
 from simulation.wire import Wire
 
 from airflow_provider.assignors.model import Absence
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records.status import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import (
     ArmTimer,
@@ -40,7 +42,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.leader import LeaderAnswer
 from airflow_provider.membership.member import handle
-from airflow_provider.membership.record import ClassicRecord, newer
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
@@ -74,7 +76,6 @@ class Process:
         self.overslept = False
         self.touched = False
         self.reads_jobs = True
-        self.tasks = Attached(self)
         self.config_offset = ConfigOffset(0)
         drift, skew = world.clock_drift_ppm, world.wall_skew_ms
         self.clock = LocalClock(
@@ -88,7 +89,11 @@ class Process:
         self._said_at = 0
         self._timer_at: int | None = None
         self._looks = False
+        self._inbox: deque[Event] = deque()
+        self._feeding = False
+        self._watch = Watch(self)
         self._wire = Wire(self)
+        self.tasks = Attached(self)
         self.absence = Absence(returns_ms=random.Random(f"{world.seed}/{name}/returns").choice(world.returns_ms))
 
     # ---- what others see
@@ -117,6 +122,11 @@ class Process:
     @property
     def lease_over(self) -> bool:
         return self.state.lease_until is None or self.now >= self.state.lease_until
+
+    @property
+    def jobs(self) -> JobsSnapshot:
+        """What it has read of the jobs topic."""
+        return self.world.jobs.at(self.config_offset)
 
     @property
     def running(self) -> Mapping[TaskId, int]:
@@ -185,6 +195,18 @@ class Process:
     # ---- events in
 
     def feed(self, event: Event) -> None:
+        """Take in an event, after those that are being handled."""
+        self._inbox.append(event)
+        if self._feeding:
+            return
+        self._feeding = True
+        try:
+            while self._inbox:
+                self._step(self._inbox.popleft())
+        finally:
+            self._feeding = False
+
+    def _step(self, event: Event) -> None:
         if not self.alive:
             return
         before = self.state
@@ -240,8 +262,11 @@ class Process:
             worker=self.worker,
             state=phase,
             epoch=state.epoch or (self._read.epoch if self._read else state.epoch),
-            slots=1,
+            slots=self.world.slots,
             owned=state.owned,
+            running=self.tasks.active,
+            process=self.name,
+            at_ms=self.wall,
             member_id=state.member_id,
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
@@ -257,7 +282,7 @@ class Process:
         if self.reads_jobs and offset > self.config_offset:
             self.config_offset = offset
             self.deliver(lambda: ConfigAdvanced(now_ms=self.now, config_offset=offset))
-            self.when_awake(self.tasks.drop_what_is_not_configured)
+            self.when_awake(self.tasks.read)
 
     def read_jobs_again(self) -> None:
         self.reads_jobs = True
@@ -321,8 +346,7 @@ class Process:
         def compute() -> None:
             self.read_jobs(self.world.jobs.offset)
             self.read_status()
-            last = self._led if self.forgetful else newer(command.last_record, self.world.record)
-            computed = lead_round(self, command, last)
+            computed = lead_round(self, command, self._led)
             unchanged = computed.record.unchanged if computed.record else 0
             brake = self.clock.until(self.now + hold_back_ms(unchanged, self.settings.session_timeout_ms))
             self.world.clock.after(brake, lambda: self.deliver(lambda: answer(computed)))
@@ -346,7 +370,7 @@ class Process:
         state = self.state
         if not self.alive or self.asleep or state.phase is not Phase.STABLE or not state.is_leader:
             return
-        reason = self.world.reason_to_rebalance(state, self.config_offset)
+        reason = self._watch.reason()
         if reason is not None:
             self.feed(RebalanceWanted(now_ms=self.now, reason=reason))
 

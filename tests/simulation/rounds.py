@@ -52,6 +52,7 @@ class Computed:
     :param removed: what was to run for a while since the last round, and is not any more
     :param last: the newest group record that it knew
     :param said: what the workers had said of themselves by then
+    :param ended: what had come to its end by then: who still reports it does not have it any more
     """
 
     record: ClassicRecord
@@ -60,6 +61,7 @@ class Computed:
     removed: Tasks
     last: ClassicRecord | None
     said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
+    ended: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class Round:
         set again since the last round was stopped, and is given anew, to whoever had it; and what was wanted may have
         been removed before it could be given.
         """
-        asked = (self.record.step or self.record.reason) == "new work"
+        asked = (self.record.step or self.record.reason).startswith("new work")
         anew = self.configured - self.throughout
         return asked and self.record.unchanged > 0 and not anew and not self.removed
 
@@ -147,7 +149,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
     told = {worker: codec.decode_assignment(data) for worker, data in seen.sent.items()}
     return Round(
         seen=seen,
-        owned={worker: codec.decode_metadata(data).owned for worker, data in seen.joined.items()},
+        owned={worker: codec.decode_metadata(data).owned - computed.ended for worker, data in seen.joined.items()},
         assigned={worker: assignment.assigned for worker, assignment in told.items()},
         revoked={worker: assignment.revoked for worker, assignment in told.items()},
         delay_ms=max(assignment.delay_ms for assignment in told.values()),

@@ -1,24 +1,25 @@
-"""The status topic: who wrote what, in the order in which it arrived, and what wins by the product's own rules."""
+"""The status topic, as the product's view reads it, and which start each word about a task is about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.ledger.records.status import TaskState, TaskStatus, WorkerStatus
-from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
+from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
+from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWord:
     """A worker's word about a task.
 
-    :param start: the number of the start that it is about, counted over all workers
+    :param start: the number of the start that it is about, counted over all workers; None: of none, as it waits
     """
 
     status: TaskStatus
-    start: int
+    start: int | None
 
     @property
     def running(self) -> bool:
@@ -26,48 +27,62 @@ class TaskWord:
 
 
 class StatusTopic:
-    """What a reader of the topic takes for true."""
+    """What a reader of the topic takes for true.
+
+    :ivar groups: the records of rounds that have won
+    :ivar tasks: the words about tasks that win
+    """
 
     def __init__(self) -> None:
-        self.group: ClassicRecord | None = None
+        self._view = StatusView(on_stale=self._note_stale, clock=lambda: 0)
+        self._lost = False
         self.groups: list[ClassicRecord] = []
-        self.workers: dict[WorkerId, WorkerStatus] = {}
         self.tasks: dict[TaskId, TaskWord] = {}
-        self.stale = 0
-        self.spoken_epoch = Epoch(0)
+
+    @property
+    def group(self) -> ClassicRecord | None:
+        record = self.snapshot().group
+        assert record is None or isinstance(record, ClassicRecord)
+        return record
+
+    @group.setter
+    def group(self, record: ClassicRecord | None) -> None:
+        """Whatever was known is forgotten."""
+        self._put(Key(kind=KeyKind.GROUP), None)
+        if record is not None:
+            self._put(Key(kind=KeyKind.GROUP), record)
+
+    def snapshot(self) -> StatusSnapshot:
+        return self._view.snapshot()
 
     def put_worker(self, said: WorkerStatus) -> None:
         """A worker says what it has by now."""
-        self.spoken_epoch = max(self.spoken_epoch, said.epoch)
-        known = self.workers.get(said.worker)
-        if known is None or not said.is_stale(known):
-            self.workers[said.worker] = said
-
-    def snapshot(self) -> StatusSnapshot:
-        """As the product's functions take it."""
-        return StatusSnapshot(
-            group=self.group, workers=self.workers, tasks={task: word.status for task, word in self.tasks.items()}
-        )
+        self._put(Key(kind=KeyKind.WORKER, name=said.worker), said)
 
     def put_group(self, record: ClassicRecord) -> bool:
         """:return: whether it wins"""
-        known = self.group
-        if known is not None and (
-            record.epoch < known.epoch
-            or (record.epoch == known.epoch and not record.is_round(known.generation, known.leader_member))
-        ):
-            self.stale += 1
-            return False
-        self.groups.append(record)
-        self.group = record
-        return True
+        wins = self._put(Key(kind=KeyKind.GROUP), record)
+        if wins:
+            self.groups.append(record)
+        return wins
 
     def put_task(self, word: TaskWord) -> bool:
         """:return: whether it wins"""
-        self.spoken_epoch = max(self.spoken_epoch, word.status.epoch)
-        known = self.tasks.get(word.status.task)
-        if known is not None and word.status.is_stale(known.status):
-            self.stale += 1
-            return False
-        self.tasks[word.status.task] = word
-        return True
+        task = word.status.task
+        wins = self._put(Key(kind=KeyKind.TASK, name=task.job, index=task.index), word.status)
+        if wins:
+            self.tasks[task] = word
+        return wins
+
+    def forget_task(self, task: TaskId) -> None:
+        """There is nothing more to say of it."""
+        self._put(Key(kind=KeyKind.TASK, name=task.job, index=task.index), None)
+        self.tasks.pop(task, None)
+
+    def _note_stale(self, _key: str, _winner: StatusRecord) -> None:
+        self._lost = True
+
+    def _put(self, key: Key, content: StatusRecord | None) -> bool:
+        self._lost = False
+        self._view.take(Parsed(self._view.offset, key, content))
+        return not self._lost

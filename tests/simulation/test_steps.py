@@ -56,7 +56,7 @@ def test_steps_are_kept_and_it_comes_to_rest(first_seed: int) -> None:
         world.run(40_000)
         settled, within_ms = lambda world=world: world.settled, 3 * MAX_DELAY_MS + 40 * INTERVAL_MS
         world.run_until(settled, within_ms=within_ms)
-        world.configure(world.jobs.configured | {TaskId("last", 0)})  # what is removed rebalances nothing
+        world.configure(world.jobs.written | {TaskId("last", 0)})  # what is removed rebalances nothing
         world.run_until(settled, within_ms=within_ms)
         assert in_balance(world), world.story()
         given_at = float("-inf")

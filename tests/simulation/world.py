@@ -24,13 +24,13 @@ from simulation.status import StatusTopic, TaskWord
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.group.leading import covered, later_epoch, released_since
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.records import PlanRecord, TaskState, TaskStatus
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
-    ConfigOffset,
     Epoch,
     GenerationId,
     MemberId,
@@ -42,6 +42,8 @@ from airflow_provider.protocol.model import (
 WALL_AT_START = 1_700_000_000_000
 SLACK_MS = 1
 """Between a leader's look at the clock and the coordinator's."""
+NO_LIMIT = 1_000
+"""More slots than any worker ever has tasks."""
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("template"))
 
 
@@ -57,6 +59,7 @@ class World:
     """A group, its topics and its workers.
 
     :param policy: of whichever worker leads
+    :param slots: how many tasks each worker runs at once
     :param stop_ms: from and to how long a task takes to stop; keep it below the lease's margin
     :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the coordinator's; two of
         them differ by up to twice that
@@ -71,6 +74,7 @@ class World:
         *,
         settings: MemberSettings = SETTINGS,
         policy: Policy = Deferred(),  # noqa: B008  # frozen
+        slots: int = NO_LIMIT,
         stop_ms: tuple[int, int] = (5, 50),
         initial_delay_ms: int = 0,
         clock_drift_ppm: int = 0,
@@ -89,6 +93,7 @@ class World:
         self._coordinator_away = False
         self.settings = settings
         self.policy = policy
+        self.slots = slots
         self.stop_ms = stop_ms
         self.clock_drift_ppm = clock_drift_ppm
         self.wall_skew_ms = wall_skew_ms
@@ -309,7 +314,30 @@ class World:
 
     def configure(self, tasks: Iterable[TaskId]) -> None:
         """A record in the jobs topic, after which these are configured."""
-        self.jobs.append(frozenset(tasks))
+        for task in sorted(self.jobs.configure(frozenset(tasks))):
+            self._leave_out(task)
+        self._jobs_written()
+
+    def _leave_out(self, task: TaskId) -> None:
+        """A task that is in its job's plan, and never runs: it has ended."""
+        work, known = self.jobs.newest.work_of(task), self.status.snapshot().tasks.get(task)
+        assert work is not None
+        ended = TaskStatus(
+            task=task,
+            state=TaskState.FINISHED,
+            epoch=known.epoch if known is not None else Epoch(0),
+            worker=WorkerId("nobody"),
+            fingerprint=work.fingerprint,
+            attempt=known.attempt + 1 if known is not None else 1,
+        )
+        self.status.put_task(TaskWord(status=ended, start=None))
+
+    def plan_written(self, plan: PlanRecord) -> None:
+        """A worker's plan has reached the jobs topic."""
+        self.jobs.put_plan(plan)
+        self._jobs_written()
+
+    def _jobs_written(self) -> None:
         self.note(f"jobs     ---- offset {self.jobs.offset}: {len(self.jobs.written)} tasks are configured")
         for process in self.everybody:
             if process.alive:
@@ -321,15 +349,19 @@ class World:
 
     def finish(self, task: TaskId) -> None:
         """A task comes to its own end wherever it runs."""
-        self.jobs.finish(task)
         for process in self.everybody:
             if task in process.running and process.alive and not process.asleep:
                 process.tasks.finish(task)
 
     def plan_again(self, job: str) -> None:
-        """The job's tasks get other configs: what had come to its end is to run again."""
-        self.jobs.forget_ends(job)
-        self.configure(self.jobs.written)
+        """The job's tasks get other configs, and so all of them are to run again."""
+        self.jobs.plan_again(job)
+        self._jobs_written()
+
+    @property
+    def configured(self) -> Tasks:
+        """What is to run, by all that was written."""
+        return configured(self.jobs.newest, self.status.snapshot().tasks)
 
     @property
     def record(self) -> ClassicRecord | None:
@@ -365,16 +397,6 @@ class World:
         known = self.status.tasks.get(word.status.task)
         wins = self.status.put_task(word)
         invariants.a_stale_epoch_never_wins(known, word, self._uncounted[word.status.task], wins=wins)
-
-    def reason_to_rebalance(self, state: MemberState, offset: ConfigOffset) -> str | None:
-        """Why the last round no longer covers what is configured."""
-        record = state.record
-        if record is None:
-            return None
-        wanted = self.jobs.configured_at(offset)
-        if wanted - covered(record, released_since(record, self.status.snapshot())):
-            return "new work"
-        return later_epoch(replace(self.status.snapshot(), group=record))
 
     # ---- what must hold
 
@@ -470,18 +492,20 @@ class World:
         """In a settled group, a while after its last round."""
         running = {task: process.worker for process in self.members for task in process.running}
         invariants.the_status_topic_tells_what_runs(self.status.tasks, running)
-        invariants.the_spread_is_at_most_one({process.name: frozenset(process.running) for process in self.members})
+        invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in self.members})
 
     @property
     def settled(self) -> bool:
         """Every configured task runs once; the group is stable, nothing stops and no delay runs."""
         if self.coordinator.state is not GroupState.STABLE:
-            return not self.members and not self.coordinator.members and not self.jobs.configured
+            return not self.members and not self.coordinator.members and not self.configured
         members = self.members
         if len(members) != len(self.coordinator.members):
             return False
         states = [member.state for member in members]
         if any(state.phase is not Phase.STABLE or state.stopping or state.rejoin_at for state in states):
             return False
-        running = [task for member in members for task in member.running]
-        return len(running) == len(set(running)) and set(running) == self.jobs.configured
+        if not all(member.tasks.at_work for member in members):
+            return False
+        held = [task for member in members for task in member.tasks.held]
+        return len(held) == len(set(held)) and set(held) == self.configured

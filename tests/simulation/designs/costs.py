@@ -227,7 +227,7 @@ class Observer:
         }
 
     def _missing(self) -> int:
-        return sum(task.index >= 0 for task in self._world.jobs.configured) - len(self._running)
+        return sum(task.index >= 0 for task in self._world.configured) - len(self._running)
 
     def _count(self, running: Mapping[TaskId, str]) -> None:
         alive = {process.worker for process in self._world.everybody if process.alive}
