@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
@@ -32,6 +33,9 @@ _LAST_WORDS_S: Final = 2.0
 
 _END_S: Final = 2.0
 """How long after a broken connection to the JVM to wait for the JVM's own end."""
+
+_STOP_S: Final = 30.0
+"""How long to wait at most for a context that stops."""
 
 _bound = threading.local()
 _originals: dict[str, Any] = {}
@@ -183,10 +187,28 @@ def forget_application() -> None:
     process = jvm_process()
     if process is not None and process.poll() is not None:
         _forget_gateway(process)
+    else:
+        _await_stop()
     with SparkContext._lock:
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
         SparkSession._activeSession = None
+
+
+def _await_stop() -> None:
+    """Wait until the JVM's context has stopped: it says that it has as it begins to, and until it really has the JVM
+    refuses another one (``SparkContext.assertNoOtherContextIsRunning``).
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    if SparkContext._jvm is None:
+        return
+    deadline = time.monotonic() + _STOP_S
+    with contextlib.suppress(Py4JError, OSError):  # a JVM that ends has no context either
+        companion = getattr(getattr(SparkContext._jvm.org.apache.spark, "SparkContext$"), "MODULE$")
+        while companion.getActive().isDefined() and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def _forget_gateway(process: Popen[bytes]) -> None:

@@ -5,6 +5,7 @@ With the local runner it is a JVM of the worker's process.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -135,6 +136,23 @@ async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(
     task = counting(5)
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
+
+
+async def test_a_task_that_starts_while_spark_still_stops_waits_for_that(runner: LocalRunner, events: Events) -> None:
+    from pyspark import SparkContext
+
+    first = counting(5)
+    await runner.start(first)
+    await events.last(first.task)
+    context = SparkContext._active_spark_context
+    assert context is not None
+    java = context._jsc.sc()
+    stopping = asyncio.ensure_future(asyncio.to_thread(java.stop))
+    await until(java.isStopped, "it says so as it begins")
+    task = counting(7, index=1)
+    await runner.start(task)
+    assert isinstance(await events.last(task.task), TaskFinished)
+    await stopping
 
 
 def listeners() -> list[str]:
