@@ -14,7 +14,7 @@ import signal
 from subprocess import Popen
 from typing import Final
 
-from airflow_provider.spark.procfs import is_over, start_of, variable_of
+from airflow_provider.procfs import is_over, start_of, variable_of
 
 OWNER: Final = "COSPARK_JVM_OWNER"
 """In a JVM's environment: which process (``pid/start``) has started it."""
