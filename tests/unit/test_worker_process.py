@@ -13,10 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider import procfs
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.spark import jvm, procfs
+from airflow_provider.spark import jvm
 from airflow_provider.worker.process_identity import (
     end_what_outlived,
     has_ended,
