@@ -15,7 +15,7 @@ from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until, WorkerSettings
 
@@ -83,23 +83,24 @@ class WorkerPlan:
         :raises ValueError: if a newer release made it
         """
         check_saved(data, "plan")
-        return cls(
-            member=MemberSettings(
-                group_id=data["group"],
-                worker=WorkerId(data["worker"]),
-                url=data["url"],
-                protocol=ConnectProtocol(data["protocol"]),
-                session_timeout_ms=data["session_timeout_ms"],
-                heartbeat_interval_ms=data["heartbeat_interval_ms"],
-                fast_heartbeat_ms=min(50, data["heartbeat_interval_ms"]),
-                rebalance_timeout_ms=data["rebalance_timeout_ms"],
-                lease_margin_ms=data["lease_margin_ms"],
-            ),
-            slots=data["slots"],
-            until=Until(data["until"]),
-            policy=_policy_of(data),
-            idle_timeout_ms=data.get("idle_timeout_ms"),
-        )
+        with reading_saved("plan"):
+            return cls(
+                member=MemberSettings(
+                    group_id=data["group"],
+                    worker=WorkerId(data["worker"]),
+                    url=data["url"],
+                    protocol=ConnectProtocol(data["protocol"]),
+                    session_timeout_ms=data["session_timeout_ms"],
+                    heartbeat_interval_ms=data["heartbeat_interval_ms"],
+                    fast_heartbeat_ms=min(50, data["heartbeat_interval_ms"]),
+                    rebalance_timeout_ms=data["rebalance_timeout_ms"],
+                    lease_margin_ms=data["lease_margin_ms"],
+                ),
+                slots=data["slots"],
+                until=Until(data["until"]),
+                policy=_policy_of(data),
+                idle_timeout_ms=data.get("idle_timeout_ms"),
+            )
 
 
 def _policy_of(data: Mapping[str, Any]) -> Policy:
@@ -152,13 +153,14 @@ class WorkerStory:
         :raises ValueError: if a newer release made it
         """
         check_saved(data, "story")
-        return cls(
-            began_ms=data["began_ms"],
-            deferrals=data["deferrals"],
-            first_epoch=data["first_epoch"],
-            last_epoch=data["last_epoch"],
-            stopped=data["stopped"],
-        )
+        with reading_saved("story"):
+            return cls(
+                began_ms=data["began_ms"],
+                deferrals=data["deferrals"],
+                first_epoch=data["first_epoch"],
+                last_epoch=data["last_epoch"],
+                stopped=data["stopped"],
+            )
 
     def summary(self, plan: WorkerPlan, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
         """What the operator returns.

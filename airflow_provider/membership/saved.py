@@ -21,7 +21,7 @@ from airflow_provider.protocol.model import (
     tasks_from_json,
     tasks_to_json,
 )
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
 
 
 def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
@@ -69,12 +69,8 @@ def resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wa
     :raises ValueError: for anything that :func:`save` has not made
     """
     check_saved(data, "membership")
-    try:
+    with reading_saved("membership"):
         return _resume(data, settings, now_ms=now_ms, wall_ms=wall_ms)
-    except (KeyError, TypeError) as wrong:
-        raise ValueError(
-            f"not a saved membership: {type(wrong).__name__} {wrong}. Clear the task: its worker joins anew"
-        ) from wrong
 
 
 def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, wall_ms: int) -> MemberState:

@@ -6,7 +6,8 @@ same version. A higher one means that an older release must not read it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 SAVED_VERSION: Final = 1
@@ -30,6 +31,21 @@ def check_saved(data: Mapping[str, Any], what: str) -> None:
             f"a saved {what} of version {version!r}, and this release reads up to {SAVED_VERSION}: upgrade the"
             " triggerer and the workers to the release that saved it"
         )
+
+
+@contextmanager
+def reading_saved(what: str) -> Iterator[None]:
+    """Whatever is wrong with what is read in the block, the error says what to do.
+
+    :param what: what it is, for the error
+    :raises ValueError: if it can't be read
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as wrong:
+        raise ValueError(
+            f"not a saved {what}: {type(wrong).__name__} {wrong}. Clear the task: its worker joins anew"
+        ) from wrong
 
 
 def check_group_protocol(membership: Mapping[str, Any], spoken: str) -> None:

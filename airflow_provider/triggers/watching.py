@@ -16,6 +16,8 @@ from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.triggers.conditions import Answer, Condition
 
 if TYPE_CHECKING:
+    from airflow_provider.ledger.jobs_view import JobsSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.topics.group_topics import GroupTopics
 
 
@@ -30,6 +32,7 @@ class _Watch:
         self._looking = asyncio.ensure_future(self._look_again_and_again())
 
     async def wait(self, condition: Condition) -> Answer:
+        hash(condition)  # of one that has no hash its own sensor hears, and not all whose answers are looked for
         mine: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[mine] = condition
         self._changed.set()
@@ -38,9 +41,14 @@ class _Watch:
         finally:
             del self._waiting[mine]
             if not self._waiting:
-                del _WATCHES[self._topics]
+                self._ends()
                 self._unsubscribe()
                 self._looking.cancel()
+
+    def _ends(self) -> None:
+        """Whoever comes from now on begins another one."""
+        if _WATCHES.get(self._topics) is self:
+            del _WATCHES[self._topics]
 
     async def _look_again_and_again(self) -> None:
         try:
@@ -51,6 +59,7 @@ class _Watch:
                 await self._look()
                 await asyncio.sleep(max(SETTLE_S, REST * (time.perf_counter() - began)))
         except Exception as failed:  # noqa: BLE001  whatever it is: those who wait hear of it
+            self._ends()
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_exception(failed)
@@ -60,16 +69,28 @@ class _Watch:
         jobs, status, problem = self._topics.jobs, self._topics.status, self._topics.problem
         conditions = set(self._waiting.values())
 
-        def answers() -> Mapping[Condition, Answer | None]:
-            return {condition: condition.answer(jobs, status) for condition in conditions}
+        def answers() -> Mapping[Condition, Answer | Exception | None]:
+            return {condition: _answer_to(condition, jobs, status) for condition in conditions}
 
         answered = await off_loop(answers, tasks=jobs.planned)
         for waiting, condition in self._waiting.items():
             answer = answered.get(condition)
-            if answer is not None and not waiting.done():
+            if answer is None or waiting.done():
+                continue
+            if isinstance(answer, Exception):
+                waiting.set_exception(answer)
+            else:
                 waiting.set_result(answer)
         if problem is not None:
             raise problem
+
+
+def _answer_to(condition: Condition, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | Exception | None:
+    """A fault in one is heard by those who wait for that one."""
+    try:
+        return condition.answer(jobs, status)
+    except Exception as fault:  # noqa: BLE001  it is raised where the answer is waited for
+        return fault
 
 
 _WATCHES: WeakKeyDictionary[object, _Watch] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.group.membership import Saved
-from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,10 @@ class HandedOver:
         if not isinstance(data.get("member"), Mapping):
             raise ValueError("not a saved worker: it has no membership. Clear the task: its worker joins anew")
         began_at, since = data.get("began_at"), data.get("idle_since_ms")
-        return cls(
-            membership=data["member"],
-            began_at=None if began_at is None else int(began_at),
-            process=str(data.get("process", "")),
-            idle_since_ms=None if since is None else int(since),
-        )
+        with reading_saved("worker"):
+            return cls(
+                membership=data["member"],
+                began_at=None if began_at is None else int(began_at),
+                process=str(data.get("process", "")),
+                idle_since_ms=None if since is None else int(since),
+            )

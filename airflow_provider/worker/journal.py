@@ -42,8 +42,7 @@ class Journal:
 
     def keep(self, about: TaskId, write: Write) -> None:
         """Write what others wait for, again and again, until it is stored or something newer is said about the same."""
-        self.outdate(about)
-        number = self._newest[about]
+        number = self._newest[about] = next(self._numbers)
 
         def tried(failed: BaseException | None) -> None:
             if failed is None or isinstance(failed, TooLargeError):
@@ -61,7 +60,7 @@ class Journal:
 
     def outdate(self, about: TaskId) -> None:
         """Write no more what :meth:`keep` still tries to write about this: there is something newer to say."""
-        self._newest[about] = next(self._numbers)
+        self._newest.pop(about, None)
 
     def attempt(self, write: Write, tried: Tried) -> None:
         """Write this once, and say what came of it."""

@@ -102,8 +102,8 @@ class TaskRecords:
                 self._try(task, insisted)
             elif failed is None or isinstance(failed, TooLargeError) or not isinstance(failed, TopicError):
                 del self._insisted[task]
-                self._look_whether_settled()
                 self._steps.guarded(lambda: self._feed(_outcome(command, failed)))
+                self._look_whether_settled()  # what is stored may be followed by more, as a plan is by an end
             else:
                 self._journal.later(again)
 

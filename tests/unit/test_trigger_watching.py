@@ -96,3 +96,42 @@ async def test_all_who_wait_hear_that_a_topic_cannot_be_read() -> None:
     told = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
     assert [str(error) for error in told] == ["gone", "gone"]
     assert not topics.listeners
+
+
+async def test_who_comes_when_a_look_has_failed_has_a_look_of_its_own() -> None:
+    topics: Any = FakeLogs()
+    topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", FINISHED, FINISHED))
+
+    async def fail_and_come_again() -> Answer:
+        try:
+            return await answer_to(topics, EpochCondition(at_least=8))
+        except TopicError:
+            topics.problem = None
+            return await answer_to(topics, WAITED_FOR)  # while the other one is still to hear of it
+
+    first = asyncio.ensure_future(fail_and_come_again())
+    other = asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=9)))
+    await eventually(lambda: topics.listeners)
+    topics.problem = TopicError("gone")
+    topics.now()
+    (answer,) = await ended(first)
+    assert answer.problem is None
+    await asyncio.gather(other, return_exceptions=True)
+    assert not topics.listeners
+
+
+async def test_a_fault_in_the_answer_to_one_is_not_heard_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_condition: EpochCondition, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(EpochCondition, "answer", broken)
+    topics: Any = FakeLogs()
+    topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", FINISHED, FINISHED))
+    faulty = asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=1)))
+    nonsense: Any = ["job"]
+    without_hash = asyncio.ensure_future(answer_to(topics, replace(WAITED_FOR, job=nonsense)))
+    (answer,) = await ended(asyncio.ensure_future(answer_to(topics, WAITED_FOR)))
+    assert answer.problem is None
+    told = await asyncio.gather(faulty, without_hash, return_exceptions=True)
+    assert [type(fault) for fault in told] == [RuntimeError, TypeError]
+    assert not topics.listeners

@@ -10,7 +10,7 @@ from executor_bench import A0, A1, AWAY, Bench, bench
 from waiting import eventually
 
 from airflow_provider.ledger.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
-from airflow_provider.protocol.model import Epoch, WorkerId, planner_of
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.topics.errors import TooLargeError, TopicError
 from airflow_provider.worker import journal as journal_module
 from airflow_provider.worker.journal import Journal
@@ -181,6 +181,14 @@ async def test_an_attempt_counts_though_what_was_said_of_it_is_still_on_its_way(
         worker.take(A0, epoch=2)
         await worker.runs(A0)
         assert worker.told(A0).attempt == 2
+
+
+async def test_a_journal_remembers_nothing_of_tasks_that_have_ended() -> None:
+    """A worker may live for months, and see many."""
+    journal = Journal(WorkerId("w1"))
+    for index in range(3):
+        journal.outdate(TaskId("a", index))
+    assert not journal._newest
 
 
 async def test_what_others_wait_for_is_not_written_again_where_no_broker_ever_takes_it(

@@ -283,3 +283,15 @@ async def test_failures_of_a_watching_planner_count_from_the_last_plan_that_it_m
             await eventually(lambda: PLANNER in worker.runner.running)
             worker.runner.finish(PLANNER, [{}])
         await eventually(lambda: PLANNER in worker.runner.running, "it goes on after its third failure")
+
+
+async def test_closing_waits_for_the_end_of_a_planner_whose_plan_is_just_being_written() -> None:
+    async with bench() as worker:
+        await worker.topics.submit(JobDefinition(name="a", entry_point="m:f", max_tasks=9))
+        worker.take(PLANNER)
+        await worker.runs(PLANNER)
+        worker.topics.takes_s = 0.05
+        worker.runner.finish(PLANNER, [{"i": 1}])
+        await worker.executor.close()
+        assert worker.finished == [frozenset({PLANNER})]
+        assert worker.state(PLANNER) is TaskState.FINISHED

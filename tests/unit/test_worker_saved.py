@@ -10,6 +10,7 @@ import pytest
 from stand_ins import IdleListener
 from worker_life import Life, living
 
+from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
@@ -74,6 +75,26 @@ def test_what_nobody_has_saved_is_refused(version: object) -> None:
 def test_what_a_newer_release_has_saved_is_refused_with_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"version 2, and this release reads up to 1: upgrade the triggerer and the"):
         HandedOver.from_json({"v": SAVED_VERSION + 1, "member": {}})
+
+
+@pytest.mark.parametrize(
+    ("name", "garbage"),
+    [("protocol", "x"), ("owned", [["a", -2]]), ("epoch", "x"), ("epoch", float("inf")), ("predecessor", None)],
+)
+async def test_garbage_in_a_membership_is_refused_with_what_to_do(
+    memberships: Memberships, name: str, garbage: object
+) -> None:
+    saved = {**saved_by("0.1.0")["member"], name: garbage}
+    with pytest.raises(ValueError, match=r"not a saved membership: .*Clear the task"):
+        memberships.make(IdleListener(), saved)
+
+
+@pytest.mark.parametrize("kind", [WorkerPlan, WorkerStory])
+def test_garbage_that_goes_with_it_is_refused_with_what_to_do(kind: type[WorkerPlan] | type[WorkerStory]) -> None:
+    with pytest.raises(ValueError, match=r"not a saved (plan|story): KeyError .*Clear the task"):
+        kind.from_json({"v": SAVED_VERSION})
+    with pytest.raises(ValueError, match=r"not a saved worker: .*Clear the task"):
+        HandedOver.from_json({"v": SAVED_VERSION, "member": {}, "began_at": "x"})
 
 
 @pytest.mark.parametrize("data", [{}, {"v": 1}, {"v": 1, "member": None}, {"v": 1, "member": []}])
