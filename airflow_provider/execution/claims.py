@@ -2,9 +2,9 @@
 
 The group protocol sees to it that a task runs on one worker. A checkpoint with a key of its own may pass from one task
 to another, when a job is planned anew: then two workers, each the rightful owner of its task, could run one checkpoint.
-So whoever is to start such a task first claims the key in the task's record, reads its own claim back, and starts when
-no other task's claim stands. All claims are in one order, the topic's: of two who claim, at least one sees the other.
-Both may; then one of them goes by an older plan, and withdraws when it has read the newer one.
+So a worker that is to start such a task first claims the key in the task's record, reads its own claim back, and starts
+when no other task's claim stands. All claims are in one order, the topic's: of two who claim, at least one sees the
+other. Both may; then one of them goes by an older plan, and withdraws when it has read the newer one.
 
 A claim stands from its first record until
 

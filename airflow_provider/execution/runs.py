@@ -68,7 +68,7 @@ class TaskRun:
 
     :param attempt: the number of the present or next start, from 1
     :param not_before_ms: start no sooner (monotonic milliseconds)
-    :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
+    :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
     :param progress: of a stream: its last batch, as far as it was told
@@ -134,7 +134,7 @@ class TaskRun:
 
     @property
     def plans_again(self) -> bool:
-        """Whether this is a planner that would plan once more after a while: whoever is next makes the same plan."""
+        """Whether this is a planner that would plan once more after a while: the next worker makes the same plan."""
         return self.task.is_planner and self.work.definition.replan_interval_ms is not None
 
     def is_of(self, work: TaskWork) -> bool:
@@ -258,7 +258,7 @@ def _longest_wait_ms(work: TaskWork) -> int:
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:
-    """Whether a task has ended since it was taken over: the last word of whoever had it before may come late. A planner
+    """Whether a task has ended since it was taken over: the last word of the worker before may come late. A planner
     does not wait.
     """
     last = statuses.get(run.task)

@@ -122,7 +122,7 @@ class SparkRestarts:
         message = f"Spark has ended {times} while this task ran"
         if deaths >= self._max_deaths:
             message += (
-                ", so it is taken for the reason, and not tried again; give it less to do at once, or Spark more memory"
+                ", so it is taken for the reason, and not tried again; give it less to do, or Spark more memory"
                 f" (max_spark_deaths={self._max_deaths})"
             )
         return TaskFailure.of(f"{message}. The last time: {event.failure.message}", event.failure.traceback)

@@ -1,4 +1,4 @@
-"""The last things that happened to a membership, for whoever has to find out why it is where it is."""
+"""The last things that happened to a membership, to find out why it is where it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What lies in a group's topics and nobody needs any more: it is of jobs or workers that are gone. Pure.
 
 A job's plan and its tasks' records are deleted with it. But a worker that has not read the removal may write after
-that, and whoever removes may end half-way. And a worker that never comes back under its name leaves its record.
+that, and who removes a job may end half-way. And a worker that never comes back under its name leaves its record.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class LocalRunner:
     Spark starts with the first task that needs it. A task that is told to stop has its Spark jobs cancelled and its
     queries stopped, again and again until its thread ends. Python code that does not look at ``task.stopping`` cannot
     be ended from outside: such a task is reported as still running until it really ends. One that still waits for Spark
-    to start has stopped at once, though its thread goes on waiting: others may be waiting for the task.
+    to start has stopped immediately, though its thread goes on waiting: others may be waiting for the task.
 
     :param on_event: hears what becomes of the tasks
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)

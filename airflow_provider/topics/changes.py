@@ -57,7 +57,7 @@ class Changes:
 
 
 class _Told(NamedTuple):
-    """A listener, with the context of whoever listens: by it Airflow knows to whose log a line belongs.
+    """A listener, with the context in which it was added: by it Airflow knows to whose log a line belongs.
 
     :ivar about: the value of an :class:`About`, because ``&`` takes a flag twenty times as long
     """

@@ -18,7 +18,7 @@ from airflow_provider.topics.client_errors import make_client, tell
 from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage
 
-# At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
+# At its level 0 librdkafka still tells of fatal errors: who writes hears of them, with what to do.
 _silence: Final = logging.getLogger(f"{__name__}.librdkafka")
 _silence.disabled = True
 
@@ -122,7 +122,7 @@ class TopicWriter:
         for record in records:
             self._produce(record, stored)
         if not left:
-            self._tell()  # refused at once, perhaps
+            self._tell()  # refused already, perhaps
         return all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
@@ -209,7 +209,7 @@ class TopicWriter:
 def _settle(outcomes: Iterable[_Outcome]) -> None:
     for all_stored, failed in outcomes:
         if all_stored.done():
-            continue  # whoever waited has been cancelled
+            continue  # who waited has been cancelled
         if failed is None:
             all_stored.set_result(None)
         else:

@@ -1,5 +1,5 @@
-"""Carries out what :mod:`.execution` decides: hands attempts to a runner, has records written, arms a timer, and feeds
-the machine with what comes of it.
+"""Carries out what :mod:`airflow_provider.execution` decides: hands attempts to a runner, has records written, arms a
+timer, and feeds the machine with what comes of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TaskExecutor:
     """Runs tasks (:class:`~airflow_provider.worker.hands.Hands`) with a runner of attached tasks.
 
     :param make_runner: makes the runner, given whom it shall tell of its events
-    :param slots: how many tasks run at once
+    :param slots: how many tasks run at the same time
     :param checkpoint_root: folder or URI of all streaming checkpoints; None: it has none, and runs no stream
     :param stopped: told of tasks that were stopped
     :param finished: told of tasks that came to their end
