@@ -223,13 +223,13 @@ _PUTS: Final = tuple(_PUT.values())
 """How each slot is set, past the frozen class's own ``__setattr__``."""
 
 
-def last_word(told: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
+def last_word(stored: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
     """The newer of what the topic says of a task and what this worker said itself, which may still be on its way."""
-    if told is None or own is None:
-        return told or own
-    if told.epoch != own.epoch:
-        return max(told, own, key=lambda status: status.epoch)
-    return told if told.attempt > own.attempt else own
+    if stored is None or own is None:
+        return stored or own
+    if stored.epoch != own.epoch:
+        return max(stored, own, key=lambda status: status.epoch)
+    return stored if stored.attempt > own.attempt else own
 
 
 def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: int, wall_ms: int) -> TaskRun:

@@ -1,4 +1,4 @@
-"""What a worker is told before it joins a group."""
+"""The settings of a membership in the classic protocol."""
 
 from __future__ import annotations
 

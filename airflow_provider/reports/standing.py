@@ -46,7 +46,7 @@ class Standing:
             failed = progress.state is JobState.FAILED
             return cls(planning=int(not failed), tasks=0, finished=0, running=0, failed=int(failed))
         running = _running(job, progress.planned, jobs, status)
-        longest = min(running, key=lambda told: _or_never(told.started_at_ms), default=None)
+        longest = min(running, key=lambda task: _or_never(task.started_at_ms), default=None)
         return cls(
             planning=0,
             tasks=progress.planned,

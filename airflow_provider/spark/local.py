@@ -91,7 +91,7 @@ class LocalRunner:
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
     :param lease: what ``task.fence()`` asks
     :param settings: how to start Spark
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     :param on_condition: is called when :attr:`condition` has changed
     """
 

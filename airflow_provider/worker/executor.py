@@ -45,7 +45,7 @@ class TaskExecutor:
     :param finished: told of tasks that came to their end
     :param changed: told whenever something else may depend on what runs here
     :param lease_ms: how long this process may go on when another has taken its worker's name
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param linger_s: how long there must be nothing to do until the membership had better go on without this process
     """
