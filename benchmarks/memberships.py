@@ -3,7 +3,7 @@
 On a real broker, each time in a process of its own: the product's triggers (:mod:`benchmarks.triggers`), and as many
 members of plain aiokafka that do nothing but heartbeat (:mod:`benchmarks.bare`). 1,000 in 20 groups, 1,000 in one
 group; sessions of 10 s, heartbeats every 3 s. Then one worker more joins. If asked for, also 5,000 and 10,000, who do
-not join all at once: a part of them when those before have.
+not join all together: a part of them when those before have.
 
 The broker runs on the same machine; what it takes of a processor is printed, too.
 """

@@ -1,4 +1,4 @@
-"""Hundreds of deferred workers at once in a real triggerer.
+"""Hundreds of deferred workers together in a real triggerer.
 
 They join, stay for a minute, are taken over by a new triggerer after the first was killed, get a job in each group, and
 are ended by a user. Everything is a real Airflow's: scheduler, triggerer, API server, SQLite. Only their first deferral

@@ -130,7 +130,7 @@ class LocalAirflow:
             raise
 
     def stop(self) -> None:
-        """End all components at once; tasks and triggers that still run are killed."""
+        """End all components immediately; tasks and triggers that still run are killed."""
         self.api.close()
         for process in reversed(list(self._processes.values())):
             process.kill()

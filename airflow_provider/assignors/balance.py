@@ -75,7 +75,7 @@ class Pool:
         return taken
 
     def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
-        """Give tasks to those who have the least, with them what was above the share of whoever had it before.
+        """Give tasks to those who have the least, with them what was above the share of the worker that had it.
 
         :return: what was given, by worker
         """
@@ -119,7 +119,7 @@ def surplus(
 
 
 def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
-    """No more than ``most`` stops in all: whoever has the most to stop begins, in turns once they have equally many."""
+    """No more than ``most`` stops in all: the worker with the most to stop begins, then in turns."""
     if sum(stops.values()) <= most:
         return stops
     allowed = dict.fromkeys(stops, 0)

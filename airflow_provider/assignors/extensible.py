@@ -21,7 +21,7 @@ What holds beyond ``cooperative``, by name:
 ``warm-replaces-lost``
     A lost owner whose learner is ready is replaced in the round that misses it, without the delay.
 ``half-warm-first``
-    When lost work has waited long enough, it goes to whoever learns it, if it is not ready.
+    When lost work has waited long enough, it goes to the worker that learns it, ready or not.
 ``a-learner-costs-nothing``
     When a learner dies or its worker leaves, nothing stops and nothing waits; what its owner had stopped for it, the
     owner has again.

@@ -24,7 +24,7 @@ class LostWork:
     :param deadline_ms: when the delay for workers of which nothing is known is over, wall clock; 0: none runs
     :param candidates: who was empty while that delay ran
     :param own: what workers that came back get again, by worker, as far as it is within their shares
-    :param as_new: goes to whoever has the least
+    :param as_new: goes to the worker that has the least
     :param waiting: goes to nobody, by the worker that had it
     :param awaited: until when (wall clock) work waits for workers that have said when they will be back
     :param waited: whether a delay ended in this round
@@ -124,7 +124,7 @@ def _of_the_unknown(
 
 
 def _after_delay(lost: Shares, candidates: Sequence[WorkerId]) -> LostWork:
-    """To each candidate its own; the rest to whoever has the least, which candidates mostly have."""
+    """To each candidate its own; the rest to those that have the least, which candidates mostly have."""
     return LostWork(
         own={worker: lost.get(worker, NO_TASKS) for worker in candidates},
         as_new=NO_TASKS.union(*(tasks for worker, tasks in lost.items() if worker not in candidates)),

@@ -1,7 +1,7 @@
-"""How a group's leader resolves an imbalance: at once, after a delay, or step by step.
+"""How a group's leader resolves an imbalance: immediately, after a delay, or step by step.
 
 These are the three designs of "Incremental Cooperative Rebalancing: Support and Policies". Each stops only what moves;
-they differ in when. The policy of whoever leads counts; on the wire its decisions are revocations and delays as KIP-415
+they differ in when. The leader's policy counts; on the wire its decisions are revocations and delays as KIP-415
 has them, so members need not know it.
 """
 

@@ -1,4 +1,4 @@
-"""The ``group`` record: one completed rebalance, as whoever decided it writes it to the status topic.
+"""The ``group`` record: one completed rebalance, as its leader writes it to the status topic.
 
 It is what everybody may know of a group: who is in it, who has what, what has moved and why. What the group's protocol
 has to remember beside that is for those who drive it; see :mod:`~airflow_provider.membership.record`.

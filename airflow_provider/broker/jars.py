@@ -1,7 +1,7 @@
-"""Jars from Maven coordinates, for a local broker and for whoever checks us against Kafka's own classes.
+"""Jars from Maven coordinates, for a local broker and for tests against Kafka's own classes.
 
 Nobody installs Kafka for this. PySpark carries Ivy, the resolver of ``spark-submit --packages``, and needs a Java
-itself: so whoever can run PySpark can have any jar that is published under Maven coordinates.
+itself: so who can run PySpark can have any jar that is published under Maven coordinates.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _fetch(coordinates: tuple[str, ...], *, cache: Path, target: Path, pyspark: 
             + "\n".join(output[-_OUTPUT_LINES_SHOWN:])
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    (ivy / "jars").replace(target)  # at once or not at all: the folder is its own mark of completeness
+    (ivy / "jars").replace(target)  # whole or not at all: the folder is its own mark of completeness
     report(f"fetched {len(list(target.glob('*.jar')))} jars")
 
 

@@ -1,4 +1,4 @@
-"""``cospark decode``: what is in bytes of Connect's embedded protocol, for whoever has a packet dump or a debug log."""
+"""``cospark decode``: what is in bytes of Connect's embedded protocol, from a packet dump or a debug log."""
 
 from __future__ import annotations
 

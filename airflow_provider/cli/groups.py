@@ -95,9 +95,9 @@ async def _list(settings: KafkaSettings) -> int:
             states[group.group_id] = group.state or "state not told"
     empty = [name for name in with_topics if states[name] in _EMPTY]
     turns = asyncio.Semaphore(_AT_ONCE)
-    told = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name, turns) for name in empty)), strict=True))
+    former = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name, turns) for name in empty)), strict=True))
     for name, state in sorted(states.items()):
-        say(f"{name}: {told.get(name, state)}")
+        say(f"{name}: {former.get(name, state)}")
     return 0
 
 
@@ -231,5 +231,5 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
             yield last
 
 
-def _task(told: TaskStatus, now_ms: int) -> dict[str, Any]:
-    return {**run_to_json(told, now_ms), "error": told.error.message if told.error else None}
+def _task(task: TaskStatus, now_ms: int) -> dict[str, Any]:
+    return {**run_to_json(task, now_ms), "error": task.error.message if task.error else None}

@@ -214,7 +214,7 @@ def _lines(progress: JobProgress) -> list[str]:
 
 
 def _as_json(report: JobReport) -> dict[str, Any]:
-    progress, told = report.progress, report.to_json()
+    progress, values = report.progress, report.to_json()
     return {
         "job": progress.job,
         "run_key": progress.run_key,
@@ -223,7 +223,7 @@ def _as_json(report: JobReport) -> dict[str, Any]:
         "planned": progress.planned,
         "counts": {state.value: count for state, count in progress.counts.items()},
         "errors": {str(task): error.message for task, error in progress.errors.items()},
-        "names": told["names"],
-        "results": told["results"],
-        "runs": told["runs"],
+        "names": values["names"],
+        "results": values["results"],
+        "runs": values["runs"],
     }

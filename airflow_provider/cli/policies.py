@@ -13,7 +13,7 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         choices=[name.value for name in PolicyName],
         default=PolicyName.DEFERRED.value,
-        help="at once, after a delay for lost work, or also in steps (default: %(default)s)",
+        help="immediately, after a delay for lost work, or also in steps (default: %(default)s)",
     )
     policy.add_argument(
         "--max-delay-ms",

@@ -1,4 +1,4 @@
-"""Reads a group for whoever looks at it once, and says what is still being read where that takes long."""
+"""Reads a group once, for a command that shows it, and says what is still being read where that takes long."""
 
 from __future__ import annotations
 

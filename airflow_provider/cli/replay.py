@@ -1,4 +1,4 @@
-"""``cospark replay``: what an assignor makes of a recorded history, for whoever explains a rebalance."""
+"""``cospark replay``: what an assignor makes of a recorded history, to explain a rebalance."""
 
 from __future__ import annotations
 

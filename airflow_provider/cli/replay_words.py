@@ -70,8 +70,8 @@ def explain_learners(
 ) -> Iterator[str]:
     """As :func:`explain`, with a sentence for each task that begins or ends to be learned."""
     late = [move for move in decided.moves if _is_late(move)]
-    told = [move for move in decided.moves if move not in late]
-    yield from explain(this, before.cooperative, told, decided.memory.cooperative)
+    others = [move for move in decided.moves if move not in late]
+    yield from explain(this, before.cooperative, others, decided.memory.cooperative)
     for task, move in one_by_one(late):
         had = "had not stopped it when it joined" if rule is LearnedRule.AT_REBALANCE else "did not know"
         yield f"{_sentence(task, move)}, and {move.source} {had}"

@@ -1,4 +1,4 @@
-"""How a worker in the foreground is told to end: once to leave its group, once more to end at once.
+"""How a worker in the foreground is told to end: by one signal to leave its group, by another to end immediately.
 
 Not by the loop's own ``add_signal_handler``. There a signal is a byte in a pipe that the loop's threads write to as
 well, each time they hand something over, such as a record that was stored. While the loop is busy the pipe fills up,
@@ -50,7 +50,7 @@ def leave_when_signalled(leave: Callable[[str], None]) -> None:
     first: list[float] = []
 
     def told(name: str) -> None:
-        log.info("%s: the worker stops its tasks and leaves the group; once more to end it at once", name)
+        log.info("%s: the worker stops its tasks and leaves the group; once more to end it immediately", name)
         leave(f"signal {name}")
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -60,7 +60,7 @@ def leave_when_signalled(leave: Callable[[str], None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the worker with it
                 loop.call_soon_threadsafe(told, name)
         elif time.monotonic() - first[0] > _ONE_SIGNAL_S:
-            os.write(2, f"{name} again: the worker ends at once, without leaving the group\n".encode())
+            os.write(2, f"{name} again: the worker ends immediately, without leaving the group\n".encode())
             os._exit(_SIGNALLED + number)  # attached tasks end with the process
 
     for number in _NUMBERS:

@@ -26,7 +26,7 @@ def printable(text: object) -> str:
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines, at once; by default to standard output."""
+    """Print lines, and flush; by default to standard output."""
     print("\n".join(map(printable, lines)), file=file, flush=True)
 
 

@@ -39,9 +39,9 @@ _SESSION_MS: Final = 30_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it at once."
-        " Exit status: 0 it left or the group was drained; 1 it lost its membership, failed, or waited in vain for"
-        " something to run; 2 not possible."
+        "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it"
+        " immediately. Exit status: 0 it left or the group was drained; 1 it lost its membership, failed, or waited in"
+        " vain for something to run; 2 not possible."
     )
     add_group_argument(parser, "the group to join")
     add_worker_option(parser)
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="local",
         help="what runs the tasks: Spark in this process (default), or nothing at all, to try out groups",
     )
-    parser.add_argument("--slots", type=int, default=2, metavar="N", help="run so many tasks at once (default: 2)")
+    parser.add_argument(
+        "--slots", type=int, default=2, metavar="N", help="how many tasks it runs side by side (default: 2)"
+    )
     parser.add_argument(
         "--until",
         choices=[until.value for until in Until],

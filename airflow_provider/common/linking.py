@@ -1,7 +1,7 @@
-"""Keeps the link from a task that runs or is deferred to whoever leads its group.
+"""Keeps the link from a task that runs or is deferred to the leader of its group.
 
 A triggerer holds a thousand of them, and Airflow answers its questions one by one: so a link is stored only when it
-leads elsewhere than before, and never many at once.
+leads elsewhere than before, and never many together.
 """
 
 from __future__ import annotations

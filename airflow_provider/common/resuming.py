@@ -3,7 +3,7 @@
 Airflow 3.3 counts a task that defers and the same task resumed as one workload. If it queues the second before the
 scheduler has seen the first one's process end, it takes the second for killed, and fails the task ("the executor
 reported that the task instance finished with state success, but the task instance's state attribute is queued"). Seen
-in a quarter of the tasks on a busy machine whose triggers fired at once; never with this pause.
+in a quarter of the tasks on a busy machine whose triggers fired together; never with this pause.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ LINES = 50
 
 
 def write_lines(name: str, start: int) -> None:
-    """A file appears in the folder at once or not at all."""
+    """A file appears in the folder whole or not at all."""
     folder = FOLDER / "input"
     folder.mkdir(parents=True, exist_ok=True)
     hidden = folder / f".{name}"
@@ -64,7 +64,7 @@ with DAG("example_streaming_group", schedule=None, catchup=False, max_active_run
         until="forever",
         allowed_entry_points=["airflow_provider.example_dags.jobs"],
         checkpoint_root=str(FOLDER / "checkpoints"),  # a folder that all workers reach
-        max_delay=0,  # what a worker loses is given to another at once
+        max_delay=0,  # what a worker loses is given to another immediately
         kafka_conn_id=KAFKA,
         retries=2,
         retry_delay=timedelta(seconds=1),

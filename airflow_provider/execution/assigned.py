@@ -51,7 +51,7 @@ def on_revoked_waiting(x: Execution, task: TaskId, _event: TasksRevoked) -> None
 
 
 def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """What outlives this process is not ended: whoever has the task next goes on with it."""
+    """What outlives this process is not ended: the worker that has the task next goes on with it."""
     run = _revoke(x, task)
     if run.handle is None:
         x.stop(task, RunState.STOPPING, event.reason)
@@ -60,7 +60,7 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
 
 
 def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """If that was its last attempt, it fails as soon as it has stopped: whoever is next would try it once too often."""
+    """If that was its last attempt, it fails as soon as it has stopped: the next worker would try it once too often."""
     if x.runs[task].may_try_again:
         on_revoked_restarting(x, task, event)
     else:

@@ -60,7 +60,7 @@ def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
     if not task.is_planner:
         x.close(run, TaskState.FINISHED, event.result)
     elif run.state is RunState.STOPPING and run.plans_again:
-        on_stopped(x, task, event)  # whoever is next makes the same plan
+        on_stopped(x, task, event)  # the next worker makes the same plan
     else:
         _publish(x, run, event)
 
@@ -116,7 +116,7 @@ def _still_to_come(x: Execution, task: TaskId) -> None:
 
 
 def _try_again(x: Execution, failed: TaskRun) -> None:
-    """As often as its job says; here, or by whoever has it next."""
+    """As often as its job says; here, or by the worker that has it next."""
     if not failed.may_try_again:
         x.close(failed, TaskState.FAILED)
     elif failed.revoked:

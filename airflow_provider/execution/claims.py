@@ -2,9 +2,9 @@
 
 The group protocol sees to it that a task runs on one worker. A checkpoint with a key of its own may pass from one task
 to another, when a job is planned anew: then two workers, each the rightful owner of its task, could run one checkpoint.
-So whoever is to start such a task first claims the key in the task's record, reads its own claim back, and starts when
-no other task's claim stands. All claims are in one order, the topic's: of two who claim, at least one sees the other.
-Both may; then one of them goes by an older plan, and withdraws when it has read the newer one.
+So a worker that is to start such a task first claims the key in the task's record, reads its own claim back, and starts
+when no other task's claim stands. All claims are in one order, the topic's: of two who claim, at least one sees the
+other. Both may; then one of them goes by an older plan, and withdraws when it has read the newer one.
 
 A claim stands from its first record until
 
@@ -67,7 +67,7 @@ class Claims:
         self._numbers = count(1)
         self._holders: Memo[Mapping[TaskId, TaskStatus], _Holders] = Memo()
         self._replaced: dict[CheckpointClaim, int] = {}
-        self._told = NO_TASKS
+        self._reported = NO_TASKS
 
     def of(self, work: TaskWork) -> CheckpointClaim | None:
         """A new claim of the checkpoint that the task's configuration names, if it names one."""
@@ -93,24 +93,24 @@ class Claims:
         return Blocked(unread, frozenset(held), news)
 
     def _news_of(self, held: Mapping[TaskId, TaskStatus]) -> tuple[str, ...]:
-        new = sorted(held.keys() - self._told)
-        self._told = frozenset(held)
+        new = sorted(held.keys() - self._reported)
+        self._reported = frozenset(held)
         return tuple(f"task {task} waits: {held[task].task} has its checkpoint, on {held[task].worker}" for task in new)
 
     def _holds(self, other: TaskStatus, status: StatusSnapshot, now_ms: int) -> bool:
-        claim, group, told = other.standing_claim, status.group, status.workers.get(other.worker)
+        claim, group, last = other.standing_claim, status.group, status.workers.get(other.worker)
         assert claim is not None
         if group is not None and group.is_without(other.worker, other.epoch):
             return False
-        if told is None or told.state is WorkerPhase.JOINING or is_same_process(told.process, claim.process):
+        if last is None or last.state is WorkerPhase.JOINING or is_same_process(last.process, claim.process):
             self._replaced.pop(claim, None)
             return True
         return now_ms < self._replaced.setdefault(claim, now_ms) + claim.lease_ms
 
 
 def _is_read(run: TaskRun, status: StatusSnapshot) -> bool:
-    told = status.tasks.get(run.task)
-    return told is not None and told.standing_claim == run.claim
+    last = status.tasks.get(run.task)
+    return last is not None and last.standing_claim == run.claim
 
 
 def _of_key(holders: _Holders, run: TaskRun) -> Sequence[TaskStatus]:

@@ -11,7 +11,7 @@ from airflow_provider.protocol.model import TaskId, Tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something that whoever drives the machine shall do."""
+    """Something that the driver of the machine shall do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

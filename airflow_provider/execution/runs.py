@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from operator import attrgetter
 from typing import Any, Final
 
 from airflow_provider.ledger.records import (
@@ -20,6 +19,7 @@ from airflow_provider.ledger.records import (
     task_name,
 )
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, labelled
+from airflow_provider.protocol.replacing import replacer
 
 
 class RunState(str, Enum):
@@ -68,7 +68,7 @@ class TaskRun:
 
     :param attempt: the number of the present or next start, from 1
     :param not_before_ms: start no sooner (monotonic milliseconds)
-    :param retry_at_ms: the same by wall clock, for whoever has the task then; None where nothing is waited for
+    :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
     :param progress: of a stream: its last batch, as far as it was told
@@ -134,7 +134,7 @@ class TaskRun:
 
     @property
     def plans_again(self) -> bool:
-        """Whether this is a planner that would plan once more after a while: whoever is next makes the same plan."""
+        """Whether this is a planner that would plan once more after a while: the next worker makes the same plan."""
         return self.task.is_planner and self.work.definition.replan_interval_ms is not None
 
     def is_of(self, work: TaskWork) -> bool:
@@ -144,12 +144,7 @@ class TaskRun:
 
     def changed(self, **changes: Any) -> TaskRun:
         """As :func:`dataclasses.replace`, in a third of its time: a short task makes five of these."""
-        run = object.__new__(TaskRun)
-        for put, value in zip(_PUTS, _VALUES(self), strict=True):
-            put(run, value)
-        for name, value in changes.items():
-            _PUT[name](run, value)
-        return run
+        return _replaced(self, changes)
 
     def failed(self, error: TaskFailure) -> TaskRun:
         return self.changed(failures=self.failures + 1, error=error)
@@ -216,20 +211,16 @@ class TaskRun:
         )
 
 
-_NAMES: Final = tuple(field.name for field in fields(TaskRun))
-_VALUES: Final = attrgetter(*_NAMES)
-_PUT: Final = {name: getattr(TaskRun, name).__set__ for name in _NAMES}
-_PUTS: Final = tuple(_PUT.values())
-"""How each slot is set, past the frozen class's own ``__setattr__``."""
+_replaced: Final = replacer(TaskRun)
 
 
-def last_word(told: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
+def last_word(stored: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
     """The newer of what the topic says of a task and what this worker said itself, which may still be on its way."""
-    if told is None or own is None:
-        return told or own
-    if told.epoch != own.epoch:
-        return max(told, own, key=lambda status: status.epoch)
-    return told if told.attempt > own.attempt else own
+    if stored is None or own is None:
+        return stored or own
+    if stored.epoch != own.epoch:
+        return max(stored, own, key=lambda status: status.epoch)
+    return stored if stored.attempt > own.attempt else own
 
 
 def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: int, wall_ms: int) -> TaskRun:
@@ -258,7 +249,7 @@ def _longest_wait_ms(work: TaskWork) -> int:
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:
-    """Whether a task has ended since it was taken over: the last word of whoever had it before may come late. A planner
+    """Whether a task has ended since it was taken over: the last word of the worker before may come late. A planner
     does not wait.
     """
     last = statuses.get(run.task)

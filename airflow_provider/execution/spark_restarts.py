@@ -58,7 +58,7 @@ class SparkRestarts:
             return run.changed(error=event.failure)
         forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
         deaths = 1 if forgiven else run.spark_deaths + 1
-        run = run.changed(spark_deaths=deaths, error=self._told(deaths, event))
+        run = run.changed(spark_deaths=deaths, error=self._failure(deaths, event))
         self.admit(run)
         return run
 
@@ -117,12 +117,12 @@ class SparkRestarts:
             run.task for run in started if run.started_at_ms is None or abs(wall_ms - run.started_at_ms) < TRIAL_MS
         )
 
-    def _told(self, deaths: int, event: SparkLost) -> TaskFailure:
+    def _failure(self, deaths: int, event: SparkLost) -> TaskFailure:
         times = f"{deaths} times" if deaths > 1 else "once"
         message = f"Spark has ended {times} while this task ran"
         if deaths >= self._max_deaths:
             message += (
-                ", so it is taken for the reason, and not tried again; give it less to do at once, or Spark more memory"
+                ", so it is taken for the reason, and not tried again; give it less to do, or Spark more memory"
                 f" (max_spark_deaths={self._max_deaths})"
             )
         return TaskFailure.of(f"{message}. The last time: {event.failure.message}", event.failure.traceback)

@@ -47,7 +47,7 @@ class ImpossibleEventError(Exception):
 class ExecutionSettings:
     """What does not change as long as a worker's process runs tasks.
 
-    :param slots: how many tasks run at once
+    :param slots: how many tasks run at the same time
     :param process: which one this is (:attr:`~airflow_provider.ledger.records.WorkerStatus.process`)
     :param lease_ms: how long it may go on when another has taken its worker's name
     :param linger_ms: how long there must be nothing to do until the membership had better go on without this process
@@ -117,7 +117,7 @@ class Execution:
         self._commands.append(command)
 
     def commands(self) -> list[Command]:
-        """What came of the event. What is released comes last: the membership may go on at once."""
+        """What came of the event. What is released comes last: the membership may go on immediately."""
         self._arm()
         if self._stopped:
             self.do(ReleaseStopped(tasks=frozenset(self._stopped)))

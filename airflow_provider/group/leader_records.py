@@ -34,7 +34,7 @@ class LeaderRecords:
         self._prepared: tuple[ClassicRecord, asyncio.Future[EncodedRound]] | None = None
 
     def prepare(self, record: ClassicRecord) -> None:
-        """Encode the record while its round is not over yet: when it is, everybody has a lot to do at once."""
+        """Encode the record while its round is not over yet: when it is, everybody has a lot to do."""
         encoded: asyncio.Future[EncodedRound] = asyncio.get_running_loop().create_future()
         self._prepared = record, encoded
         self._spawn(self._encode(record, encoded))

@@ -51,7 +51,7 @@ def gather_call(
         now_ms=at_ms,
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
-        ended=frozenset(task for task, told in status.tasks.items() if told.state.final) - wanted,
+        ended=frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted,
         spoken_epoch=_spoken_epoch(status),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
@@ -178,9 +178,9 @@ def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     """
     ended = {
         task
-        for task, told in status.tasks.items()
-        if told.state.final or told.state is TaskState.UNASSIGNED
-        if told.epoch >= record.epoch and task in record.owned_by(told.worker)
+        for task, word in status.tasks.items()
+        if word.state.final or word.state is TaskState.UNASSIGNED
+        if word.epoch >= record.epoch and task in record.owned_by(word.worker)
     }
     for worker, tasks in record.assignment.items():
         said = status.workers.get(worker)

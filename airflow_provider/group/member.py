@@ -167,7 +167,7 @@ class GroupMember:
         return self.state.lease_until if self._driving else None
 
     def story(self) -> str:
-        """The last events and commands, for whoever has to find out what happened."""
+        """The last events and commands, to find out what happened."""
         return str(self._recent)
 
     async def hand_over(self) -> Saved:
@@ -178,7 +178,7 @@ class GroupMember:
     def fail(self, bug: BaseException) -> None:
         """End the membership for a fault of this program: a worker must not look alive when it is not.
 
-        It stops its tasks and does not leave: whoever takes its name up within the session goes on with them.
+        It stops its tasks and does not leave: the next process under its name goes on with them, within the session.
         """
         if self._failed:
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider.topics.group_topics import GroupTopics
 
 KnowsGone = Callable[[WorkerStatus], bool]
-"""Whether whoever said that surely has ended, and runs nothing any more."""
+"""Whether the worker that said that surely has ended, and runs nothing any more."""
 
 Saved = Mapping[str, Any]
 """A membership as JSON, for another process. Only the protocol that has saved it knows what is in it."""

@@ -1,4 +1,4 @@
-"""The last things that happened to a membership, for whoever has to find out why it is where it is."""
+"""The last things that happened to a membership, to find out why it is where it is."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class RecentEvents:
         if before is after and _is_humdrum(event, commands):
             return
         phases = before.value if before is after else f"{before.value} -> {after.value}"
-        self._lines.append(f"{event.now_ms} ms, {phases}: {_told(event)}")
-        self._lines.extend(f"    {_told(command)}" for command in commands if not isinstance(command, ArmTimer))
+        self._lines.append(f"{event.now_ms} ms, {phases}: {_line(event)}")
+        self._lines.extend(f"    {_line(command)}" for command in commands if not isinstance(command, ArmTimer))
 
     def __str__(self) -> str:
         return "\n".join(self._lines)
@@ -46,7 +46,7 @@ def _is_humdrum(event: Event, commands: Iterable[Command]) -> bool:
     )
 
 
-def _told(thing: Event | Command) -> str:
+def _line(thing: Event | Command) -> str:
     named = ((field.name, getattr(thing, field.name)) for field in fields(thing) if field.name != "now_ms")
     return f"{type(thing).__name__}({', '.join(f'{name}={_value(value)}' for name, value in named)})"
 

@@ -23,7 +23,7 @@ class TopicsWatch:
         self._gone = gone
         self._renewals: Mapping[str, int] = {}
         self._missed_since: float | None = None
-        self._told = False
+        self._reported = False
 
     def begin(self) -> None:
         """What happened to the topics before does not matter."""
@@ -48,6 +48,6 @@ class TopicsWatch:
             self._tell(topic)
 
     def _tell(self, topic: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._gone(topic)

@@ -10,7 +10,7 @@ _THREAD_FROM_TASKS: Final = 2_000
 """From about so many on it takes the loop longer than a thread's start and the hand-over are worth: some 10 ms."""
 
 SETTLE_S: Final = 0.05
-"""What changes is looked at once it has settled: several jobs are often submitted together."""
+"""What changes is looked at when it has settled: several jobs are often submitted together."""
 
 REST: Final = 10
 """A look at a group of many tasks takes its time, if in a thread: everything else has ten times as long."""
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 async def off_loop(work: Callable[[], T], *, tasks: int) -> T:
-    """Do work that looks at so many tasks: at once, or in a thread.
+    """Do work that looks at so many tasks: here and now, or in a thread.
 
     :param work: must not touch what belongs to the loop
     """

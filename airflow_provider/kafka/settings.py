@@ -24,7 +24,7 @@ _SERVER: Final = re.compile(
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
-# Whoever reads or writes waits for 30 s: time enough to make a connection anew that the network has forgotten.
+# Who reads or writes waits for 30 s: time enough to make a connection anew that the network has forgotten.
 _TOPICS_REQUEST_TIMEOUT_MS: Final = 15_000
 # Python functions by name: what the apache-kafka provider resolves for its own hooks means nothing to a group.
 _CALLBACKS: Final = frozenset({"error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "logger"})
@@ -114,7 +114,7 @@ class KafkaSettings:
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long to wait for an answer that the broker gives at once; JoinGroup and SyncGroup wait longer."""
+        """How long to wait for an answer that the broker gives immediately; JoinGroup and SyncGroup wait longer."""
         return self._number("socket.timeout.ms", default=_DEFAULT_REQUEST_TIMEOUT_MS)
 
     @property

@@ -2,7 +2,7 @@
 
 A broker answers the requests of a connection one after the other, and JoinGroup and SyncGroup only when others have
 done their part. So each membership has a connection of its own for these two while it rebalances, closed when it has
-been idle for a while; what is answered at once goes over one connection per broker that all share.
+been idle for a while; what is answered immediately goes over one connection per broker that all share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 
 # Kafka's own client gives the coordinator so much longer than the rebalance timeout (AbstractCoordinator).
 _JOIN_LAPSE_MS: Final = 5_000
-# Long enough for the rebalance that follows at once when something was revoked.
+# Long enough for the rebalance that follows immediately when something was revoked.
 _IDLE_MS: Final = 5_000
 
 
@@ -71,7 +71,7 @@ class GroupTransport:
         return SyncGroup.read(response)
 
     async def turn(self) -> None:
-        """To be waited for before a heartbeat: a thousand may be due at once. Whoever waits has sent nothing yet."""
+        """To be waited for before a heartbeat: a thousand may be due together. One that waits has sent nothing yet."""
         await self._connections.turn()
 
     async def heartbeat(

@@ -15,7 +15,7 @@ class SlotShortage:
     """More tasks without end than slots.
 
     :param unbounded: how many tasks of streaming jobs are to run
-    :param slots: how many tasks all workers together run at once
+    :param slots: how many tasks all workers together run at the same time
     """
 
     unbounded: int

@@ -1,7 +1,7 @@
 """What lies in a group's topics and nobody needs any more: it is of jobs or workers that are gone. Pure.
 
 A job's plan and its tasks' records are deleted with it. But a worker that has not read the removal may write after
-that, and whoever removes may end half-way. And a worker that never comes back under its name leaves its record.
+that, and who removes a job may end half-way. And a worker that never comes back under its name leaves its record.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ class Leftovers:
 def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Leftovers:
     """What is of no job and of no worker, if ``jobs`` is at least as new as ``status``."""
     plans = {plan_key(job): plan for job, plan in jobs.plans.items() if job not in jobs.jobs}
-    told_of_none = (told for task, told in status.tasks.items() if task.job not in jobs.jobs)
-    tasks = {task_key(told.task): told for told in told_of_none if not _holds_checkpoint(told, status)}
+    orphans = (last for task, last in status.tasks.items() if task.job not in jobs.jobs)
+    tasks = {task_key(last.task): last for last in orphans if not _holds_checkpoint(last, status)}
     wishes = {control_key(worker): jobs.controls[worker] for worker in _gone(jobs.controls, status, wall_ms)}
     workers = {worker_key(worker): status.workers[worker] for worker in _gone(status.workers, status, wall_ms)}
     return Leftovers(jobs={**plans, **wishes}, status={**tasks, **workers})
 
 
-def _holds_checkpoint(told: TaskStatus, status: StatusSnapshot) -> bool:
+def _holds_checkpoint(last: TaskStatus, status: StatusSnapshot) -> bool:
     """Its worker deletes that when it has stopped; until then a new job of the same name has to wait."""
-    lost = status.group is not None and status.group.is_without(told.worker, told.epoch)
-    return told.standing_claim is not None and not lost
+    lost = status.group is not None and status.group.is_without(last.worker, last.epoch)
+    return last.standing_claim is not None and not lost
 
 
 def _gone(
-    told: Mapping[WorkerId, ControlRecord] | Mapping[WorkerId, WorkerStatus], status: StatusSnapshot, wall_ms: int
+    records: Mapping[WorkerId, ControlRecord] | Mapping[WorkerId, WorkerStatus], status: StatusSnapshot, wall_ms: int
 ) -> Iterator[WorkerId]:
     """Who is not in the group, is not waited for, and of whom nothing was said for long.
 
@@ -79,7 +79,7 @@ def _gone(
     record = status.group
     if record is None or record.delay_ms or record.deadline_ms:
         return
-    for worker, last in told.items():
+    for worker, last in records.items():
         late = isinstance(last, WorkerStatus) and last.epoch > record.epoch
         if worker not in record.members and not late and last.at_ms + _KEPT_MS <= wall_ms:
             yield worker

@@ -12,9 +12,9 @@ from airflow_provider.protocol.model import WorkerId
 
 
 def present(status: StatusSnapshot) -> frozenset[WorkerId]:
-    """Who was in the last round and has not said since that it has left. Whoever has crashed can't say it."""
-    members, told = status.group.members if status.group else (), status.workers
-    return frozenset(name for name in members if name not in told or told[name].state is not WorkerPhase.LEFT)
+    """Who was in the last round and has not said since that it has left. A worker that has crashed can't say it."""
+    members, records = status.group.members if status.group else (), status.workers
+    return frozenset(name for name in members if name not in records or records[name].state is not WorkerPhase.LEFT)
 
 
 def is_same_process(one: str, other: str) -> bool:

@@ -1,6 +1,6 @@
 """How records of a compacted topic become a value. Pure: records go in one by one, snapshots come out.
 
-To parse a record takes milliseconds, and to take in what was parsed next to nothing: whoever holds a lock on a view
+To parse a record takes milliseconds, and to take in what was parsed next to nothing: who holds a lock on a view
 parses before.
 """
 
@@ -86,7 +86,7 @@ def ignore_unreadable(_record: Unreadable) -> None:
 
 
 class TopicView(ABC, Generic[S]):
-    """What a topic adds up to. Not safe for threads: whoever owns a view takes care of that.
+    """What a topic adds up to. Not safe for threads: its owner takes care of that.
 
     :param on_unreadable: is told of each record that can't be read, before it is skipped
     """

@@ -114,7 +114,7 @@ def _end(absence: Absence | None) -> str:
 
 
 def names_in_short(workers: Sequence[WorkerId]) -> str:
-    """The first few by name: a thousand may come at once, and the record is read by each of them."""
+    """The first few by name: a thousand may come together, and the record is read by each of them."""
     others = len(workers) - _NAMED
     if others <= 1:
         return ", ".join(workers)

@@ -240,7 +240,7 @@ def adopt_record(member: Transition) -> None:
 
 
 def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None:
-    """Who had to give something up joins again at once, the others when the scheduled delay is over (KIP-415)."""
+    """Who had to give something up joins again immediately, the others when the scheduled delay is over (KIP-415)."""
     if member.state.told_delay_ms:
         member.set(rejoin_at=rejoin_at)
     member.publish_assignment()

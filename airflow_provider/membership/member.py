@@ -2,14 +2,14 @@
 
 Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup) with
 Connect's embedded protocol on top (KIP-415) is decided in this package. :func:`handle` takes the state and an event,
-and gives the next state and the commands to carry out. It reads no clock and starts no task; whoever drives it
+and gives the next state and the commands to carry out. It reads no clock and starts no task; what drives it
 (``group/member.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation
 ===================
 
 A round. A member finds its coordinator and sends JoinGroup with what it owns, and keeps running it (*preparing
-rebalance*). The coordinator answers all members at once with the new generation and names a leader (*completing
+rebalance*). The coordinator answers all members together with the new generation and names a leader (*completing
 rebalance*). The leader computes everybody's assignment and sends it with its SyncGroup; the others send an empty one;
 all are answered with their own assignment (*stable*).
 
@@ -20,9 +20,9 @@ hear of a rebalance by their heartbeats, which therefore come fast for a while a
 
 In the eager protocol (v0) an assignment is the whole, and a member stops everything before it joins.
 
-What is not started at once. A task is *held* while this member has not read the jobs topic as far as the leader had;
-while it can't be sure that its lease is valid; and, when it took over the name of a process that may still run, until
-that one's lease must be over.
+What is not started immediately. A task is *held* while this member has not read the jobs topic as far as the leader
+had; while it can't be sure that its lease is valid; and, when it took over the name of a process that may still run,
+until that one's lease must be over.
 
 The lease. Nobody else is given this member's tasks before a session has passed since the last heartbeat that was
 answered (or, in a rebalance that it does not join or ask its assignment of, before the rebalance timeout has). Shortly
@@ -36,7 +36,7 @@ that comes back is told to skip the assignment (KIP-814) and does the same.
 A predecessor that may still run. Who takes over the name of such a process speaks for its tasks: it reports them when
 it joins a rebalance, and what it must give up it lets go of only when that one's lease must be over. The coordinator
 fences the predecessor from the moment of the join on, so that this takes at most a session. Nor does it leave before,
-for LeaveGroup gives the name's tasks away at once; told to leave before it has joined, it just ends. In the eager
+for LeaveGroup gives the name's tasks away immediately; told to leave before it has joined, it just ends. In the eager
 protocol there is no way to report tasks: there, see to it that the predecessor has ended.
 
 Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name;

@@ -113,8 +113,8 @@ def _unknown(member: Transition, _refusal: Refusal) -> None:
 
 
 def _overtaken(member: Transition, _refusal: Refusal) -> None:
-    """Another rebalance has begun before this member had its assignment. It joins that at once; but in a group that has
-    just gone back to the eager protocol it may have tasks from before, and stops them first.
+    """Another rebalance has begun before this member had its assignment. It joins that immediately; but in a group that
+    has just gone back to the eager protocol it may have tasks from before, and stops them first.
     """
     if member.state.protocol is SubProtocol.DEFAULT:
         member.set(phase=Phase.UNJOINED, awaiting=None)

@@ -147,7 +147,7 @@ class Requesting:
         self.set(heartbeat_step=step, heartbeat_at=self.now + step)
 
     def _shortest_step(self) -> int:
-        """In a large group all do this at once: as far as its size is known, they shall not overrun the coordinator."""
+        """In a large group all do this together: as far as its size is known, they do not overrun the coordinator."""
         record = self.state.record
         at_once = 0 if record is None else len(record.members) * 1000 // _HEARTBEATS_A_SECOND
         return max(self.state.settings.fast_heartbeat_ms, at_once)

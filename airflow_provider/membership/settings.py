@@ -1,4 +1,4 @@
-"""What a worker is told before it joins a group."""
+"""The settings of a membership in the classic protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemberSettings:
     :param session_timeout_ms: the coordinator removes a member that is silent for so long
     :param heartbeat_interval_ms: time between heartbeats in a stable group
     :param fast_heartbeat_ms: time to the first heartbeat after a rebalance; from there each interval is half as long
-        again as the one before, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of at once
+        again as the one before, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of soon
     :param rebalance_timeout_ms: the coordinator waits so long for members to join a rebalance; at least a session: so
         long a member that hears nothing may believe that there is none
     :param lease_margin_ms: tasks are told to stop so long before the lease ends

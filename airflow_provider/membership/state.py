@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from operator import attrgetter
 from typing import Final, TypedDict
 
 from airflow_provider.membership.record import ClassicRecord
@@ -23,6 +22,7 @@ from airflow_provider.protocol.model import (
     SubProtocol,
     Tasks,
 )
+from airflow_provider.protocol.replacing import replacer
 
 
 class Phase(str, Enum):
@@ -186,12 +186,7 @@ class MemberState:
         """As :func:`dataclasses.replace`, in a third of its time: every event of a membership makes some new states,
         and a triggerer holds thousands of memberships.
         """
-        state = object.__new__(MemberState)
-        for put, value in zip(_PUTS, _VALUES(self), strict=True):
-            put(state, value)
-        for name, value in changes.items():
-            _PUT[name](state, value)
-        return state
+        return _replaced(self, changes)
 
     @property
     def is_leader(self) -> bool:
@@ -255,8 +250,4 @@ class MemberState:
                 raise LocalProtocolError(f"{rule}: {self}")
 
 
-_NAMES: Final = tuple(field.name for field in fields(MemberState))
-_VALUES: Final = attrgetter(*_NAMES)
-_PUT: Final = {name: getattr(MemberState, name).__set__ for name in _NAMES}
-_PUTS: Final = tuple(_PUT.values())
-"""How each slot is set, past the frozen class's own ``__setattr__``."""
+_replaced: Final = replacer(MemberState)

@@ -155,7 +155,7 @@ def on_leave_requested(member: Transition, event: LeaveRequested) -> None:
 
 
 def _leave_when_stopped(member: Transition) -> None:
-    """LeaveGroup takes the worker's name out of the group, and others are given its tasks at once. So what a
+    """LeaveGroup takes the worker's name out of the group, and others are given its tasks immediately. So what a
     predecessor may still run keeps it waiting as its own tasks do; and who has not joined, and does not know whether
     its predecessor is still at work, leaves the name to that one and its session.
     """

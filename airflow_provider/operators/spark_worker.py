@@ -73,7 +73,7 @@ class SparkWorkerOperator(BaseOperator):
         over retries, deferrals and restarts, and no two workers of a group may share it. By default
         ``<dag_id>.<task_id>`` with ``.<map_index>`` if mapped: the next run of the DAG has the same workers. So set
         ``max_active_runs=1`` (a backfill has its own), or have the run's id in ``group``, if runs can overlap
-    :param slots: how many Spark tasks it runs at once; what is assigned beyond that waits
+    :param slots: how many Spark tasks it runs at the same time; what is assigned beyond that waits
     :param until: ``drained``: until every job of the group is bounded and complete; ``forever``: until told to end
     :param kafka_conn_id: a connection of type ``kafka``
     :param runner: ``local``: a Spark session in this task's process, shared by its Spark tasks; ``noop``: runs nothing,

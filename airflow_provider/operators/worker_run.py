@@ -129,8 +129,8 @@ class WorkerRun:
             place=InThisProcess(self._equipment, masked),
             beside=lambda topics: following_leader(topics, self._link),
         )
-        told = Epoch(self._story.last_epoch or 0)
-        async with held(holding, self._kafka, self._reins, told=told) as worker:
+        narrated = Epoch(self._story.last_epoch or 0)
+        async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
             outcome = await worker.run(self._saved)
             status = worker.topics.status  # while they are open
         story = self._story.stopped_more(worker.stopped_running).in_epochs(worker.first_epoch, worker.epoch)

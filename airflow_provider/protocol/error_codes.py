@@ -1,4 +1,4 @@
-"""The codes with which a broker answers group requests: part of the protocol, whoever carries it."""
+"""The codes with which a broker answers group requests: part of the protocol, over whatever client."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ExtensibleAssignment:
     :param delay_ms: join again after so many milliseconds; 0: no need to
     :param learning: all that the worker is to learn
     :param learned: what of its own others learn
-    :param another_round: others have to join again at once
+    :param another_round: others have to join again immediately
     :param shutdown: it may leave
     :param epoch: the number of this assignment; None: the leader has not said
     """

@@ -11,7 +11,7 @@ class StopReason(str, Enum):
     REVOKED = "revoked"
     """The leader gives them to somebody else."""
     EAGER = "eager"
-    """The eager protocol: whoever joins has stopped everything."""
+    """The eager protocol: who joins has stopped everything."""
     LEASE_OVER = "lease over"
     """No heartbeat was answered for so long that the group may give them to others."""
     EXPELLED = "expelled"

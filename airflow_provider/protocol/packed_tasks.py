@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate, chain, repeat
 from typing import Final
 
-from airflow_provider.protocol.model import HIGHEST_INDEX, PLANNER_INDEX, LocalProtocolError, TaskId, Tasks
+from airflow_provider.protocol.model import HIGHEST_INDEX, PLANNER_INDEX, LocalProtocolError, TaskId, Tasks, grouped
 
 _LONGEST_NAME: Final = 2**15 - 1
 """Bytes. So many a text has in v0 to v2, and in the records that speak of the same jobs."""
@@ -48,7 +48,7 @@ class PackedTasks:
         tasks = frozenset(tasks)
         if not tasks:
             return NOTHING
-        by_job = _grouped(tasks)
+        by_job = grouped(tasks)
         jobs = sorted(by_job)
         indexes: list[int] = []
         counts: list[int] = []
@@ -146,21 +146,6 @@ def _numbers(code: str, data: bytes) -> array[int]:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
-
-
-def _grouped(tasks: Tasks) -> dict[str, int | list[int]]:
-    """The indexes by job; of a job with one task only that, as most are where jobs are spread."""
-    by_job: dict[str, int | list[int]] = {}
-    for job, index in tasks:
-        if job not in by_job:
-            by_job[job] = index
-            continue
-        others = by_job[job]
-        if isinstance(others, int):
-            by_job[job] = [others, index]
-        else:
-            others.append(index)
-    return by_job
 
 
 def _encoded(jobs: Sequence[str]) -> tuple[bytes, bytes]:

@@ -59,30 +59,30 @@ def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
 
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
-        f"  task {task}: {told['state']} at {told['worker']}, attempt {told['attempt']}{_when(told)}"
-        + (f"{_whose(told['state'])}: {TaskFailure(message=told['error']).line}" if told["error"] else "")
-        for task, told in tasks.items()
+        f"  task {task}: {run['state']} at {run['worker']}, attempt {run['attempt']}{_when(run)}"
+        + (f"{_whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
+        for task, run in tasks.items()
     ]
 
 
-def _when(told: Mapping[str, Any]) -> str:
+def _when(run: Mapping[str, Any]) -> str:
     """See :func:`~airflow_provider.reports.task_runs.run_to_json`."""
-    if told["seconds"] is None:
+    if run["seconds"] is None:
         return ""
-    if told["state"] != TaskState.RUNNING.value:
-        return f", took {span(round(told['seconds'] * 1000))}"
-    return f", since {datetime.fromisoformat(told['started_at']):%Y-%m-%d %H:%M:%S} UTC"
+    if run["state"] != TaskState.RUNNING.value:
+        return f", took {span(round(run['seconds'] * 1000))}"
+    return f", since {datetime.fromisoformat(run['started_at']):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:
     """How many tasks of each job are where, and the first that failed."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for task, told in tasks.items():
-        counts[task.rpartition(":")[0]][told["state"]] += 1
+    for task, run in tasks.items():
+        counts[task.rpartition(":")[0]][run["state"]] += 1
     for job, of_job in counts.items():
         known = [state.value for state in TaskState if of_job[state.value]]
         yield f"  job {job}: {', '.join(f'{of_job[state]} {state}' for state in known)}"
-    failed = {task: told for task, told in tasks.items() if told["state"] == TaskState.FAILED.value}
+    failed = {task: run for task, run in tasks.items() if run["state"] == TaskState.FAILED.value}
     yield from _listed(dict(list(failed.items())[:_MOST_LISTED]))
     if len(failed) > _MOST_LISTED:
         yield f"  and {len(failed) - _MOST_LISTED} more that failed"

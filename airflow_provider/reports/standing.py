@@ -1,4 +1,4 @@
-"""How far the tasks of jobs are, in a line for the log of whoever waits. Pure."""
+"""How far the tasks of jobs are, in a line for the log of a task that waits. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Standing:
             failed = progress.state is JobState.FAILED
             return cls(planning=int(not failed), tasks=0, finished=0, running=0, failed=int(failed))
         running = _running(job, progress.planned, jobs, status)
-        longest = min(running, key=lambda told: _or_never(told.started_at_ms), default=None)
+        longest = min(running, key=lambda task: _or_never(task.started_at_ms), default=None)
         return cls(
             planning=0,
             tasks=progress.planned,
@@ -131,7 +131,7 @@ class Pace:
         self._said_at_s: float | None = None
 
     def is_due(self, what: object, now_s: float) -> bool:
-        """Whether to say this now; whoever is told so says it.
+        """Whether to say this now; asked only by who then says it.
 
         :param now_s: by a clock that never goes back
         """

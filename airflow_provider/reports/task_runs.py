@@ -15,22 +15,22 @@ from airflow_provider.protocol.model import TaskId
 def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[int, TaskStatus]:
     """By index, those tasks of the job's present run that somebody has, or has had."""
     last = ((index, effective_status(TaskId(job, index), jobs, status)) for index in range(planned))
-    return {index: told for index, told in last if told is not None}
+    return {index: task for index, task in last if task is not None}
 
 
-def run_to_json(told: TaskStatus, now_ms: int) -> dict[str, Any]:
+def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     """The last attempt of a task, for people and for XCom.
 
     :param now_ms: wall clock; another host's may differ, so it counts for what still runs only
     """
-    ms = told.running_ms(now_ms) if told.took_ms is None else told.took_ms
-    progress = told.progress
+    ms = status.running_ms(now_ms) if status.took_ms is None else status.took_ms
+    progress = status.progress
     last = {} if progress is None else {"batch": progress.batch, "rows_per_second": progress.rows_per_second}
     return {
-        "state": told.state.value,
-        "worker": told.worker,
-        "attempt": told.attempt,
-        "started_at": None if told.started_at_ms is None else _time_of(told.started_at_ms),
+        "state": status.state.value,
+        "worker": status.worker,
+        "attempt": status.attempt,
+        "started_at": None if status.started_at_ms is None else _time_of(status.started_at_ms),
         "seconds": None if ms is None else ms / 1000,
         **last,
     }

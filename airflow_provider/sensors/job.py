@@ -13,7 +13,7 @@ from airflow_provider.triggers.conditions import JobCondition, JobGoal
 class JobSensor(SparkGroupSensor):
     """Waits until a job has finished, has failed, or runs everywhere.
 
-    It fails at once, without Airflow's retries, when what it waits for will not come: with the errors of the Spark
+    It fails immediately, without Airflow's retries, when what it waits for will not come: with the errors of the Spark
     tasks when the job fails (a job that ends by itself: when nothing of it is left to run), and by whom and when it was
     removed, if it was since the DAG run began. When the job is submitted under another run key meanwhile, it waits on,
     until its ``timeout``.

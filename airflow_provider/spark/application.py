@@ -241,8 +241,8 @@ def _require_master(settings: LocalSparkSettings) -> None:
 def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
     """What Spark is told. It would take that before ``spark-defaults.conf``, so what stands there is left out."""
     named = _named_in_spark_defaults() - _OURS
-    told = {**_without(_defaults(settings, folder), named), **settings.conf}
-    return {**_without(_UNSEEN, named), **told} if told.get("spark.ui.enabled") == "false" else told
+    given = {**_without(_defaults(settings, folder), named), **settings.conf}
+    return {**_without(_UNSEEN, named), **given} if given.get("spark.ui.enabled") == "false" else given
 
 
 def _without(settings: Mapping[str, str], named: frozenset[str]) -> dict[str, str]:

@@ -88,7 +88,7 @@ def run_attempt(
     emit: OnEvent,
     mask: Mask = nothing_secret,
 ) -> LastEvent:
-    """Run ``order`` to its end; never raises. What is told of an error goes through ``mask``.
+    """Run ``order`` to its end; never raises. What is said of an error goes through ``mask``.
 
     An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
     work.

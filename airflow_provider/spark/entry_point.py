@@ -1,6 +1,6 @@
 """From ``module:Class`` in the jobs topic to a job: the trust boundary.
 
-Whoever may write to the jobs topic chooses what a worker imports, so a worker only imports from the prefixes that it
+Anyone who may write to the jobs topic chooses what a worker imports, so a worker only imports from the prefixes that it
 was told to allow, and only what is a :class:`~airflow_provider.spark.job.SparkJob`.
 """
 

@@ -1,4 +1,4 @@
-"""What is told about an exception: short enough for a record, with what one needs to find the fault, and no secrets.
+"""What is said of an exception: short enough for a record, with what one needs to find the fault, and no secrets.
 
 What is secret, only the host of a worker knows: it gives a mask. Texts are masked before they are cut, or a part of a
 secret could be left over, which nobody recognizes any more.
@@ -64,8 +64,8 @@ def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The end of the traceback, causes first as Python prints them, from the job's own code on. Empty for an error of
     ours in which no code of the job had a part: its message says what is wrong.
     """
-    told = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
-    blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in told]
+    shown = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
+    blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in shown]
     text = mask("\n\n".join(reversed(blocks)))
     return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
 

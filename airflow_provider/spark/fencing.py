@@ -24,7 +24,7 @@ class Lease(Protocol):
 
 
 class EndlessLease:
-    """The lease of whoever shares its tasks with nobody."""
+    """The lease of a runner that shares its tasks with nobody."""
 
     grant = 0
 

@@ -54,7 +54,7 @@ Config: TypeAlias = Mapping[str, Any]
 class FencedError(Exception):
     """The attempt may not write any more: its worker's lease is over, or the task was revoked.
 
-    Let it pass: the task then ends, and whoever owns it now does the work.
+    Let it pass: the task then ends, and the worker that has it now does the work.
     """
 
 

@@ -1,8 +1,9 @@
 """The JVM of this process: it ends with this process, or the next one under the same name ends it.
 
 It reads a pipe from this process, and ends when that is closed. What job code forks would hold the pipe open, so each
-child closes its end at once. A fork that Python does not know of (by a native library) still keeps the JVM of a killed
-process alive. There is no fence in it: what it has begun to write it goes on to write. So a worker's record names it.
+child closes its end immediately. A fork that Python does not know of (by a native library) still keeps the JVM of a
+killed process alive. There is no fence in it: what it has begun to write it goes on to write. So a worker's record
+names it.
 """
 
 from __future__ import annotations

@@ -110,14 +110,14 @@ class JvmLog:
         self._lines.put(None)
 
     def _pass_on(self) -> None:
-        levels, told = Levels(), 0
+        levels, logged = Levels(), 0
         while (line := self._lines.get()) is not None:
             text = line.decode(errors="replace").rstrip()
             if text:
                 level, message = levels.of(text)
                 log.log(level, "%s", message)
-            if self._dropped > told:
-                dropped, told = self._dropped - told, self._dropped
+            if self._dropped > logged:
+                dropped, logged = self._dropped - logged, self._dropped
                 log.warning("%d more lines of Spark's JVM came too fast to be logged", dropped)
 
 

@@ -85,13 +85,13 @@ class LocalRunner:
     Spark starts with the first task that needs it. A task that is told to stop has its Spark jobs cancelled and its
     queries stopped, again and again until its thread ends. Python code that does not look at ``task.stopping`` cannot
     be ended from outside: such a task is reported as still running until it really ends. One that still waits for Spark
-    to start has stopped at once, though its thread goes on waiting: others may be waiting for the task.
+    to start has stopped immediately, though its thread goes on waiting: others may be waiting for the task.
 
     :param on_event: hears what becomes of the tasks
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
     :param lease: what ``task.fence()`` asks
     :param settings: how to start Spark
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     :param on_condition: is called when :attr:`condition` has changed
     """
 

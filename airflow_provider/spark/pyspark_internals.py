@@ -133,11 +133,11 @@ def start_jvm(conf: Mapping[str, str]) -> None:
 
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
-    told = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     stderr = JvmLog()
     try:
         with stderr:
-            gateway = launch_gateway(told, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]  # without hints
+            gateway = launch_gateway(given, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]  # without hints
     except Exception:
         stderr.join(_LAST_WORDS_S)
         raise

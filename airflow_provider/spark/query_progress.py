@@ -35,11 +35,11 @@ def await_termination(
     :param every_s: how often at most, in seconds
     :raises Exception: if the query failed
     """
-    told: int | None = None
+    last: int | None = None
     while not query.awaitTermination(every_s):  # type: ignore[arg-type]  # Spark takes parts of seconds, too
         progress = query.lastProgress
-        if progress is not None and progress["batchId"] != told:
-            told = batch = int(progress["batchId"])
+        if progress is not None and progress["batchId"] != last:
+            last = batch = int(progress["batchId"])
             tell(QueryProgress(batch=batch, rows_per_second=_finite(progress["processedRowsPerSecond"])))
 
 

@@ -157,7 +157,7 @@ class Runner(Protocol):
         """What all its tasks wait for, in a few words; mostly nothing."""
 
     async def start(self, order: TaskOrder) -> None:
-        """Start a task and return at once; the rest is heard by events, also what is wrong with the order.
+        """Start a task and return immediately; the rest is heard by events, also what is wrong with the order.
 
         :raises StillRunningError: if the task is still running here
         :raises RunnerClosedError: after :meth:`close`

@@ -41,9 +41,9 @@ def _python_error(rest: str) -> str:
     """The type and message below the frames, which are indented; a message may have several lines."""
     lines = rest.lstrip("\n").splitlines()
     first = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith(" ")), len(lines))
-    told: list[str] = []
+    kept: list[str] = []
     for line in lines[first:]:
         if not line.strip() or line.startswith(("\tat ", " SQLSTATE: ")):
             break
-        told.append(line.rstrip())
-    return "\n".join(told)
+        kept.append(line.rstrip())
+    return "\n".join(kept)

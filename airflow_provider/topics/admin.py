@@ -168,9 +168,9 @@ class TopicAdmin:
                 f"the topic {topic!r} has {len(described.partitions)} partitions, but must have exactly one, because"
                 " the order of its records matters: delete it (it is made anew), or choose another name for the group"
             )
-        told = {operation.name for operation in described.authorized_operations or ()}
+        granted = {operation.name for operation in described.authorized_operations or ()}
         # A broker that is too old to tell is taken to allow everything: it will say so when it does not.
-        return frozenset(operation for operation in Operation if not told or operation.value in told)
+        return frozenset(operation for operation in Operation if not granted or operation.value in granted)
 
     async def _make(self, missing: list[str], topics: TopicNames, timeout_s: float) -> None:
         made = self._client.create_topics(

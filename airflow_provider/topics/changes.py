@@ -38,26 +38,26 @@ class Changes:
         """
         loop = asyncio.get_running_loop()
         with self._lock:
-            told = self._loops.setdefault(loop, _Loop(loop))
-        return functools.partial(self._stop, told, told.add(listener, about))
+            listening = self._loops.setdefault(loop, _Loop(loop))
+        return functools.partial(self._stop, listening, listening.add(listener, about))
 
-    def _stop(self, told: _Loop, number: int) -> None:
-        if told.remove(number):
+    def _stop(self, listening: _Loop, number: int) -> None:
+        if listening.remove(number):
             with self._lock:
-                self._loops.pop(told.loop, None)
+                self._loops.pop(listening.loop, None)
 
     def tell(self, about: About = About.EVERYTHING) -> None:
         """Something has changed. Called in any thread."""
         if about is About.NOTHING:
             return
         with self._lock:
-            for told in list(self._loops.values()):
-                if not told.wake(about):
-                    del self._loops[told.loop]
+            for listening in list(self._loops.values()):
+                if not listening.wake(about):
+                    del self._loops[listening.loop]
 
 
 class _Told(NamedTuple):
-    """A listener, with the context of whoever listens: by it Airflow knows to whose log a line belongs.
+    """A listener, with the context in which it was added: by it Airflow knows to whose log a line belongs.
 
     :ivar about: the value of an :class:`About`, because ``&`` takes a flag twenty times as long
     """
@@ -106,7 +106,7 @@ class _Loop:
             return
         with self._lock:
             news, self._news = self._news.value, About.NOTHING
-        self._telling = iter([number for number, told in self._listeners.items() if told.about & news])
+        self._telling = iter([number for number, listener in self._listeners.items() if listener.about & news])
         self._tell_some()
 
     def _tell_some(self) -> None:

@@ -1,4 +1,4 @@
-"""What librdkafka says of its settings and connections, told to whoever has to know whether brokers can be reached.
+"""What librdkafka says of its settings and connections, for those who have to know whether brokers can be reached.
 
 It tries again by itself, whatever it is; but with credentials that were refused it tries in vain.
 """

@@ -1,4 +1,4 @@
-"""Asks for the ends of topics, for all who want to know at once with one request.
+"""Asks for the ends of topics, with one request for all who want to know.
 
 Every leader asks before it assigns, and a triggerer may hold a thousand memberships: what is asked while a request is
 under way is asked with the next one. So nobody gets an answer that is older than the question.

@@ -56,7 +56,7 @@ class FollowedTopics:
         await self.aclose()
 
     def attach(self) -> None:
-        """Begin to read, and make no topics: for whoever only looks. :meth:`catch_up` says if one is missing."""
+        """Begin to read, and make no topics: for those who only look. :meth:`catch_up` says if one is missing."""
         self._acquire()
         self._open().follow(self._followed())
 
@@ -199,7 +199,7 @@ class FollowedTopics:
                     done.set_result(None)
                 elif feed.problem is not None:
                     done.set_exception(feed.problem)
-            except Exception as error:  # noqa: BLE001  the predicate's own: it goes to whoever waits
+            except Exception as error:  # noqa: BLE001  the predicate's own: it goes to the waiting caller
                 done.set_exception(error)
 
         stop = feed.changes.listen(look)

@@ -119,7 +119,7 @@ class GroupTopics(FollowedTopics):
         return known is not None
 
     async def publish_plan(self, plan: PlanRecord) -> None:
-        """Write the task configs of a job. By whoever holds the job's planner."""
+        """Write the task configs of a job. By the worker that has the job's planner."""
         await self._put(self.names.jobs, plan_key(plan.job), plan.to_json())
 
     async def publish_control(self, control: ControlRecord) -> None:

@@ -18,7 +18,7 @@ from airflow_provider.topics.client_errors import make_client, tell
 from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage
 
-# At its level 0 librdkafka still tells of fatal errors: whoever writes hears of them, with what to do.
+# At its level 0 librdkafka still tells of fatal errors: who writes hears of them, with what to do.
 _silence: Final = logging.getLogger(f"{__name__}.librdkafka")
 _silence.disabled = True
 
@@ -77,8 +77,8 @@ class TopicWriter:
             "error_cb": self._on_error,
         }
         self._lock = threading.Lock()
-        self._told_lock = threading.Lock()
-        self._told: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+        self._outcomes_lock = threading.Lock()
+        self._outcomes: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
         self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
         self._closing = threading.Event()
@@ -114,15 +114,15 @@ class TopicWriter:
 
         def stored(_offset: int, error: TopicError | None) -> None:
             nonlocal left, failed
-            with self._told_lock:
+            with self._outcomes_lock:
                 left, failed = left - 1, failed or error
                 if not left:
-                    self._told.setdefault(loop, []).append((all_stored, failed))
+                    self._outcomes.setdefault(loop, []).append((all_stored, failed))
 
         for record in records:
             self._produce(record, stored)
         if not left:
-            self._tell()  # refused at once, perhaps
+            self._tell()  # refused already, perhaps
         return all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
@@ -144,9 +144,9 @@ class TopicWriter:
 
     def _tell(self) -> None:
         """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
-        with self._told_lock:
-            told, self._told = self._told, {}
-        for loop, outcomes in told.items():
+        with self._outcomes_lock:
+            outcomes_of, self._outcomes = self._outcomes, {}
+        for loop, outcomes in outcomes_of.items():
             with contextlib.suppress(RuntimeError):  # it is closed: nobody waits any more
                 loop.call_soon_threadsafe(_settle, outcomes)
 
@@ -209,7 +209,7 @@ class TopicWriter:
 def _settle(outcomes: Iterable[_Outcome]) -> None:
     for all_stored, failed in outcomes:
         if all_stored.done():
-            continue  # whoever waited has been cancelled
+            continue  # who waited has been cancelled
         if failed is None:
             all_stored.set_result(None)
         else:

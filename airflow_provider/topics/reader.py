@@ -115,7 +115,7 @@ class TopicReader:
             "allow.auto.create.topics": False,
             # A topic that is followed from now on waits for the fetch that is under way.
             "fetch.wait.max.ms": 200,
-            # The first record after a silence comes at once. What follows it within this time comes together: where
+            # The first record after a silence comes immediately. What follows it within this time comes together: where
             # many write, a fetch for each record would cost more than the record.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": _GATHER_MS,
@@ -214,8 +214,8 @@ class TopicReader:
     def _look_up(self, topics: Sequence[str]) -> None:
         """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later.
 
-        It then asks for all at once. Here each is asked for alone, and its answer may have to wait for a fetch: for the
-        topics of many groups, as a triggerer that starts is given, the timer is sooner.
+        It then asks for all together. Here each is asked for alone, and its answer may have to wait for a fetch: for
+        the topics of many groups, as a triggerer that starts is given, the timer is sooner.
         """
         if len(topics) > _MOST_LOOKED_UP:
             topics = () if self._cluster else topics[:1]

@@ -1,6 +1,6 @@
 """Which records of a batch need not be parsed, because one that comes later in it says all that they could say. Pure.
 
-Whoever begins to read a topic finds what compaction has not taken yet: of a busy group each task's start beside its
+Who begins to read a topic finds what compaction has not taken yet: of a busy group each task's start beside its
 end, and dozens of rounds, each with all tasks in it. To parse them takes seconds.
 
 What decides is read from the bytes as this package writes them, keys in their order: inside of a text no quotation mark

@@ -54,7 +54,7 @@ class EpochCondition:
         return None if report is None else Answer(report=report.to_json())
 
     def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
-        """How it is now, for whoever has waited long enough; None if there is nothing to report."""
+        """How it is now, for a sensor that has waited long enough; None if there is nothing to report."""
         report = GroupReport.of(jobs, status)
         return None if report is None else report.to_json()
 
@@ -120,7 +120,7 @@ class JobCondition:
         return Answer(report=self.report(jobs, status) or {}, problem=problem)
 
     def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any] | None:
-        """How it is now, for whoever has waited long enough; None if there is nothing to report."""
+        """How it is now, for a sensor that has waited long enough; None if there is nothing to report."""
         definition, report = jobs.jobs.get(self.job), JobReport.of(self.job, jobs, status)
         if definition is None or report is None or self._is_of_another_run(definition):
             return None
@@ -146,7 +146,7 @@ class JobCondition:
             return failed or finished, f"job {self.job!r} has finished" if finished else None
         if finished or (self.goal is JobGoal.RUNNING and progress.running_everywhere):
             return True, None
-        # The other tasks of a bounded job go on: whoever waits for its end is told of all errors together.
+        # The other tasks of a bounded job go on: who waits for its end learns of all errors together.
         if failed and (progress.complete or not bounded or self.goal is JobGoal.RUNNING):
             return True, f"job {self.job!r} has failed:\n{progress.failures_in_words}"
         return False, None

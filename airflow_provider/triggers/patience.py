@@ -21,12 +21,12 @@ async def patiently(work: Callable[[], Awaitable[T]], who: str) -> T:
 
     :param who: says in the log who goes on when one does
     """
-    told = False
+    said = False
     while True:
         try:
             return await work()
         except BrokerAwayError as away:
-            if not told:
+            if not said:
                 log.warning("%s goes on when a broker answers: %s", who, away)
-            told = True
+            said = True
             await asyncio.sleep(_AGAIN_S)

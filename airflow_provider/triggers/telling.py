@@ -66,7 +66,7 @@ class _Telling:
         self._timer = self._armed()
 
     def _armed(self) -> asyncio.TimerHandle:
-        # Not all at once: those that a triggerer has taken over have begun at the same moment.
+        # Not all together: those that a triggerer has taken over have begun at the same moment.
         wait_s = SAY_EVERY_S * random.uniform(1.0, 1.1)
         return asyncio.get_running_loop().call_later(wait_s, self._begin)
 

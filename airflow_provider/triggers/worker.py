@@ -190,8 +190,8 @@ class WorkerTrigger(BaseTrigger):
         """:returns: None if the membership is to go on with what the connection says by now"""
         from airflow_provider.worker.holding import held
 
-        settings, told = connection.settings, Epoch(self._story.last_epoch or 0)
-        async with held(self._how(), settings, self._reins, told=told) as worker:
+        settings, narrated = connection.settings, Epoch(self._story.last_epoch or 0)
+        async with held(self._how(), settings, self._reins, narrated_epoch=narrated) as worker:
             forget = connection.when_other_than(settings, self._reins.hand_over)
             try:
                 outcome = await worker.run(self._held or await self._claimed(worker))

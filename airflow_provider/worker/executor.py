@@ -1,5 +1,5 @@
-"""Carries out what :mod:`.execution` decides: hands attempts to a runner, has records written, arms a timer, and feeds
-the machine with what comes of it.
+"""Carries out what :mod:`airflow_provider.execution` decides: hands attempts to a runner, has records written, arms a
+timer, and feeds the machine with what comes of it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class TaskExecutor:
     """Runs tasks (:class:`~airflow_provider.worker.hands.Hands`) with a runner of attached tasks.
 
     :param make_runner: makes the runner, given whom it shall tell of its events
-    :param slots: how many tasks run at once
+    :param slots: how many tasks run at the same time
     :param checkpoint_root: folder or URI of all streaming checkpoints; None: it has none, and runs no stream
     :param stopped: told of tasks that were stopped
     :param finished: told of tasks that came to their end
     :param changed: told whenever something else may depend on what runs here
     :param lease_ms: how long this process may go on when another has taken its worker's name
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param linger_s: how long there must be nothing to do until the membership had better go on without this process
     """

@@ -1,4 +1,4 @@
-"""What a worker does with the tasks it is given: the port between a membership and whoever runs its tasks."""
+"""What a worker does with the tasks it is given: the port between a membership and what runs its tasks."""
 
 from __future__ import annotations
 

@@ -59,17 +59,17 @@ class Held:
     """A worker of a group whose topics are read, as often as it joins or goes on there.
 
     :param topics: of the group, read to their ends
-    :param told: the last epoch that the worker's log knows
-    :ivar epoch: the last epoch that was told
-    :ivar first_epoch: the first one that was told here
+    :param narrated_epoch: the last epoch that the worker's log knows
+    :ivar epoch: the last epoch that was narrated
+    :ivar first_epoch: the first one that was narrated here
     :ivar stopped_running: how many tasks, planners apart, were running here when they were told to stop
     """
 
     def __init__(
-        self, holding: Holding, reins: Reins, topics: GroupTopics, memberships: Memberships, told: Epoch
+        self, holding: Holding, reins: Reins, topics: GroupTopics, memberships: Memberships, narrated_epoch: Epoch
     ) -> None:
         self.topics = topics
-        self.epoch = told
+        self.epoch = narrated_epoch
         self.first_epoch: Epoch | None = None
         self.stopped_running = 0
         self._holding = holding
@@ -90,7 +90,7 @@ class Held:
 
         worker = SteadyWorker(settings, topics, make, place.means(settings), saved)
         applied = worker.applied if saved is None else None
-        narrating = narrated(topics, settings.member.worker, already_told=self.epoch, applied=applied)
+        narrating = narrated(topics, settings.member.worker, already_narrated=self.epoch, applied=applied)
         async with narrating as narrator:
             with self._reins.on(worker):
                 outcome = await worker.run()
@@ -109,7 +109,9 @@ class Held:
 
 
 @asynccontextmanager
-async def held(holding: Holding, kafka: KafkaSettings, reins: Reins, *, told: Epoch = Epoch(0)) -> AsyncIterator[Held]:
+async def held(
+    holding: Holding, kafka: KafkaSettings, reins: Reins, *, narrated_epoch: Epoch = Epoch(0)
+) -> AsyncIterator[Held]:
     """What a worker needs, as long as the block runs; :meth:`Held.run` holds it.
 
     :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
@@ -121,4 +123,4 @@ async def held(holding: Holding, kafka: KafkaSettings, reins: Reins, *, told: Ep
         holding.protocol.memberships(kafka, topics, holding.place.is_gone) as memberships,
         holding.beside(topics),
     ):
-        yield Held(holding, reins, topics, memberships, told)
+        yield Held(holding, reins, topics, memberships, narrated_epoch)

@@ -28,7 +28,7 @@ def hands_in_process(
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
 
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     """
     member = settings.member
 
@@ -69,7 +69,7 @@ def hands_in_process(
 class InThisProcess:
     """A place whose tasks run here, and end with this process (:class:`~airflow_provider.worker.holding.Place`).
 
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     """
 
     is_gone = staticmethod(is_gone)
@@ -89,7 +89,7 @@ class SparkOfProcess:
     """Starts this process's Spark for a worker that stands back until it does (a
     :class:`~airflow_provider.worker.standing_back.Means`).
 
-    :param mask: takes secrets out of what is told of errors
+    :param mask: takes secrets out of what is said of errors
     """
 
     def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask = nothing_secret) -> None:

@@ -26,15 +26,15 @@ _TOLD: Final = (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED)
 
 @asynccontextmanager
 async def narrated(
-    topics: GroupTopics, worker: WorkerId, *, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+    topics: GroupTopics, worker: WorkerId, *, already_narrated: Epoch, applied: Callable[[], Epoch] | None = None
 ) -> AsyncIterator[Narrator]:
     """Narrate as long as the block runs.
 
-    :param already_told: the last epoch that this worker's log knows
+    :param already_narrated: the last epoch that this worker's log knows
     :param applied: the last epoch that the worker has applied, for one that joins anew: what the topic says until then
         is about another run of its task. Without it the membership is one that goes on
     """
-    narrator = Narrator(topics, worker, already_told, applied)
+    narrator = Narrator(topics, worker, already_narrated, applied)
     # That it has applied an epoch without a round, its own record says.
     about = About.ROUNDS | About.TASKS | (About.NOTHING if applied is None else About.WORKERS)
     unsubscribe = topics.subscribe(narrator.tell, about)
@@ -47,18 +47,18 @@ async def narrated(
 
 
 class Narrator:
-    """Compares what is known of the group with what it has told.
+    """Compares what is known of the group with what it has narrated.
 
     :param worker: whose log this is
-    :ivar first_epoch: the first one that was told here
+    :ivar first_epoch: the first one that was narrated here
     """
 
     def __init__(
-        self, topics: GroupTopics, worker: WorkerId, already_told: Epoch, applied: Callable[[], Epoch] | None = None
+        self, topics: GroupTopics, worker: WorkerId, already_narrated: Epoch, applied: Callable[[], Epoch] | None = None
     ) -> None:
         self._topics = topics
         self._worker = worker
-        self._epoch = already_told
+        self._epoch = already_narrated
         self._applied = applied
         self.first_epoch: Epoch | None = None
         self._seen: StatusSnapshot = topics.status
@@ -66,7 +66,7 @@ class Narrator:
 
     @property
     def epoch(self) -> Epoch:
-        """The last epoch told."""
+        """The last epoch narrated."""
         return self._epoch
 
     def tell(self) -> None:

@@ -52,8 +52,8 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent:
             return events.AttemptFinished(now_ms=now_ms, wall_ms=wall_ms, task=task, result=event.result)
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
-        case QueryProgressed(progress=told):
-            progress = StreamProgress(batch=told.batch, rows_per_second=told.rows_per_second, at_ms=wall_ms)
+        case QueryProgressed(progress=query):
+            progress = StreamProgress(batch=query.batch, rows_per_second=query.rows_per_second, at_ms=wall_ms)
             return events.StreamProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
         case TaskFailed():
             return events.AttemptFailed(

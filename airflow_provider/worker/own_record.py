@@ -24,7 +24,7 @@ class OwnRecord:
     :param view: gives how its membership is now
     :param hands: gives its hands
     :ivar absence: what its absence would mean, or means
-    :ivar slots: how many tasks it runs at once, of those that it starts
+    :ivar slots: how many tasks it runs at the same time, of those that it starts
     """
 
     def __init__(

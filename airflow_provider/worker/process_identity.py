@@ -59,7 +59,7 @@ def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
 
 
 def is_gone(worker: WorkerStatus) -> bool:
-    """Whether whoever wrote this record surely runs nothing any more, wherever its membership is believed to be."""
+    """Whether the process that wrote this record surely runs nothing now, wherever its membership is believed to be."""
     return worker.state is WorkerPhase.LEFT or has_ended(worker.process)
 
 

@@ -23,7 +23,7 @@ class WorkerSettings:
     """How a worker lives.
 
     :param member: of its membership
-    :param slots: how many tasks it runs at once
+    :param slots: how many tasks it runs at the same time
     :param until: when its work is done
     :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
     :param returns_ms: how long it would take at most until it is back if its process ended; 0: it would never be; None:

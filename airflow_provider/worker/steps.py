@@ -29,7 +29,7 @@ class Steps:
         """Call this, for somebody who could not help a fault in it."""
         try:
             callback()
-        except Exception as bug:  # noqa: BLE001  whoever calls back can't help it
+        except Exception as bug:  # noqa: BLE001  the caller can't help it
             self._found(bug)
 
     async def cancel(self) -> None:

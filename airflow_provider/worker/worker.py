@@ -1,4 +1,4 @@
-"""A worker: one membership joined to whoever runs its tasks, until its work is done or goes on elsewhere."""
+"""A worker: one membership joined to what runs its tasks, until its work is done or goes on elsewhere."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Worker:
     def _on_topics(self) -> None:
         try:
             self.hands.refresh()
-        except Exception as bug:  # noqa: BLE001  whoever tells of changes can't help it
+        except Exception as bug:  # noqa: BLE001  the caller can't help it
             self.member.fail(bug)
         self._changed.set()
 

@@ -208,7 +208,7 @@ async def test_a_second_signal_ends_a_worker_that_waits_for_its_tasks_at_once(fl
         assert group._processes["w1"].poll() is None, "whoever signals a process group, too, means it once"
         group.send("w1", signal.SIGTERM)
         assert group.wait_for_end("w1") == 128 + signal.SIGTERM
-        assert "ends at once, without leaving the group" in group.log_of("w1")
+        assert "ends immediately, without leaving the group" in group.log_of("w1")
 
 
 async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_when_that_helps(

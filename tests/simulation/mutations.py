@@ -397,7 +397,7 @@ MUTATIONS = (
         module="airflow_provider.group.leading",
         edits=(
             (
-                "if told.state.final or told.state is TaskState.UNASSIGNED\n        if told.epoch >= record.epoch and task",
+                "if word.state.final or word.state is TaskState.UNASSIGNED\n        if word.epoch >= record.epoch and task",
                 "if task",
             ),
         ),

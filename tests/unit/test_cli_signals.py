@@ -82,7 +82,7 @@ def test_a_second_signal_ends_a_process_whose_loop_is_stuck() -> None:
         finally:
             process.kill()
     assert process.returncode - 128 in (signal.SIGINT, signal.SIGTERM), "which comes second, the kernel says"
-    assert "the worker ends at once" in words
+    assert "the worker ends immediately" in words
 
 
 def test_afterwards_others_handle_them_as_before() -> None:

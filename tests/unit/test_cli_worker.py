@@ -190,7 +190,7 @@ def test_the_help_says_that_nothing_is_allowed_by_default(capsys: pytest.Capture
         main(["worker", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "By default nothing is allowed, and every job fails" in text
-    assert "a second one ends it at once" in text
+    assert "a second one ends it immediately" in text
 
 
 def test_how_it_ended_does_not_depend_on_who_listens(ends: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Which stateful tasks are to move that are not learned yet, and where they are learned.
 
 Who leaves has all its tasks learned by those who stay. Then, for balance, each worker above its share has as many
-learned as are above it. Nothing stops for that. The limits bound how much is learned at once; the rest runs on where it
-is until there is room.
+learned as are above it. Nothing stops for that. The limits bound how much is learned together; the rest runs on where
+it is until there is room.
 """
 
 from __future__ import annotations

@@ -43,13 +43,14 @@ class LearnedRule(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is learned at once, and how long (KIP-441's ``max.warmup.replicas``, ``acceptable.recovery.lag``).
+    """How much is learned at the same time, and how long (KIP-441's ``max.warmup.replicas``,
+    ``acceptable.recovery.lag``).
 
     A learner that takes too long is given up, and the task left where it is: it runs there, and a move is not worth a
     cold start. From a worker that leaves it moves all the same, since it will stop there anyway.
 
-    :param per_worker: a worker learns at most so many tasks at once: they use what its running tasks need
-    :param per_group: so many are learned at once in the whole group: they read what the running tasks read
+    :param per_worker: a worker learns at most so many tasks together: they use what its running tasks need
+    :param per_group: so many are learned together in the whole group: they read what the running tasks read
     :param ready_from: from this progress on (0 to 1) a learner counts as ready
     :param longest_ms: a learner may take so long
     :raises ValueError: for what is out of range
@@ -191,5 +192,5 @@ class LearnerAssignment:
 
     @property
     def another_round_follows(self) -> bool:
-        """Whoever stops something joins again when it has stopped."""
+        """A worker that stops something joins again when it has stopped."""
         return any(self.revoked.values())

@@ -97,7 +97,7 @@ def all_of(shares: Shares) -> Tasks:
 
 
 def _only_for_staying(round: LearnerRound, lost_work: LostWork) -> LostWork:  # noqa: A002
-    """What somebody else would get again goes to whoever has the least."""
+    """What somebody else would get again goes to the worker that has the least."""
     own = of_staying(lost_work.own, round)
     if len(own) == len(lost_work.own):
         return lost_work

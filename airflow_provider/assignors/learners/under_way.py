@@ -46,7 +46,7 @@ def learners_of(round: LearnerRound, memory: LearnerMemory) -> dict[TaskId, Lear
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """What nobody has, and whose it is at once.
+    """What nobody has, and who owns it from now on.
 
     :param handed: what learners own from now on
     :param taken_back: what owners have stopped for a learner's sake, and have again

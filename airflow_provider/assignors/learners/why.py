@@ -28,17 +28,17 @@ def explained(moves: Iterable[Move], whys: Mapping[TaskId, Why]) -> Iterator[Mov
     """The moves, with these reasons for these tasks."""
     known = frozenset(whys)
     for move in moves:
-        told = move.tasks & known
-        if len(told) < len(move.tasks):
+        named = move.tasks & known
+        if len(named) < len(move.tasks):
             yield Move(
-                tasks=minus(move.tasks, told),
+                tasks=minus(move.tasks, named),
                 source=move.source,
                 target=move.target,
                 reason=move.reason,
                 load=move.load,
             )
         groups: defaultdict[Why, list[TaskId]] = defaultdict(list)
-        for task in sorted(told):
+        for task in sorted(named):
             groups[whys[task]].append(task)
         for why, tasks in groups.items():
             yield Move(tasks=frozenset(tasks), source=why.source, target=move.target, reason=why.reason, load=why.load)

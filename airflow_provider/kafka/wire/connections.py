@@ -135,7 +135,7 @@ class Connections:
         await self._turnstile.enter()
 
     async def ask(self, node: NodeId, request: Any, *, timeout_s: float | None = None) -> Any:
-        """Send a request that is answered at once, on the connection that all share.
+        """Send a request that is answered immediately, on the connection that all share.
 
         :param timeout_s: how long the answer may take, if that is less than the connection gives it
         :raises TransportError: there is no answer
@@ -163,7 +163,7 @@ class Connections:
                 await crowd.all_open()
                 await self.turn()
             response = await _send(connection, address, request)
-            await self.turn()  # the whole group is answered at once
+            await self.turn()  # the whole group is answered together
         except BaseException:
             # Also when the caller gave up: the broker would answer nothing else on it for a long time.
             self._close(connection)

@@ -1,4 +1,4 @@
-"""So many connections to a broker are opened at once, and not a thousand: it has room for 50 that it has not accepted
+"""So many connections to a broker are opened together, and not a thousand: it has room for 50 that it has not accepted
 yet (``socket.listen.backlog.size``), and what finds no room is tried again by TCP a second later.
 """
 

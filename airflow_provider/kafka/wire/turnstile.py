@@ -1,6 +1,6 @@
 """Keeps a crowd of memberships from taking the event loop for themselves.
 
-What happens to a whole group happens to all its members at once: a thousand answers arrive in the same turn of the
+What happens to a whole group happens to all its members together: a thousand answers arrive in the same turn of the
 loop, a thousand heartbeats are due in the same millisecond. Each takes a fraction of a millisecond; all together would
 keep everything else in the process waiting.
 """
@@ -20,7 +20,7 @@ class Turnstile:
         self._turning = False
 
     async def enter(self) -> None:
-        """Return at once if there is room in this turn, else in one of the next."""
+        """Return immediately if there is room in this turn, else in one of the next."""
         loop = asyncio.get_running_loop()
         if not self._turning:
             self._turning = True

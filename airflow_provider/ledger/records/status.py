@@ -287,7 +287,7 @@ class WorkerStatus:
 
     :param epoch: of the last assignment it applied; as long as it has applied none, that of the newest group record it
         has read (0 without one), so that its words are not taken for old ones
-    :param slots: how many tasks it runs at once; 0 once it drains
+    :param slots: how many tasks it runs at the same time; 0 once it drains
     :param owned: what it is assigned
     :param running: what of it runs now
     :param process: which process holds the membership, in a form by which a successor can see that it has ended

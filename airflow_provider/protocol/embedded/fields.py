@@ -18,6 +18,7 @@ from airflow_provider.protocol.model import (
     MalformedEmbeddedError,
     TaskId,
     Tasks,
+    grouped,
 )
 
 I16: Final = struct.Struct(">h")
@@ -73,16 +74,7 @@ class Writer:
 
     def jobs(self, tasks: Tasks, field: str) -> None:
         """Sorted by job and index."""
-        by_job: dict[str, int | list[int]] = {}
-        for job, index in tasks:
-            if job not in by_job:
-                by_job[job] = index
-                continue
-            others = by_job[job]
-            if isinstance(others, int):
-                by_job[job] = [others, index]
-            else:
-                others.append(index)
+        by_job = grouped(tasks)
         self.integer(I32, len(by_job), field)
         put = self._parts.append
         for job in sorted(by_job):
