@@ -495,8 +495,16 @@ class World:
         invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in self.members})
 
     @property
+    def _slots_are_filled(self) -> bool:
+        """Where an even share fills all slots of a worker, no worker has one free."""
+        shares = [sum(not task.is_planner for task in member.tasks.held) for member in self.members]
+        return sum(shares) // len(shares) < self.slots or min(shares) >= self.slots
+
+    @property
     def settled(self) -> bool:
-        """Every configured task runs once; the group is stable, nothing stops and no delay runs."""
+        """Every configured task runs once, or waits as no slot is free; the group is stable, nothing stops and no delay
+        runs.
+        """
         if self.coordinator.state is not GroupState.STABLE:
             return not self.members and not self.coordinator.members and not self.configured
         members = self.members
@@ -508,4 +516,4 @@ class World:
         if not all(member.tasks.at_work for member in members):
             return False
         held = [task for member in members for task in member.tasks.held]
-        return len(held) == len(set(held)) and set(held) == self.configured
+        return self._slots_are_filled and len(held) == len(set(held)) and set(held) == self.configured
