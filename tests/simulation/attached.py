@@ -51,6 +51,8 @@ class Attached:
         self._carry = self._hands()
         self._carrying_out = False
         self._timer = 0
+        self._told_at = -1
+        self._stop_ms = 0
         settings = ExecutionSettings(
             worker=process.worker,
             slots=process.world.slots,
@@ -195,10 +197,14 @@ class Attached:
         self._feed(events.AttemptBegan, task=task)
 
     def _stop_later(self, tasks: Tasks) -> None:
+        """What is told to stop at one time ends at one time."""
+        process, now = self._process, self._world.clock.now
+        if self._told_at != now:
+            self._told_at, self._stop_ms = now, process.rng.randint(*self._world.stop_ms)
         for task in sorted(tasks):
-            self._end_later(task)
+            self._end_later(task, self._stop_ms)
 
-    def _end_later(self, task: TaskId) -> None:
+    def _end_later(self, task: TaskId, delay_ms: int) -> None:
         """The task ends after a while, unless it has by then."""
         process, start = self._process, self._starts.get(task)
 
@@ -208,8 +214,7 @@ class Attached:
                 self.read()
                 self._feed(events.AttemptStopped, task=task)
 
-        delay = process.rng.randint(*self._world.stop_ms)
-        self._world.clock.after(delay, lambda: process.when_awake(stopped))
+        self._world.clock.after(delay_ms, lambda: process.when_awake(stopped))
 
     def _release_stopped(self, tasks: Tasks) -> None:
         """What it was not told to stop it has released by itself, and nobody else knows that."""

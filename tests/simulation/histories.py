@@ -16,7 +16,7 @@ from simulation import actions as do
 from simulation import invariants
 from simulation.actions import Action, Loss, Moment
 from simulation.invariants import BrokenError
-from simulation.world import HistoryError, World
+from simulation.world import NO_LIMIT, HistoryError, World
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
@@ -28,6 +28,7 @@ DRIFT_PPM = 5_000
 SKEW_MS = 100
 RETURNS_MS = (None, 0, 5_000, 60_000)
 """What processes say, truly or not: some of those that say 0 are started again, others come later than they said."""
+SLOTS = (2, NO_LIMIT)
 ABSENCES = (
     None,
     Absence(left=LeaveReason.STOPPED),
@@ -111,6 +112,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
     world = World(
         seed,
         policy=plan.policy,
+        slots=random.Random(f"{seed}/slots").choice(SLOTS),
         stop_ms=(1, 1_200),
         clock_drift_ppm=DRIFT_PPM,
         wall_skew_ms=SKEW_MS,

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  # texts to replace stand here as they stand in the code
-"""Mistakes that somebody could make in the member machine, the assignor and around them; each must be noticed.
+"""Mistakes that somebody could make in the machines, the assignor and around them; each must be noticed.
 
 A mutation replaces text of one module. What notices it is named: the invariants of the simulation (the first to fail
 may be any of them), or a unit test. ``test_mutations`` plays them all.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 MEMBERSHIP = "airflow_provider.membership"
 ASSIGNORS = "airflow_provider.assignors"
+EXECUTION = "airflow_provider.execution"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
 _STALE = "a_stale_epoch_never_wins"
 _SURPLUS = "only_the_surplus_moves"
 _SPREAD = "the_spread_is_at_most_one"
+_TOLD = "the_status_topic_tells_what_runs"
 _REST = "everything_converges"
 _NEVER = "who_never_comes_back_is_not_waited_for"
 _BACK = "who_is_back_has_its_own"
@@ -404,6 +406,33 @@ MUTATIONS = (
         plan="troubled",
         broken=(_IN_VAIN,),
     ),
+    Mutation(
+        name="leaves a slot free while tasks wait elsewhere",
+        module="airflow_provider.ledger.free_slots",
+        edits=(("    return bool(taken) and all(", "    return False and all("),),
+        unit_test="tests/simulation/test_slots.py",
+    ),
+    # ---- the executor
+    Mutation(
+        name="gives a task up before it has stopped",
+        module=f"{EXECUTION}.assigned",
+        edits=(
+            (
+                "        x.stop(task, RunState.STOPPING, event.reason)\n",
+                "        x.stop(task, RunState.STOPPING, event.reason)\n        x._stopped.add(task)\n",
+            ),
+        ),
+        plan="calm",
+        broken=(_STARTED, _TWO_RUN),
+    ),
+    Mutation(
+        name="does not say that a task runs",
+        module=f"{EXECUTION}.attempts",
+        edits=(("    x.write(run, TaskState.RUNNING)\n", ""),),
+        plan="calm",
+        broken=(_TOLD,),
+    ),
+    # ---- the topics
     Mutation(
         name="lets a late record win",
         module="airflow_provider.ledger.records.status",

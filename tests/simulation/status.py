@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
 from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,20 @@ class StatusTopic:
         if wins:
             self.tasks[task] = word
         return wins
+
+    def leave_out(self, task: TaskId, jobs: JobsSnapshot) -> None:
+        """A task that is in its job's plan, and never is to run: it has ended."""
+        work, known = jobs.work_of(task), self.tasks.get(task)
+        assert work is not None
+        ended = TaskStatus(
+            task=task,
+            state=TaskState.FINISHED,
+            epoch=known.status.epoch if known is not None else Epoch(0),
+            worker=WorkerId("nobody"),
+            fingerprint=work.fingerprint,
+            attempt=known.status.attempt + 1 if known is not None else 1,
+        )
+        self.put_task(TaskWord(status=ended, start=None))
 
     def forget_task(self, task: TaskId) -> None:
         """There is nothing more to say of it."""

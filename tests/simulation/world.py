@@ -15,17 +15,17 @@ from typing import Any
 from simulation import invariants
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
-from simulation.group import GroupState
 from simulation.jobs import JobsTopic
 from simulation.network import Network
 from simulation.process import Process
+from simulation.rest import is_settled
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import PlanRecord, TaskState, TaskStatus
+from airflow_provider.ledger.records import PlanRecord
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Phase
@@ -315,22 +315,8 @@ class World:
     def configure(self, tasks: Iterable[TaskId]) -> None:
         """A record in the jobs topic, after which these are configured."""
         for task in sorted(self.jobs.configure(frozenset(tasks))):
-            self._leave_out(task)
+            self.status.leave_out(task, self.jobs.newest)
         self._jobs_written()
-
-    def _leave_out(self, task: TaskId) -> None:
-        """A task that is in its job's plan, and never runs: it has ended."""
-        work, known = self.jobs.newest.work_of(task), self.status.snapshot().tasks.get(task)
-        assert work is not None
-        ended = TaskStatus(
-            task=task,
-            state=TaskState.FINISHED,
-            epoch=known.epoch if known is not None else Epoch(0),
-            worker=WorkerId("nobody"),
-            fingerprint=work.fingerprint,
-            attempt=known.attempt + 1 if known is not None else 1,
-        )
-        self.status.put_task(TaskWord(status=ended, start=None))
 
     def plan_written(self, plan: PlanRecord) -> None:
         """A worker's plan has reached the jobs topic."""
@@ -496,16 +482,7 @@ class World:
 
     @property
     def settled(self) -> bool:
-        """Every configured task runs once; the group is stable, nothing stops and no delay runs."""
-        if self.coordinator.state is not GroupState.STABLE:
-            return not self.members and not self.coordinator.members and not self.configured
-        members = self.members
-        if len(members) != len(self.coordinator.members):
-            return False
-        states = [member.state for member in members]
-        if any(state.phase is not Phase.STABLE or state.stopping or state.rejoin_at for state in states):
-            return False
-        if not all(member.tasks.at_work for member in members):
-            return False
-        held = [task for member in members for task in member.tasks.held]
-        return len(held) == len(set(held)) and set(held) == self.configured
+        """Every configured task runs once, or waits as no slot is free; the group is stable, nothing stops and no delay
+        runs.
+        """
+        return is_settled(self)

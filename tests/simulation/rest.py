@@ -1,0 +1,36 @@
+"""When a group has come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from simulation.group import GroupState
+
+from airflow_provider.membership.state import Phase
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+    from simulation.world import World
+
+
+def is_settled(world: World) -> bool:
+    """See :attr:`World.settled <simulation.world.World.settled>`."""
+    members = world.members
+    if world.coordinator.state is not GroupState.STABLE:
+        return not members and not world.coordinator.members and not world.configured
+    if len(members) != len(world.coordinator.members):
+        return False
+    states = [member.state for member in members]
+    if any(state.phase is not Phase.STABLE or state.stopping or state.rejoin_at for state in states):
+        return False
+    if not all(member.tasks.at_work for member in members) or not _slots_are_filled(members, world.slots):
+        return False
+    held = [task for member in members for task in member.tasks.held]
+    return len(held) == len(set(held)) and set(held) == world.configured
+
+
+def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
+    """Where an even share fills all slots of a worker, no worker has one free."""
+    shares = [sum(not task.is_planner for task in member.tasks.held) for member in members]
+    return sum(shares) // len(shares) < slots or min(shares) >= slots

@@ -1,0 +1,64 @@
+"""Workers with fewer slots than tasks: what waits, starts as soon as a slot is free, on whichever worker."""
+
+from __future__ import annotations
+
+from simulation.world import World
+
+from airflow_provider.protocol.model import TaskId
+
+SLOTS = 2
+WORKERS = ("w1", "w2", "w3")
+
+
+def crowded() -> World:
+    world = World(3, slots=SLOTS)
+    world.configure({TaskId("a", index) for index in range(18)})
+    for worker in WORKERS:
+        world.start(worker)
+        world.run_until(lambda: world.settled)
+    world.run(10_000)
+    assert world.settled
+    return world
+
+
+def finish_all_of(worker: str, world: World) -> None:
+    """Until nothing is left to start there, unless others give it something."""
+    for _ in range(3):
+        for task in world.running(worker):
+            world.finish(task)
+        world.run(50)
+
+
+def test_no_more_run_than_there_are_slots() -> None:
+    world = crowded()
+    assert [len(world.running(worker)) for worker in WORKERS] == [SLOTS] * 3
+
+
+def test_the_next_starts_when_one_has_ended_without_a_rebalance() -> None:
+    world = crowded()
+    rounds, before = len(world.records), world.running("w2")
+    world.finish(min(before))
+    world.run(1_000)
+    assert len(world.running("w2") - before) == 1
+    assert len(world.records) == rounds
+
+
+def test_a_free_slot_is_filled_with_what_waits_elsewhere() -> None:
+    world = crowded()
+    others = {worker: world.running(worker) for worker in WORKERS[1:]}
+    finish_all_of("w1", world)
+    world.run(10_000)
+    assert world.settled, world.story()
+    assert len(world.running("w1")) == SLOTS
+    assert {worker: world.running(worker) for worker in WORKERS[1:]} == others, "nothing that ran was stopped"
+
+
+def test_all_come_to_their_end() -> None:
+    world = crowded()
+    while world.configured:
+        for worker in WORKERS:
+            for task in world.running(worker):
+                world.finish(task)
+        world.run(2_000)
+    assert world.settled
+    assert world.clock.now < 120_000
