@@ -67,7 +67,9 @@ class Watch:
         jobs, status = process.jobs, replace(process.world.status.snapshot(), group=process.state.record)
         reason = unassigned_work(jobs, status) or later_epoch(status)
         now = process.world.clock.now
-        if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS or not spare_capacity(jobs, status):
+        if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
-        self._helped_at = now
-        return "a worker has a slot free while tasks wait elsewhere"
+        reason = spare_capacity(jobs, status)
+        if reason is not None:
+            self._helped_at = now
+        return reason

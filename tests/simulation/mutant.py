@@ -5,10 +5,12 @@ Prints what noticed the mutation, first the name of the invariant or ``unit test
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from simulation.mutations import MUTATIONS, Mutation
 
@@ -16,25 +18,38 @@ SEEDS = 150
 """As many histories as a mutation may take to be noticed."""
 
 
+class _Mistaken(MetaPathFinder, Loader):
+    """Finds one module, as it would be with the mistake in it. Also where its package imports it."""
+
+    def __init__(self, module: str, path: Path, source: str) -> None:
+        self._module = module
+        self._path = path
+        self._source = source
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        return spec_from_file_location(name, self._path, loader=self) if name == self._module else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self._source, self._path, "exec"), module.__dict__)
+
+
 def mutate(mutation: Mutation) -> None:
-    """Load the module as it would be with the mistake in it, before anything else has loaded it.
+    """Have the module loaded with the mistake in it; nothing has loaded it yet.
 
     :raises ValueError: if a text that it replaces does not stand there just once: the code has moved on
     """
     assert mutation.module not in sys.modules, f"{mutation.module} was imported before it could be mutated"
-    spec = importlib.util.find_spec(mutation.module)
+    package, *names = mutation.module.split(".")
+    spec = find_spec(package)
     assert spec is not None
-    assert spec.origin is not None
-    source = Path(spec.origin).read_text()
+    assert spec.submodule_search_locations is not None
+    path = Path(spec.submodule_search_locations[0], *names).with_suffix(".py")
+    source = path.read_text()
     for before, after in mutation.edits:
         if source.count(before) != 1:
             raise ValueError(f"{mutation.module} has {source.count(before)} times, not once:\n{before}")
         source = source.replace(before, after)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[mutation.module] = module
-    exec(compile(source, spec.origin, "exec"), module.__dict__)
-    parent, _, name = mutation.module.rpartition(".")
-    setattr(importlib.import_module(parent), name, module)
+    sys.meta_path.insert(0, _Mistaken(mutation.module, path, source))
 
 
 def notice(mutation: Mutation) -> str | None:

@@ -217,7 +217,7 @@ MUTATIONS = (
             ),
         ),
         plan="calm",
-        broken=(_DEADLINE,),
+        broken=(_DEADLINE, _BACK),
     ),
     Mutation(
         name="forgets the delay when a round has failed",
@@ -409,7 +409,7 @@ MUTATIONS = (
     Mutation(
         name="leaves a slot free while tasks wait elsewhere",
         module="airflow_provider.ledger.free_slots",
-        edits=(("    return bool(taken) and all(", "    return False and all("),),
+        edits=((" if taken and wait else None", " if False else None"),),
         unit_test="tests/simulation/test_slots.py",
     ),
     # ---- the executor
