@@ -99,7 +99,7 @@ async def test_all_who_wait_hear_that_a_topic_cannot_be_read() -> None:
 
 
 async def test_who_comes_when_a_look_has_failed_has_a_look_of_its_own() -> None:
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", FINISHED, FINISHED))
 
     async def fail_and_come_again() -> Answer:
@@ -125,7 +125,7 @@ async def test_a_fault_in_the_answer_to_one_is_not_heard_by_the_others(monkeypat
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(EpochCondition, "answer", broken)
-    topics: Any = FakeLogs()
+    topics: Any = FakeTopics()
     topics.now(jobs=KNOWN, status=status_snapshot(KNOWN, "job", FINISHED, FINISHED))
     faulty = asyncio.ensure_future(answer_to(topics, EpochCondition(at_least=1)))
     nonsense: Any = ["job"]
