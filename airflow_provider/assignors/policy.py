@@ -76,7 +76,7 @@ class Incremental:
     """Balance comes in steps, so that a scale-up can be paced; lost work waits as in :class:`Deferred`.
 
     The bound is on what is taken from workers to balance. Lost and new work is not counted: nobody has it, so that a
-    bound would only keep it standing still (how much of it a worker starts at once, its slots bound).
+    bound would only keep it standing still (how much of it a worker starts, its slots bound).
 
     :param max_moves: so many tasks, planners included, are taken from their workers in a round, over the whole group
     :param move_interval_ms: from the round that gives them to others to the next one that takes any

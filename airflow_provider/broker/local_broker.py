@@ -208,7 +208,7 @@ class LocalBroker:
         atexit.unregister(self.close)
         try:
             self.stop()
-        finally:  # a second Ctrl-C: at once, but as clean
+        finally:  # a second Ctrl-C: sooner, but as clean
             if not self._keep_folder:
                 shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -58,8 +58,3 @@ class TransportError(Exception):
     @property
     def retriable(self) -> bool:
         return self.fault in (Fault.CONNECTION, Fault.TIMEOUT)
-
-    @property
-    def is_security(self) -> bool:
-        """Whether credentials or certificates are at fault."""
-        return self.fault is Fault.SECURITY

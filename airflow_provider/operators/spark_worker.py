@@ -96,7 +96,7 @@ class SparkWorkerOperator(BaseOperator):
     :param policy: how an imbalance is resolved while this worker leads the group; give all workers the same.
         ``deferred``: lost tasks wait for their worker, and too many are evened out in one round; ``immediate``: nothing
         waits; ``incremental``: as ``deferred``, but evened out in steps, for groups in which it hurts when many tasks
-        move at once. When to take which: ``docs/policies.md``
+        move together. When to take which: ``docs/policies.md``
     :param max_delay: how long lost tasks wait for their worker to come back (Connect's
         ``scheduled.rebalance.max.delay.ms``); by default 5 minutes, or not at all if ``immediate``
     :param max_moves: ``incremental`` needs it: so many tasks are taken from their workers in a round to even out

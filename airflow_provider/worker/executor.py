@@ -87,7 +87,7 @@ class TaskExecutor:
             mask=mask,
         )
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
-        self._carry = self._hands()
+        self._handlers = self._make_handlers()
         self._commands: deque[commands.Command] = deque()
         self._carrying_out = False
         self._to_start: dict[TaskId, TaskRun] = {}
@@ -170,9 +170,9 @@ class TaskExecutor:
     # ---- what the machine wants
 
     def _carry_out(self, command: commands.Command) -> None:
-        self._carry[type(command)](command)
+        self._handlers[type(command)](command)
 
-    def _hands(self) -> Mapping[type[commands.Command], Callable[[Any], None]]:
+    def _make_handlers(self) -> Mapping[type[commands.Command], Callable[[Any], None]]:
         """How each command is carried out."""
         return {
             commands.StartAttempt: lambda command: self._start_soon(command.run),

@@ -446,7 +446,7 @@ async def test_refused_credentials_are_a_matter_for_people(
     async with GroupTransport(settings) as transport:
         with pytest.raises(TransportError, match=says) as caught:
             await transport.find_coordinator("any")
-    assert caught.value.is_security
+    assert caught.value.fault is Fault.SECURITY
     assert not caught.value.retriable
     assert "guessed" not in str(caught.value)
 
@@ -458,4 +458,4 @@ async def test_a_broker_with_a_certificate_of_a_stranger_is_not_talked_to(
     async with GroupTransport(settings_for(guarded.bootstrap_servers, **distrustful)) as transport:
         with pytest.raises(TransportError, match="CERTIFICATE_VERIFY_FAILED") as caught:
             await transport.find_coordinator("any")
-    assert caught.value.is_security
+    assert caught.value.fault is Fault.SECURITY
