@@ -187,7 +187,9 @@ class WorkerTrigger(BaseTrigger):
             return event
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
-        """:returns: None if the membership is to go on with what the connection says by now"""
+        """:returns: None if the membership is to go on with what the connection says by now, or was told to leave as it
+        was handed over
+        """
         from airflow_provider.worker.holding import held
 
         settings, narrated = connection.settings, Epoch(self._story.last_epoch or 0)
@@ -200,7 +202,8 @@ class WorkerTrigger(BaseTrigger):
             finally:
                 forget()
             self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
-            if outcome.ending is Ending.HANDED_OVER and connection.settings != settings:
+            goes_on = connection.settings != settings or self._reins.leaving
+            if outcome.ending is Ending.HANDED_OVER and goes_on:
                 self._held = outcome.saved
                 return None
             return await self._event_of(outcome, await self._summary(outcome, worker.topics.status))

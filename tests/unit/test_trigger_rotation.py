@@ -10,11 +10,12 @@ from trigger_bench import HANDED_OVER, SAVED, SETTINGS, Triggerer, events_of, wo
 from turned_clock import time_passes
 from waiting import eventually
 
+from airflow_provider.common.task_instance import ENDED_BY_USER
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers import connections
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger
-from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.ending import KILLED, Ending
 
 pytestmark = pytest.mark.turned_clock
 
@@ -70,6 +71,22 @@ async def test_a_user_who_ends_the_task_meanwhile_ends_the_membership(triggerer:
     assert triggerer.worker
     assert triggerer.worker.outcome.result().ending is Ending.LEFT
     await trigger.cleanup()
+
+
+async def test_a_user_who_ends_the_task_as_its_worker_is_handed_over_ends_the_membership(triggerer: Triggerer) -> None:
+    """Nobody would resume the task, and the group would wait for a member that nobody drives."""
+    trigger = worker_trigger()
+    running = await triggerer.start(trigger)
+    triggerer.task_state = "failed"
+    first = triggerer.worker
+    assert first
+    first.end(Ending.HANDED_OVER, saved=HANDED_OVER)
+    trigger._reins.leave(ENDED_BY_USER, KILLED)
+    await asyncio.wait_for(running, 10)
+    assert triggerer.saved == [SAVED, HANDED_OVER]
+    assert triggerer.worker
+    assert triggerer.worker is not first
+    assert triggerer.worker.outcome.result().ending is Ending.LEFT
 
 
 async def test_a_sensor_goes_on_with_new_credentials(triggerer: Triggerer) -> None:

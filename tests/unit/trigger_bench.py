@@ -95,7 +95,8 @@ class FakeWorker:
 
     def leave(self, reason: str, absence: Absence) -> None:
         self.absence = absence
-        self.end(Ending.LEFT)
+        if not self.outcome.done():
+            self.end(Ending.LEFT)
 
     def hand_over(self) -> None:
         self.end(Ending.HANDED_OVER, saved=HANDED_OVER)
