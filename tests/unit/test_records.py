@@ -44,7 +44,6 @@ from airflow_provider.ledger.records import (
     worker_key,
 )
 from airflow_provider.ledger.records.envelope import LARGEST_VALUE
-from airflow_provider.ledger.records.jobs import MOST_TASKS
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (
     ConfigOffset,
@@ -407,66 +406,6 @@ def test_submitting_again_is_the_same_unless_something_was_asked_for_differently
 )
 def test_a_job_is_bounded_if_a_run_of_it_ends(changes: Any, bounded: bool) -> None:
     assert _job(**changes).bounded is bounded
-
-
-def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out() -> None:
-    with pytest.raises(
-        JobError, match=r"job 'flights', plan: returned 13 tasks, but max_tasks is 12: .*higher max_tasks"
-    ):
-        PlanRecord.of(JOB, [{}] * 13, planned_by=W1, at_ms=0)
-
-
-@pytest.mark.no_cover
-def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says() -> None:
-    job = JobDefinition(name="flights", entry_point="m:f", max_tasks=10**9)
-    most = PlanRecord.of(job, [{}] * MOST_TASKS, planned_by=W1, at_ms=0)
-    assert PlanRecord.from_json(decode(encode(most.to_json()))) == most
-    with pytest.raises(JobError, match=r"has 100001 tasks, but a plan has at most 100000: .*submit several jobs"):
-        PlanRecord.of(job, [{}] * (MOST_TASKS + 1), planned_by=W1, at_ms=0)
-    with pytest.raises(ValueError, match="has 100001 tasks"):
-        PlanRecord.from_json({**most.to_json(), "configs": [{}] * (MOST_TASKS + 1)})
-
-
-def test_a_plan_keeps_equal_configs_once() -> None:
-    """Thousands of them are a few bytes when compressed, and would be many megabytes here."""
-    read = PlanRecord.from_json(decode(encode(PlanRecord.of(JOB, [{"m": 1}] * 9, planned_by=W1, at_ms=0).to_json())))
-    assert read.configs == ({"m": 1},) * 9
-    assert (len({id(config) for config in read.configs}), len({id(each) for each in read.fingerprints})) == (1, 1)
-
-
-def test_a_plan_of_more_tasks_than_the_job_may_have_is_not_of_it() -> None:
-    plan = PlanRecord.of(JOB, [{}] * 12, planned_by=W1, at_ms=0)
-    assert plan.is_of(JOB)
-    assert not replace(plan, configs=({},) * 13).is_of(JOB)
-
-
-@pytest.mark.parametrize("configs", [None, "ab", {"a": 1}, 5])
-def test_a_plan_that_is_no_list_is_refused(configs: Any) -> None:
-    with pytest.raises(JobError, match="must return a list of objects"):
-        PlanRecord.of(JOB, configs, planned_by=W1, at_ms=0)
-
-
-def test_a_plan_with_a_config_that_is_no_object_names_which() -> None:
-    configs: list[Any] = [{}, 5]
-    with pytest.raises(JobError, match=r"plan\(\)\[1\]: must be a JSON object, not int"):
-        PlanRecord.of(JOB, configs, planned_by=W1, at_ms=0)
-
-
-def test_an_empty_plan_is_allowed() -> None:
-    assert PlanRecord.of(JOB, [], planned_by=W1, at_ms=0).configs == ()
-
-
-def test_a_plan_is_of_one_definition_in_one_run() -> None:
-    plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0)
-    assert plan.is_of(_job(retries=9))
-    assert not plan.is_of(_job(run_key="next"))
-    assert not plan.is_of(_job(config={}))
-
-
-def test_only_tasks_with_another_config_get_another_fingerprint_in_a_new_plan() -> None:
-    old = PlanRecord.of(JOB, [{"m": 1}, {"m": 2}], planned_by=W1, at_ms=0)
-    new = PlanRecord.of(JOB, [{"m": 1}, {"m": 3}], planned_by=WorkerId("w2"), at_ms=9)
-    assert [a == b for a, b in zip(old.fingerprints, new.fingerprints, strict=True)] == [True, False]
 
 
 def test_a_failure_keeps_the_end_of_its_traceback_which_is_where_the_cause_is() -> None:

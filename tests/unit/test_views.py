@@ -6,21 +6,21 @@ import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import pytest
 from group_records import record_of
+from view_bench import Log, Record, Snapshot
 
 from airflow_provider.assignors.policy import Incremental
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
+from airflow_provider.ledger.jobs_view import JobsView
 from airflow_provider.ledger.records import (
     GROUP_KEY,
     ControlAction,
     ControlRecord,
     JobDefinition,
     PlanRecord,
-    Removal,
     TaskState,
     TaskStatus,
     WorkerPhase,
@@ -41,30 +41,8 @@ JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=3, run_key="r1")
 PLAN = PlanRecord.of(JOB, [{"i": 0}, {"i": 1}], planned_by=W1, at_ms=0)
 
 
-class Record(Protocol):
-    def to_json(self) -> dict[str, Any]: ...
-
-
-Snapshot = JobsSnapshot | StatusSnapshot
-View = TypeVar("View", bound="JobsView | StatusView")
 Stale = tuple[str, object]
 Place = tuple[str | int, ...]
-
-
-class Log(Generic[View]):
-    """Feeds a view as a topic would."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.end = 0
-
-    def write(self, key: str | bytes, record: Record | bytes | None) -> None:
-        value = record if record is None or isinstance(record, bytes) else encode(record.to_json())
-        self.write_at(self.end, key, value)
-
-    def write_at(self, offset: int, key: str | bytes, value: bytes | None) -> None:
-        self.end = self.view.apply(key.encode() if isinstance(key, str) else key, value, offset)
-        assert self.end == offset + 1
 
 
 @pytest.fixture
@@ -332,46 +310,6 @@ def test_a_new_run_does_not_make_an_old_epoch_win(status: Log[StatusView]) -> No
     status.write(key, _task(5))
     status.write(key, _task(4, run_key="r2"))
     assert status.view.snapshot().tasks[TaskId("a", 0)].run_key == "r1"
-
-
-def test_who_removed_a_job_is_known_until_it_comes_again(jobs: Log[JobsView]) -> None:
-    removal = Removal(by="ann@here", at_ms=1_700_000_000_000, run_key="r1", bounded=True)
-    jobs.write(job_key("a"), JOB)
-    jobs.write(
-        job_key("a"),
-        json.dumps({"v": 1, **JOB.to_json(), "removed": removal.to_json()}, separators=(",", ":")).encode(),
-    )
-    assert not jobs.view.snapshot().jobs
-    jobs.write(job_key("a"), None)
-    assert not jobs.view.snapshot().jobs
-    assert dict(jobs.view.snapshot().removals) == {"a": removal}
-    assert dict(jobs.view.snapshot().removed_at) == {"a": 2}
-    assert str(removal) == "was removed by ann@here at 2023-11-14 22:13:20 UTC"
-    jobs.write(job_key("a"), JOB)
-    assert not jobs.view.snapshot().removals
-
-
-@pytest.mark.parametrize("removed", [1, [], {}, {"by": 3}, {"by": "a", "at_ms": 9e99, "run_key": "", "bounded": True}])
-def test_a_removal_that_says_nothing_that_can_be_read_is_a_removal(jobs: Log[JobsView], removed: object) -> None:
-    jobs.write(job_key("a"), JOB)
-    jobs.write(job_key("a"), encode({**JOB.to_json(), "removed": removed}))
-    jobs.write(job_key("a"), None)
-    snapshot = jobs.view.snapshot()
-    assert (dict(snapshot.jobs), dict(snapshot.removed_at), dict(snapshot.removals)) == ({}, {"a": 2}, {})
-    assert snapshot.unreadable == 1
-
-
-def test_the_offset_of_a_removal_is_known_until_the_job_comes_again(jobs: Log[JobsView]) -> None:
-    jobs.write(job_key("a"), JOB)
-    jobs.write(job_key("a"), None)
-    jobs.write(job_key("never there"), None)
-    assert dict(jobs.view.snapshot().removed_at) == {"a": 1, "never there": 2}
-    jobs.write(job_key("a"), JOB)
-    assert dict(jobs.view.snapshot().removed_at) == {"never there": 2}
-    for number in range(1_000):
-        jobs.write(job_key(f"run-{number}"), None)
-    assert len(jobs.view.snapshot().removed_at) == 1_000
-    assert "never there" not in jobs.view.snapshot().removed_at
 
 
 def test_a_status_topic_made_anew_starts_over(status: Log[StatusView]) -> None:
