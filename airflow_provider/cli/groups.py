@@ -131,7 +131,7 @@ async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) 
         return 2
     jobs, status, has_topics = await _read_topics(settings, args.group)
     if not description.members and not has_topics:
-        complain(f"cospark groups describe: there is no group {args.group!r}")
+        complain(f"cospark groups describe: there is no group {args.group!r}; those there are: cospark groups list")
         return 1
     about = describe(description, jobs, status)
     say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about, tasks=args.tasks)))

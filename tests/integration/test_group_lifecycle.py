@@ -174,7 +174,10 @@ def test_a_new_broker_is_asked_until_it_knows_of_groups(
     """The first question has it make the topic in which groups are kept."""
     with LocalBroker(data=tmp_path / "broker") as broker:
         status = main(["groups", "describe", group_id, "--bootstrap-servers", broker.bootstrap_servers])
-    assert (status, capsys.readouterr().err) == (1, f"cospark groups describe: there is no group '{group_id}'\n")
+    assert (status, capsys.readouterr().err) == (
+        1,
+        f"cospark groups describe: there is no group '{group_id}'; those there are: cospark groups list\n",
+    )
 
 
 async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFleet) -> None:
