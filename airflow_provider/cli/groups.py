@@ -218,6 +218,7 @@ def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) 
         "epoch": worker.epoch if worker else None,
         "url": worker.url if worker else None,
         "condition": worker.condition if worker else "",
+        "drains": worker is not None and worker.drains,
         "assigned": tasks_to_json(assigned),
     }
 

@@ -19,7 +19,7 @@ def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, Wor
     return frozenset(
         worker
         for worker, member_id in members.items()
-        if (said := workers.get(worker)) is not None and said.member_id == member_id and not said.slots
+        if (said := workers.get(worker)) is not None and said.member_id == member_id and said.drains
     )
 
 

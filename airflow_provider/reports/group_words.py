@@ -47,8 +47,18 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
 
 
 def _state(member: Mapping[str, Any]) -> str:
-    state = member["state"] or "no record"
-    return f"{state}, {member['condition']}" if member["condition"] else state
+    if member["state"] is None:
+        return "no record"
+    return state_in_words(member["state"], drains=member["drains"], condition=member["condition"])
+
+
+def state_in_words(state: str, *, drains: bool, condition: str) -> str:
+    """How a worker is.
+
+    :param drains: whether it starts nothing more
+    :param condition: see :class:`~airflow_provider.ledger.records.WorkerStatus`
+    """
+    return ", ".join(filter(None, (state, "drains" if drains else "", condition)))
 
 
 def _assigned(tasks: Sequence[tuple[str, int]]) -> str:

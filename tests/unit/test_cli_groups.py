@@ -98,12 +98,23 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
             "epoch": 5,
             "url": "http://w1",
             "condition": "",
+            "drains": False,
             "assigned": [["a", 0], ["a", 1]],
         },
-        {"worker": "w2", "state": "deferred", "epoch": 5, "url": "http://w2", "condition": "", "assigned": [["a", 2]]},
+        {
+            "worker": "w2",
+            "state": "deferred",
+            "epoch": 5,
+            "url": "http://w2",
+            "condition": "",
+            "drains": False,
+            "assigned": [["a", 2]],
+        },
     ]
     about["members"][0]["condition"] = "waiting for executors"
+    about["members"][1]["drains"] = True
     assert "  w1 (stable, waiting for executors): a:0, a:1" in as_lines(about)
+    assert "  w2 (deferred, drains): a:2" in as_lines(about)
     assert about["tasks"]["a:2"] == {
         "state": "failed",
         "worker": "w2",

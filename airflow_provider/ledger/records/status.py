@@ -314,6 +314,11 @@ class WorkerStatus:
     returns_ms: Annotated[int, COUNT] | None = None
     condition: Annotated[str, TEXT] = ""
 
+    @property
+    def drains(self) -> bool:
+        """Whether it starts nothing more, and leaves when what it runs has finished."""
+        return self.slots == 0
+
     def is_stale(self, known: WorkerStatus) -> bool:
         """Whether this, read after ``known``, must not replace it."""
         return self.epoch < known.epoch
