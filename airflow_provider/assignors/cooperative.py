@@ -59,7 +59,7 @@ from collections.abc import Mapping
 from airflow_provider.assignors.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignors.draining import Draining, draining
 from airflow_provider.assignors.lost import judge
-from airflow_provider.assignors.model import GroupAssignment, Memory, Round
+from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Round
 from airflow_provider.assignors.moves import Difference, Shuffle, write_down
 from airflow_provider.assignors.pace import pace
 from airflow_provider.assignors.policy import Policy
@@ -94,8 +94,7 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     free = plus(plus(created, lost_work.as_new), own_of_drained)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((*(pool.returned for pool in pools), *placed))
-    over = tuple({**pool.over, **loads} for pool, loads in zip(pools, drains.over(planners), strict=True))
-    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=(over[0], over[1]))
+    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=over_shares(planners, drains, pools))
     return write_down(round, memory, difference, lost_work, decided, shuffle)
 
 
@@ -145,9 +144,19 @@ def pools_of(
     """
     kept_planners, kept_tasks = _by_kind(drains.others(kept), planners)
     own_planners, own_tasks = _by_kind(drains.others(own), planners)
-    of_planners = len(planners) - len(drains.kept & planners)
-    of_tasks = len(configured) - len(drains.kept) - of_planners
+    draining_keep = drains.kept
+    of_planners = len(planners) - len(draining_keep & planners)
+    of_tasks = len(configured) - len(draining_keep) - of_planners
     return Pool(of_planners, kept_planners, own_planners), Pool(of_tasks, kept_tasks, own_tasks, fixed)
+
+
+def over_shares(
+    planners: Tasks, drains: Draining, pools: tuple[Pool, Pool]
+) -> tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]:
+    """Who gives something up, and how much it had, of planners and of tasks."""
+    of_planners, of_tasks = pools
+    draining_planners, draining_tasks = drains.over(planners)
+    return {**of_planners.over, **draining_planners}, {**of_tasks.over, **draining_tasks}
 
 
 def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:

@@ -39,7 +39,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.balance import limited
-from airflow_provider.assignors.cooperative import limits_of, pools_of
+from airflow_provider.assignors.cooperative import limits_of, over_shares, pools_of
 from airflow_provider.assignors.learners.lessons import at_most
 from airflow_provider.assignors.learners.model import LearnerAssignment, LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignors.learners.settled import Settled, of_staying, settle
@@ -121,10 +121,9 @@ def _even_out(
     free = minus(settled.free, stateful.tasks)
     placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
     given = merged((settled.at_once, stateful.given, *(pool.returned for pool in pools), *placed))
-    over = tuple({**pool.over, **loads} for pool, loads in zip(pools, drains.over(planners), strict=True))
     return _Evened(
         decided=decided,
-        shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=(over[0], over[1])),
+        shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=over_shares(planners, drains, pools)),
         stops=limited(stops, left - sum(map(len, idle.values()))) if in_steps else stops,
     )
 

@@ -40,8 +40,9 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
     rank = revocation_rank(status.tasks)
     draining = drained(record.members, status.workers)
-    left = {worker: record.owned_by(worker) & unfinished for worker in record.members.keys() - draining}
-    kept = frozenset[TaskId]().union(*(record.owned_by(worker) & unfinished for worker in draining))
+    owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
+    left = {worker: tasks for worker, tasks in owned.items() if worker not in draining}
+    kept = frozenset[TaskId]().union(*(owned[worker] for worker in draining))
     if left and not kept <= rank.keys():
         return "tasks wait at a worker that drains"
     fewest = min(map(len, left.values()), default=0)
