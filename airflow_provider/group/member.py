@@ -10,7 +10,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from airflow_provider.assignors.policy import Policy
@@ -61,7 +61,7 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import Tasks, WorkerId
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 from airflow_provider.protocol.saved import CLASSIC
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.group_topics import GroupTopics
@@ -145,6 +145,10 @@ class GroupMember:
 
     def tasks_finished(self, tasks: Tasks) -> None:
         self.feed(TasksFinished(now_ms=now_ms(), tasks=tasks))
+
+    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None: ...
+
+    def leave_soon(self, reason: str) -> None: ...
 
     def leave(self, reason: str) -> None:
         self.feed(LeaveRequested(now_ms=now_ms(), reason=reason))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import WorkerStatus
 from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import Epoch, MemberId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from airflow_provider.topics.group_topics import GroupTopics
@@ -60,6 +60,9 @@ class MembershipView:
     :param member_id: what the coordinator calls it
     :param owned: what this worker has: running, held back, or stopping
     :param stopping: the part of ``owned`` that was told to stop and has not been released yet
+    :param learning: what it makes ready while others have it, or nobody
+    :param learned: the part of ``owned`` that others learn
+    :param learns: whether tasks are learned in this group before they move
     :param settled: in the group, and nothing is stopping or waits to start: it can be handed over as it is
     :param leaving: it stops everything and leaves, whether or not its worker has asked for it
     """
@@ -70,6 +73,9 @@ class MembershipView:
     stopping: Tasks
     settled: bool
     leaving: bool
+    learning: Tasks = NO_TASKS
+    learned: Tasks = NO_TASKS
+    learns: bool = False
 
 
 class HowEnded(str, Enum):
@@ -102,6 +108,18 @@ class MembershipListener(Protocol):
 
     def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
         """Stop these, started or not, and say so by :meth:`Membership.tasks_stopped`."""
+
+    def start_learning(self, tasks: Tasks) -> None:
+        """Make these ready to run here, while another worker has them, and say how far each is by
+        :meth:`Membership.learning_progressed`. One that moves here comes by :meth:`start_tasks`: what was made ready is
+        for that run. If it is to stop before, it comes by :meth:`stop_tasks`.
+        """
+
+    def stop_learning(self, tasks: Tasks) -> None:
+        """Let go of what was made ready for these. Nothing waits for that."""
+
+    def may_leave(self) -> None:
+        """It has asked to leave soon, and has nothing left."""
 
     def assigned(self, epoch: Epoch) -> None:
         """The membership is in that epoch; its view says what this worker has by now."""
@@ -136,6 +154,16 @@ class Membership(Protocol):
 
     def tasks_finished(self, tasks: Tasks) -> None:
         """These have come to their end, and the topics say so: released, and not to run again."""
+
+    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None:
+        """How far tasks are that it learns, from 0 to 1; what it does not learn any more is ignored."""
+
+    def leave_soon(self, reason: str) -> None:
+        """Have others learn and take what this worker has, and be given nothing new; then
+        :meth:`MembershipListener.may_leave`. Only where :attr:`MembershipView.learns`.
+
+        :param reason: for the coordinator's log
+        """
 
     def leave(self, reason: str) -> None:
         """Have everything stopped, then leave the group for good.

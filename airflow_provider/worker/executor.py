@@ -131,6 +131,10 @@ class TaskExecutor:
         self._release_ended()
         self._feed(events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason))
 
+    def learn(self, tasks: Tasks) -> None: ...
+
+    def stop_learning(self, tasks: Tasks) -> None: ...
+
     def advance(self, epoch: Epoch) -> None:
         self._read()
         self._feed(events.EpochAdvanced(now_ms=now_ms(), wall_ms=wall_ms(), epoch=epoch))

@@ -44,6 +44,14 @@ class Hands(Protocol):
     def stop(self, tasks: Tasks, reason: str) -> None:
         """Stop these, started or not; each is released when it has stopped."""
 
+    def learn(self, tasks: Tasks) -> None:
+        """Make these ready to run, while another worker has them; they say how far each is. One that is then taken
+        goes on with what was made ready; one that is stopped is released as others are.
+        """
+
+    def stop_learning(self, tasks: Tasks) -> None:
+        """Let go of what was made ready for these."""
+
     def advance(self, epoch: Epoch) -> None:
         """The worker is in a new epoch; what it keeps, it keeps under that one."""
 

@@ -56,6 +56,10 @@ class Standby:
         self._waiting -= tasks
         self._stopped(tasks)
 
+    def learn(self, tasks: Tasks) -> None: ...
+
+    def stop_learning(self, tasks: Tasks) -> None: ...
+
     def advance(self, epoch: Epoch) -> None: ...
 
     def refresh(self) -> None:

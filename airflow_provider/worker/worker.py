@@ -147,6 +147,14 @@ class Worker:
             self.lease.end()
         self.hands.stop(tasks, reason.value)
 
+    def start_learning(self, tasks: Tasks) -> None:
+        self.hands.learn(tasks)
+
+    def stop_learning(self, tasks: Tasks) -> None:
+        self.hands.stop_learning(tasks)
+
+    def may_leave(self) -> None: ...
+
     def assigned(self, epoch: Epoch) -> None:
         self.hands.advance(epoch)
         self._record.say_soon(self.settings.phase)

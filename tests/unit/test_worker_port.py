@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -22,7 +22,7 @@ from airflow_provider.group.membership import (
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.ledger.records import TaskKind, WorkerPhase
 from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.handed_over import HandedOver
 
@@ -63,6 +63,10 @@ class ToldMembership:
             asyncio.get_running_loop().call_soon(self.listener.ended, Ended(how=HowEnded.LEFT))
 
     tasks_finished = tasks_stopped
+
+    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None: ...
+
+    def leave_soon(self, reason: str) -> None: ...
 
     def leave(self, reason: str) -> None:
         self.leaving = reason

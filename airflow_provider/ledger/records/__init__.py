@@ -30,6 +30,7 @@ from airflow_provider.ledger.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.ledger.records.removal import REMOVED, Removal
 from airflow_provider.ledger.records.status import (
     CheckpointClaim,
+    Lesson,
     TaskFailure,
     TaskState,
     TaskStatus,
@@ -50,6 +51,7 @@ __all__ = [
     "JobError",
     "Key",
     "KeyKind",
+    "Lesson",
     "PlanRecord",
     "RebalanceEvent",
     "Removal",

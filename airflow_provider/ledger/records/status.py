@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -281,6 +281,18 @@ class WorkerPhase(str, Enum):
         return self in (WorkerPhase.STABLE, WorkerPhase.DEFERRED)
 
 
+class Lesson(NamedTuple):
+    """What a worker makes ready to run, while another has it.
+
+    :param progress: how far it is, from 0 to 1
+    :param ready: it may move here now
+    """
+
+    task: TaskId
+    progress: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    ready: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
     """The last word of a worker about itself.
@@ -298,6 +310,7 @@ class WorkerStatus:
     :param returns_ms: how long its return would take at most if this process ended; 0: it would never be back; None:
         not known
     :param condition: what keeps its tasks from running, or the worker from taking any; mostly nothing
+    :param learning: it stands here, and not in a record of the task: that one is its owner's
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -313,6 +326,7 @@ class WorkerStatus:
     left: LeaveReason | None = None
     returns_ms: Annotated[int, COUNT] | None = None
     condition: Annotated[str, TEXT] = ""
+    learning: tuple[Lesson, ...] = ()
 
     @property
     def drains(self) -> bool:
@@ -338,6 +352,7 @@ class WorkerStatus:
             "left": self.left.value if self.left else None,
             "returns_ms": self.returns_ms,
             "condition": self.condition,
+            "learning": [[list(lesson.task), lesson.progress, lesson.ready] for lesson in self.learning],
         }
 
     @classmethod
