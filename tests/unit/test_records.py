@@ -154,7 +154,11 @@ def test_a_group_record_repeats_its_assignment_in_the_memory_only_if_lost_work_w
 
 def test_a_worker_that_an_older_release_has_written_says_nothing_of_its_absence() -> None:
     data = WorkerStatus(worker=W1, state=WorkerPhase.LEFT, epoch=Epoch(3), slots=2, left=LeaveReason.STOPPED).to_json()
-    old = {name: value for name, value in data.items() if name not in ("member_id", "left", "returns_ms", "condition", "learning")}
+    old = {
+        name: value
+        for name, value in data.items()
+        if name not in ("member_id", "left", "returns_ms", "condition", "learning")
+    }
     read = WorkerStatus.from_json(old)
     assert (read.member_id, read.left, read.returns_ms, read.condition) == ("", None, None, "")
 
