@@ -33,6 +33,7 @@ class TcpProxy:
         self._refusing = False
         self._delay_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepted_from: set[asyncio.StreamWriter] = set()
 
     @property
     def address(self) -> str:
@@ -90,6 +91,11 @@ class TcpProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
+        self._refusing = True
+        await self._end_all()
+        # A server that is closed while it takes a connection in leaves the socket open.
+        while accepting := asyncio.all_tasks() - {asyncio.current_task()} - self._tasks:
+            await asyncio.wait(accepting)
         self._server.close()
         await self._end_all()
         await self._server.wait_closed()
@@ -98,13 +104,18 @@ class TcpProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._accepted_from:  # a task that is cancelled before it begins ends nothing
+            writer.transport.abort()
+        self._accepted_from.clear()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._accepted_from.add(writer)
         task = self._loop.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._accepted_from.discard(writer)
         writers = [writer]
         self.connections += 1
         try:
