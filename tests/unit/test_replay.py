@@ -91,6 +91,22 @@ def test_other_events_are_remarks(run: Replay) -> None:
     assert run({**FIRST, "event": "w1 starts"}) == run(FIRST)
 
 
+def test_a_key_that_means_nothing_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped one would change the answer, and nobody would know why."""
+    file = tmp_path / "history"
+    mistyped = {**GONE, "retuns_ms": {"w2": 0}}
+    file.write_text("\n".join(json.dumps(line) for line in (FIRST, {**mistyped, "ready": {}}, mistyped)))
+    ignored = "means nothing here, and is ignored\n"
+    for options, said in (
+        ("", f"cospark replay: line 2: the key 'ready' {ignored}cospark replay: line 2: the key 'retuns_ms' {ignored}"),
+        ("--protocol extensible ", f"cospark replay: line 2: the key 'retuns_ms' {ignored}"),
+    ):
+        assert replay.run(parse(f"{options}{file}")) == 0
+        told = capsys.readouterr()
+        assert told.err == said
+        assert len(told.out.splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
