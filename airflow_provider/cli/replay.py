@@ -30,11 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ' "planners": false), owned'
         f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
         " before that round, left ({worker: reason}) and returns_ms ({worker: milliseconds; 0: never, null: not known})"
-        " of missing workers, draining ([worker]) and running ([[job, index], ...]; a worker that drains gives up"
-        f" what it does not run). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps its name when it"
-        " comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a line out: assigned,"
-        " revoked, delay (ms). A line that can't be read gives "
-        '{"error": "..."} and changes nothing, and the exit status is 1 in the end.'
+        " of missing workers, draining ([worker]), running ([[job, index], ...]; a worker that drains gives up"
+        " what it does not run) and stays ([[job, index], ...]; not stopped for balance, as what runs is not in a round"
+        f" that is asked for because a slot is free). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps"
+        " its name when it comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a"
+        " line out: assigned, revoked, delay (ms). A line that can't be read gives "
+        '{"error": "..."} and changes nothing, and the exit status is 1 in the end. A key that means nothing is named'
+        " on standard error."
         f" With --protocol {_EXTENSIBLE} tasks that have state are learned before they move. A line in may also have"
         " stateful ([job]; default: all), learning and ready ({worker: [[job, index], ...]}) and leaving ([worker]);"
         " owned is what a worker still has when it joins, and what is not in running, if that is given, is not learned."

@@ -26,10 +26,10 @@ LEADER_RESTART: Final = "leader_restart"
 _KEYS: Final = frozenset(
     {
         *("now", "generation", "last_completed", "jobs", "planners", "owned"),
-        *("event", "left", "returns_ms", "draining", "running"),
+        *("event", "left", "returns_ms", "draining", "running", "stays"),
     }
 )
-_LEARNER_KEYS: Final = _KEYS | {"stateful", "learning", "ready", "leaving"}
+_LEARNER_KEYS: Final = (_KEYS - {"stays"}) | {"stateful", "learning", "ready", "leaving"}
 
 _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
@@ -74,7 +74,7 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
     this = LearnerRound(
         **fields,
         stateful=jobs,
-        pending=owned - _running(data) if "running" in data else NO_TASKS,
+        pending=owned - _tasks(data, "running") if "running" in data else NO_TASKS,
         learning=_learning(data),
         leaving=frozenset(map(WorkerId, _strings(data, "leaving", "workers"))),
     )
@@ -115,7 +115,8 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "named": frozenset(said),
         "absent": {worker: absence for worker, absence in said.items() if worker not in owned},
         "draining": frozenset(map(WorkerId, _strings(data, "draining", "workers"))),
-        "revocation_rank": dict.fromkeys(_running(data), 1),
+        "stays": _tasks(data, "stays"),
+        "revocation_rank": dict.fromkeys(_tasks(data, "running"), 1),
     }
 
 
@@ -172,14 +173,14 @@ def _strings(data: Mapping[str, Any], key: str, what: str) -> list[str]:
     return values
 
 
-def _running(data: Mapping[str, Any]) -> Tasks:
-    tasks = data.get("running", [])
+def _tasks(data: Mapping[str, Any], key: str) -> Tasks:
+    tasks = data.get(key, [])
     if not isinstance(tasks, list):
-        raise UnreadableLineError(f"running must be a list of [job, index] pairs, not {_shown(tasks)}")
+        raise UnreadableLineError(f"{key} must be a list of [job, index] pairs, not {_shown(tasks)}")
     try:
         return tasks_from_json(tasks)
     except ValueError as wrong:
-        raise UnreadableLineError(f"running: {wrong}") from None
+        raise UnreadableLineError(f"{key}: {wrong}") from None
 
 
 def _absences(data: Mapping[str, Any]) -> dict[WorkerId, Absence]:

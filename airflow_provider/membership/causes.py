@@ -21,6 +21,10 @@ OTHERS_BEGAN: Final = "the group rebalances"
 STARTS: Final = "a worker starts"
 HAVE_STOPPED: Final = "revoked tasks have stopped"
 DELAY_OVER: Final = "the scheduled delay is over"
+FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
+WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
+FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
+"""Why a leader has the group rebalance for the sake of tasks that wait: nothing that runs is to stop for that."""
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)
 """Why a member joins that goes on with what an earlier round began."""
