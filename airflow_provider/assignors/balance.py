@@ -28,7 +28,7 @@ class Pool:
     :param configured: how much of this kind is configured
     :param kept: every member and what it goes on with of this kind
     :param own: what some members are to get again, and nobody runs
-    :param fixed: how much else of this kind a member has, that counts and stays; it is even by itself
+    :param fixed: how much else of this kind a member has, that counts and stays
     """
 
     __slots__ = ("_excess", "_fixed", "_shares", "_spare", "over", "returned")
@@ -50,7 +50,7 @@ class Pool:
         }
         self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
         self._spare: Tasks = NO_TASKS.union(*spare.values())
-        excess = {worker: number - idle.get(worker, 0) for worker, number in above.items()}
+        excess = {worker: min(number - idle.get(worker, 0), len(kept[worker])) for worker, number in above.items()}
         self._excess = {worker: number for worker, number in excess.items() if number > 0}
         self._fixed = fixed
         self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}

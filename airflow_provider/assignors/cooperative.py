@@ -45,6 +45,9 @@ on purpose:
 ``who-drains-gets-nothing``
     A worker that starts nothing more gets nothing, and gives up what waits there (module ``draining``). Connect's
     workers don't drain.
+``what-waits-moves-alone``
+    A round that its leader has asked for only because a worker has a slot free stops nothing that runs. Connect knows
+    no slots.
 ``removed-is-stopped``
     Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
     leader change or a failed sync, until yet another rebalance.
@@ -83,7 +86,10 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
     drains = draining(round, kept)
-    pools = pools_of(planners, round.configured, drains, kept, own)
+    stays = minus(round.stays, planners)
+    movable = {worker: minus(tasks, stays) for worker, tasks in kept.items()} if stays else kept
+    fixed = {worker: len(kept[worker]) - len(tasks) for worker, tasks in movable.items()} if stays else NOTHING_FIXED
+    pools = pools_of(planners, round.configured, drains, movable, own, fixed)
     unbalanced = any(pool.stops for pool in pools)
     decided = pace(policy, lost_work, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
     limits = limits_of(decided.allowance, *pools)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider.assignors import cooperative, eager
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
-from airflow_provider.membership.causes import cause_of
+from airflow_provider.membership.causes import FOR_WHAT_WAITS, Cause, cause_of
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
 from airflow_provider.membership.unchanged_rounds import IN_A_ROW_MS
@@ -116,7 +116,8 @@ def lead(call: Call) -> LeaderAnswer:
         assignments = dict.fromkeys(names.values(), behind)
         return LeaderAnswer(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
-    decided = _decide(call, states)
+    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=call.reason)
+    decided = _decide(call, states, cause)
     assignments = {
         member_id: codec.encode_assignment(
             replace(
@@ -128,7 +129,6 @@ def lead(call: Call) -> LeaderAnswer:
         )
         for name, member_id in names.items()
     }
-    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=call.reason)
     record = ClassicRecord(
         epoch=_epoch(call),
         generation=call.generation,
@@ -178,7 +178,7 @@ def _name(member: JoinedMember) -> WorkerId:
     return WorkerId(member.instance_id or member.member_id)
 
 
-def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> GroupAssignment:
+def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
         return _decide_eagerly(call, frozenset(states))
     last, last_completed = _memory(call)
@@ -193,6 +193,7 @@ def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> GroupAssignme
             named=call.named,
             absent=call.absent,
             draining=call.draining,
+            stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
         ),
         last,
         policy=call.policy,

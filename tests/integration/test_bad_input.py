@@ -134,6 +134,7 @@ def test_a_broker_that_is_not_there_is_named_at_once(arguments: tuple[str, ...])
     assert done.returncode == 2
     assert done.stderr.startswith(f"cospark {arguments[0]}")
     assert "cannot connect to 127.0.0.1:1" in done.stderr
+    assert "check bootstrap.servers" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert time.monotonic() - began < 15
