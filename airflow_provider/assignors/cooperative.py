@@ -80,7 +80,8 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
     difference = compare(round, memory)
-    kept = {worker: minus(round.owned[worker], difference.stopped) for worker in sorted(round.owned)}
+    stopped = difference.stopped
+    kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
     lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
     again = planned_again(difference.created, round, memory)
@@ -109,9 +110,10 @@ def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
     active: Tasks = NO_TASKS.union(*round.owned.values())
     previous = _trusted_assignment(round, memory, active)
     unowned = minus(round.configured, active)
-    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned}
+    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned} if unowned else {}
+    owned_and_configured = len(round.configured) - len(unowned)
     return Difference(
-        removed=active - round.configured,
+        removed=active - round.configured if len(active) > owned_and_configured else NO_TASKS,
         duplicated=_duplicated(round.owned, active),
         created=minus(unowned, frozenset(lost)),
         lost=lost,
