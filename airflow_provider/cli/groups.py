@@ -193,7 +193,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
-        "gone": None if members else what_was(status),
+        "empty": None if members else what_was(status),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),

@@ -26,11 +26,11 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
     if about["epoch"] is None:
-        lines.append(about["gone"] or "no rebalance has been recorded")
+        lines.append(about["empty"] or "no rebalance has been recorded")
     else:
         converged = "converged" if about["converged"] else "not converged"
         epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
-        lines += [about["gone"] or epoch, f"  because: {about['because']}"]
+        lines += [about["empty"] or epoch, f"  because: {about['because']}"]
         if is_held_back(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from fleet import MakeFleet
-from runner_bench import NOTICED_S
+from runner_bench import NOTICED_BUSY_S
 
 from airflow_provider.broker.java import find_java
 from airflow_provider.ledger.records import TaskState, WorkerPhase
@@ -35,7 +35,7 @@ async def test_a_killed_jvm_is_noticed_though_its_tasks_ask_it_nothing(fleet: Ma
         await group.wait_for(
             lambda _jobs, status: all(status.tasks[task].spark_deaths == 1 for task in TASKS),
             "the loss is noticed",
-            within_s=NOTICED_S,
+            within_s=NOTICED_BUSY_S,
         )
         print(f"noticed after {time.monotonic() - killed:.1f} s")
         await group.balanced(W1)
