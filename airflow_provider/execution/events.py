@@ -120,9 +120,11 @@ class AttemptFinished(TaskEvent):
     """The attempt is done.
 
     :param result: any JSON value; of a planner the configurations of the job's tasks
+    :param stateful: of a planner: whether the job's tasks have something to warm up; None: if they are streams
     """
 
     result: Any
+    stateful: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
