@@ -291,6 +291,10 @@ class TaskWork:
     config: Mapping[str, Any]
     fingerprint: str
 
+    def is_same(self, other: TaskWork) -> bool:
+        """Whether both are the same to run, by whatever definition."""
+        return (self.fingerprint, self.definition.run_key) == (other.fingerprint, other.definition.run_key)
+
 
 class ControlAction(str, Enum):
     """What an operator of the group may ask of a worker."""
