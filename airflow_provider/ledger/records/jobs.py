@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from reprlib import repr as short
 from typing import Annotated, Any, Final
@@ -303,6 +303,15 @@ class ControlAction(str, Enum):
     """Leave the group, when what runs has finished."""
     STOP = "stop"
     """Stop what runs and leave the group."""
+    LEAVE_SOON = "leave soon"
+    """Leave the group, when others have learned and taken what the worker has. Where tasks are not learned: drain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Soon:
+    """How a wish to leave soon differs in JSON from one to drain."""
+
+    learned_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,14 +320,25 @@ class ControlRecord:
 
     :param at_ms: wall clock, milliseconds since 1970; for people. Whether the worker had begun by then is a matter of
         offsets: its clock is another one
+    :param within_ms: so long after it has heard of it, the worker stops what it still runs and leaves; None: it takes
+        the time that it takes
     """
 
     worker: Annotated[WorkerId, TEXT]
     action: ControlAction
     at_ms: Annotated[int, COUNT]
+    within_ms: Annotated[int, COUNT] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"worker": self.worker, "action": self.action.value, "at_ms": self.at_ms}
+        # A release that knows of no learning is to drain: it could not read an action that it does not know.
+        soon = self.action is ControlAction.LEAVE_SOON
+        return {
+            "worker": self.worker,
+            "action": (ControlAction.DRAIN if soon else self.action).value,
+            "at_ms": self.at_ms,
+            **({"learned_first": True} if soon else {}),
+            **({} if self.within_ms is None else {"within_ms": self.within_ms}),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ControlRecord:
@@ -326,7 +346,9 @@ class ControlRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        wish = msgspec.convert(data, cls)
+        soon = msgspec.convert(data, _Soon).learned_first
+        return replace(wish, action=ControlAction.LEAVE_SOON) if soon else wish
 
 
 def _hash(text: bytes) -> str:
