@@ -88,7 +88,7 @@ def _measure(load: Load, folder: Path) -> Figures:
 
 def _worker(settings: KafkaSettings, load: Load, log: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
     output = ending.enter_context(log.open("wb"))
-    program = (sys.executable, *_PROGRAM, "worker", "overload", "--instance-id", log.stem, "--runner", "noop")
+    program = (sys.executable, *_PROGRAM, "worker", "overload", "--worker", log.stem, "--runner", "noop")
     how = ("--slots", str(load.slots), "--until", "drained", "--bootstrap-servers", settings.bootstrap_servers)
     process = subprocess.Popen([*program, *how], cwd=_ROOT, stdout=output, stderr=output)
     ending.callback(process.kill)

@@ -10,6 +10,7 @@ stands without a backslash, so the patterns can't match there. A record in any o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -53,7 +54,8 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
 
     :param records: as they follow each other
     """
-    if len(records) < 2:
+    words = Counter(record.key for record in records)
+    if len(words) == len(records):
         return {}
     skipped: dict[int, int] = {}
     ends: dict[bytes, _Word] = {}
@@ -70,7 +72,7 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
                 last_round, last_place = epoch, place
             elif epoch is not None and epoch < last_round:
                 skipped[place] = last_place
-        elif key.startswith(_TASK):
+        elif words[key] > 1 and key.startswith(_TASK):
             _look_at_task(key, value, place, ends, skipped)
     return skipped
 

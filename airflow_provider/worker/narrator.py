@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.assignors.record import GroupRecord
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TOLD: Final = (TaskState.RUNNING, TaskState.FINISHED, TaskState.STOPPED)
+_A_LINE_EACH: Final = 4
+_MOST_NAMES: Final = 20
 
 
 @asynccontextmanager
@@ -80,8 +82,13 @@ class Narrator:
             self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
         self._seen = status
+        alike: defaultdict[str, list[str]] = defaultdict(list)
         for step in steps:
-            self._tell_task(step.last, step.before)
+            how = self._tell_trouble(step.last, step.before)
+            if how:
+                alike[how].append(self._topics.jobs.label(step.last.task))
+        for how, tasks in alike.items():
+            _tell_alike(tasks, how)
 
     def _is_news(self, record: GroupRecord) -> bool:
         if self._applied is not None and self.first_epoch is None and record.epoch != self._applied():
@@ -95,17 +102,29 @@ class Narrator:
         if self._shortage is not None and self._shortage != before:
             log.warning("%s", self._shortage.in_words())
 
-    def _tell_task(self, last: TaskStatus, before: TaskStatus | None) -> None:
-        if before is None or before.run_key != last.run_key:
-            before = replace(last, state=TaskState.UNASSIGNED, failures=0, spark_deaths=0)
-        task = self._topics.jobs.label(last.task)
-        moved_on = before.state is not last.state
-        if last.error and (last.failures > before.failures or (moved_on and last.state is TaskState.FAILED)):
+    def _tell_trouble(self, last: TaskStatus, before: TaskStatus | None) -> str:
+        """Log what went wrong with a task; of what went well, how it is, or nothing if that is no news."""
+        state, failures, deaths = TaskState.UNASSIGNED, 0, 0
+        if before is not None and before.run_key == last.run_key:
+            state, failures, deaths = before.state, before.failures, before.spark_deaths
+        moved_on = state is not last.state
+        if last.error and (last.failures > failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
             trace = f"\n{last.error.traceback}" if last.error.traceback else ""
-            log.error("Task %s failed: %s%s%s", task, last.error.message, again, trace)
-        elif last.error and last.spark_deaths > before.spark_deaths:
-            log.warning("Task %s is to run again: %s", task, last.error.line)
+            log.error("Task %s failed: %s%s%s", self._topics.jobs.label(last.task), last.error.message, again, trace)
+        elif last.error and last.spark_deaths > deaths:
+            log.warning("Task %s is to run again: %s", self._topics.jobs.label(last.task), last.error.line)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
-            log.info("Task %s is %s (epoch %s%s)", task, last.state.value, last.epoch, attempt)
+            return f"{last.state.value} (epoch {last.epoch}{attempt})"
+        return ""
+
+
+def _tell_alike(tasks: Sequence[str], how: str) -> None:
+    """A line for each of a few; of many short tasks some hundred begin and end each second."""
+    if len(tasks) <= _A_LINE_EACH:
+        for task in tasks:
+            log.info("Task %s is %s", task, how)
+    else:
+        for first in range(0, len(tasks), _MOST_NAMES):
+            log.info("Tasks %s are %s", ", ".join(tasks[first : first + _MOST_NAMES]), how)

@@ -151,3 +151,27 @@ async def test_a_runner_knows_it() -> None:
         worker.take(A0, PLANNER)
         await worker.runs(A0)
         assert worker.runner.order_of(A0).label == "a:0 (orders)"
+
+
+TWENTY = ", ".join(f"b:{index}" for index in range(20))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "lines"),
+    [
+        (4, [f"Task b:{index} is running (epoch 3)" for index in range(4)]),
+        (5, ["Tasks b:0, b:1, b:2, b:3, b:4 are running (epoch 3)"]),
+        (21, [f"Tasks {TWENTY} are running (epoch 3)", "Tasks b:20 are running (epoch 3)"]),
+    ],
+)
+async def test_many_that_begin_together_are_told_together(
+    caplog: pytest.LogCaptureFixture, tasks: int, lines: list[str]
+) -> None:
+    topics = MemoryTopics()
+    narrator = Narrator(topics, W1, Epoch(0))
+    for index in range(tasks):
+        task = TaskId("b", index)
+        await topics.publish_task(TaskStatus(task=task, state=TaskState.RUNNING, epoch=Epoch(3), worker=W1))
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+        narrator.tell()
+    assert caplog.messages == lines
