@@ -26,7 +26,7 @@ from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, stands_back, what_was
 from airflow_provider.ledger.progress import configured, converged, effective_status, job_progress, why_idle
-from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase
+from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.reports.group_words import how_it_is, state_in_words
@@ -143,12 +143,16 @@ def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
     if record is not None and name in record.members:
         if worker is None:
             return "no record"
-        return state_in_words(how_it_is(worker))
+        return _left(worker) if worker.state is WorkerPhase.LEFT else state_in_words(how_it_is(worker))
     if worker is not None and worker.state is WorkerPhase.JOINING:
         return "joining"
     if not _waiting_for(name, status):
         return None
-    return f"left ({worker.left.value})" if worker and worker.left else "lost"
+    return _left(worker) if worker and worker.left else "lost"
+
+
+def _left(worker: WorkerStatus) -> str:
+    return f"left ({worker.left.value})" if worker.left else "left"
 
 
 def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:

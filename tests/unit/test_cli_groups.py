@@ -400,10 +400,11 @@ def test_whoever_is_not_in_the_group_is_shown_only_on_the_way_in(state: WorkerPh
 
 
 def test_a_group_that_all_have_left_says_so() -> None:
-    gone = {name: worker(name, WorkerPhase.LEFT) for name in (W1, W2)}
-    assert "g: all workers have left, the last one at 1970-01-01 00:00:00 UTC, epoch 5 (w2 joined)" in page(
-        JOBS, replace(BUSY, workers=gone)
-    )
+    stopped = replace(worker(W2, WorkerPhase.LEFT), left=LeaveReason.STOPPED, slots=0)
+    text = page(JOBS, replace(BUSY, workers={W1: worker(W1, WorkerPhase.LEFT), W2: stopped}))
+    assert "g: all workers have left, the last one at 1970-01-01 00:00:00 UTC, epoch 5 (w2 joined)" in text
+    assert row(text, "w1").startswith("w1 left 5")
+    assert row(text, "w2").startswith("w2 left (stopped) 5"), "it drains no more"
 
 
 def test_how_long_tasks_run_and_took_is_shown() -> None:
