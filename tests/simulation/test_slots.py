@@ -10,9 +10,9 @@ SLOTS = 2
 WORKERS = ("w1", "w2", "w3")
 
 
-def crowded() -> World:
+def crowded(tasks: int = 18) -> World:
     world = World(3, slots=SLOTS)
-    world.configure({TaskId("a", index) for index in range(18)})
+    world.configure({TaskId("a", index) for index in range(tasks)})
     for worker in WORKERS:
         world.start(worker)
         world.run_until(lambda: world.settled)
@@ -51,6 +51,18 @@ def test_a_free_slot_is_filled_with_what_waits_elsewhere() -> None:
     assert world.settled, world.story()
     assert len(world.running("w1")) == SLOTS
     assert {worker: world.running(worker) for worker in WORKERS[1:]} == others, "nothing that ran was stopped"
+
+
+def test_a_free_slot_is_filled_though_the_others_can_not_be_evened_out_without_a_stop() -> None:
+    """The one that is left has three: two run and stay, the third goes to one that has none."""
+    world = crowded(9)
+    stays = world.running("w1")
+    for worker in WORKERS[1:]:
+        finish_all_of(worker, world)
+    world.run(10_000)
+    assert world.settled, world.story()
+    assert world.running("w1") == stays
+    assert sorted(len(world.running(worker)) for worker in WORKERS[1:]) == [0, 1]
 
 
 def test_all_come_to_their_end() -> None:

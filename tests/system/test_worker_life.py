@@ -10,6 +10,8 @@ from airflow_group import Group
 from fleet import Fleet
 
 from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.cli.main import main
 from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.topics.one_shot import GroupSnapshot
@@ -159,7 +161,7 @@ def wait_for_failure(group: Group, task: TaskId, *, attempt: int, failures: int)
 @pytest.mark.shows("a Spark task fails")
 @pytest.mark.timeout(240)
 def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
-    group: Group, outside: Callable[..., Fleet]
+    group: Group, outside: Callable[..., Fleet], broker: LocalBroker
 ) -> None:
     run = group.start("failing_job")
     api = group.api
@@ -194,6 +196,8 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
     submit = api.wait_for_task("failing_stream", run, "submit")
     assert "1 failed task of job stream is tried again: stream:0" in api.log(submit)
     assert not api.xcom(submit)["changed"]
+    assert main(["jobs", "retry", group.name, "stream", "--bootstrap-servers", broker.bootstrap_servers]) == 0
+    wait_for_failure(group, TaskId("stream", 0), attempt=3, failures=1)
 
 
 @pytest.mark.shows("the worker's Spark ends: its JVM is killed, or out of memory")
