@@ -1,6 +1,6 @@
 """The peer of ``benchmarks.triggers``: plain aiokafka, group requests and nothing else. ``python -m benchmarks.bare``.
 
-As many static members in as many groups join (each on a connection of its own), are told to share nothing, and
+As many static members in as many groups join (each on a connection of its own), share nothing, and
 heartbeat on one connection. No topics, no leases, no records, nobody who would notice that there is something to do.
 """
 

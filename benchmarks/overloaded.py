@@ -20,7 +20,7 @@ _TICKS_WRITTEN: Final = 40
 
 
 async def _watch(path: Path) -> None:
-    """Write how late the loop has been by now, from time to time: whoever started this process may kill it."""
+    """Write how late the loop has been by now, from time to time: this process may be killed."""
     worst, ticks = 0.0, 0
     while True:
         due = time.monotonic() + _TICK_S

@@ -5,9 +5,9 @@ each in ours; and the same heartbeat interval and session. Each worker is a proc
 when the group has been quiet for long enough that ours, too, heartbeat in their full interval, at a random time.
 
 Measured on both sides from the same things: *the join* is when the coordinator says that the group is no longer stable;
-*starts and stops* are told by the tasks themselves by the wall clock (Java: ``tests/peers/java/IdleSource.java``; ours:
-the group's events). A moved task *stands still* from its stop to its start elsewhere. The time to *balance* is that
-from the join to the last start. The part of it until the first stop is the first worker's heartbeat (at most an
+*starts and stops* are written by the tasks themselves, by the wall clock (Java: ``tests/peers/java/IdleSource.java``;
+ours: the group's events). A moved task *stands still* from its stop to its start elsewhere. The time to *balance* is
+that from the join to the last start. The part of it until the first stop is the first worker's heartbeat (at most an
 interval, on both sides alike): it hears of the join only then.
 """
 

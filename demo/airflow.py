@@ -45,7 +45,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     # A task whose supervisor is gone fails after so many seconds.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-    # A task that a user has marked failed is told so at its next heartbeat.
+    # A task that a user has marked failed hears of it at its next heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
     # What a killed task leaves behind must not keep it "running".
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "2",

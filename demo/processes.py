@@ -79,7 +79,7 @@ class KeptProcess:
         self._tell_keeper(grace_s)
 
     def kill(self) -> None:
-        """SIGKILL to the command and all that descends from it, at once, as when its machine is lost."""
+        """SIGKILL to the command and all its descendants together, as when its machine is lost."""
         self._tell_keeper(0.0)
 
     def wait(self, timeout_s: float) -> int:

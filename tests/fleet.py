@@ -23,7 +23,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, converged
-from airflow_provider.ledger.records import JobDefinition, TaskEvent, TaskState, TaskStatus
+from airflow_provider.ledger.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
@@ -172,9 +172,15 @@ class Fleet:
         return self.record.owned_by(WorkerId(worker))
 
     async def steps(self) -> list[TaskStatus]:
-        """Every step of every task so far, from the timeline: the status topic may be told several at once."""
-        timeline = await asyncio.to_thread(read_timeline, self.settings, self.group_id)
-        return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
+        """Every step of every task so far, from the timeline: of the status topic only the last of several is seen."""
+        return [event.status for event in await self._timeline() if isinstance(event, TaskEvent)]
+
+    async def rounds(self) -> list[RebalanceEvent]:
+        """Every round so far, likewise."""
+        return [event for event in await self._timeline() if isinstance(event, RebalanceEvent)]
+
+    async def _timeline(self) -> tuple[Event, ...]:
+        return (await asyncio.to_thread(read_timeline, self.settings, self.group_id)).events
 
     async def starts(self) -> dict[TaskId, list[Start]]:
         return starts(await self.steps())
@@ -188,7 +194,7 @@ class Fleet:
         }
 
     def story(self) -> str:
-        """The rounds so far, a line each."""
+        """The rounds that were seen, a line each."""
         return "\n".join(
             f"epoch {record.epoch}: {record.reason}; "
             + ", ".join(

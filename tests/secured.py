@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import BrokerSecurity, LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
@@ -38,7 +39,6 @@ _ANY_ACL = AclBindingFilter(
     AclOperation.ANY,
     AclPermissionType.ANY,
 )
-_ARRIVES_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,6 @@ class SecuredBroker:
 
     def allow(self, rights: Iterable[tuple[str, PageRight, str]]) -> None:
         """Grant users rights in groups; returns when the broker knows."""
-        admin = AdminClient(self.settings(ADMIN).librdkafka())
         acls = [
             AclBinding(
                 ResourceType[right.resource.upper()],
@@ -103,12 +102,18 @@ class SecuredBroker:
             )
             for user, right, group in rights
         ]
-        for done in admin.create_acls(acls).values():
-            done.result(_ARRIVES_S)
-        deadline = time.monotonic() + _ARRIVES_S
-        while not set(acls) <= set(admin.describe_acls(_ANY_ACL).result(_ARRIVES_S)):
-            assert time.monotonic() < deadline, "the ACLs have not arrived"
-            time.sleep(0.05)
+        grant(self.settings(ADMIN), acls)
+
+
+def grant(administrator: KafkaSettings, acls: Collection[AclBinding]) -> None:
+    """Returns when the broker knows."""
+    admin = AdminClient(administrator.librdkafka())
+    for done in admin.create_acls([*acls]).values():
+        done.result(DEADLINE_S)
+    deadline = time.monotonic() + DEADLINE_S
+    while not set(acls) <= set(admin.describe_acls(_ANY_ACL).result(DEADLINE_S)):
+        assert time.monotonic() < deadline, "the ACLs have not arrived"
+        time.sleep(0.05)
 
 
 @contextmanager

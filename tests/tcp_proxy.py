@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any
 
+from waiting import DEADLINE_S
+
 _HOST = "127.0.0.1"
 _CHUNK = 64 * 1024
 _END = b""
@@ -84,7 +86,7 @@ class TcpProxy:
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accepted, _HOST, 0)

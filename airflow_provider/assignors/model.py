@@ -30,7 +30,7 @@ class LeaveReason(str, Enum):
     DRAINED = "drained"
     """Its work was done, or somebody asked it to go when what ran had finished."""
     KILLED = "killed"
-    """Whoever runs it has ended it for good: a user has marked its Airflow task, say."""
+    """It was ended for good: a user has marked its Airflow task, say."""
     RESTARTING = "restarting"
     """It will be started again."""
 
@@ -181,7 +181,7 @@ class Memory:
     :param successive_revocations: how many rounds in a row wanted to, for the backoff
     :param next_moves_at_ms: wall clock before which nothing that runs is stopped to balance, where that comes in steps;
         0: it may be
-    :param released: the moves of that round that are to go on: who gave up what, for whoever gets it next
+    :param released: the moves of that round that are to go on: who gave up what, for those who get it next
     :param awaited: until when (wall clock) lost work waits for workers that have said when they will be back
     :param former: what workers had of jobs that are being planned anew, and is not configured now
     """

@@ -70,7 +70,7 @@ def _next_moves_at_ms(policy: Incremental, memory: Memory, now_ms: int) -> int:
     """When running tasks may be stopped again; 0: they may.
 
     The round that gives the last ones to others begins an interval of calm, which stands in for the growing delay:
-    whoever joins meanwhile waits for its end. It has a time of its own in the memory, because lost work does not wait
+    who joins meanwhile waits for its end. It has a time of its own in the memory, because lost work does not wait
     for it; and it is never longer than the policy says, so that a leader whose clock is behind doesn't stretch what
     another one began.
     """

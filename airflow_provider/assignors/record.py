@@ -27,7 +27,7 @@ class GroupRecord(ABC):
     :param assignment: the full assignment by worker after this round: what each keeps and what it starts
     :param revoked: what each worker must stop before the next round
     :param moves: what changed its place, and why
-    :param delay_ms: the delay that the members were told: lost work waits, or the next moves do
+    :param delay_ms: the delay that the members were sent: lost work waits, or the next moves do
     :param reason: what began the chain of rounds that this one is of; for people, as ``step`` is
     :param step: what of it this round goes on with; empty in the first one, and in records of an older release
     :param at_ms: wall clock of the leader, milliseconds since 1970
@@ -57,7 +57,7 @@ class GroupRecord(ABC):
     @property
     @abstractmethod
     def deadline_ms(self) -> int:
-        """When the delay that the members were told is over (wall clock, ms since 1970); 0 when none runs. Others may
+        """When the delay that the members were sent is over (wall clock, ms since 1970); 0 when none runs. Others may
         run longer.
         """
 

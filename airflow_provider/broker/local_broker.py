@@ -152,7 +152,7 @@ class LocalBroker:
         """
         if self.pid is not None:
             return
-        self.kill()  # if it ended by itself, whoever watches over it still does
+        self.kill()  # if it ended by itself, its watcher still runs
         _require_free(self._client_port)
         java, class_path = self._prepare()
         self._folder.mkdir(parents=True, exist_ok=True)

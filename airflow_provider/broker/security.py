@@ -19,7 +19,7 @@ class BrokerSecurity:
     Clients speak SASL_SSL, with SCRAM. The broker's own listeners take only who has a certificate of the authority.
     What a user may do is granted by ACLs, by the administrator; without any, nothing.
 
-    :param authority: the certificate of whoever signed ``certificate``, as a PEM file; it should sign nothing else
+    :param authority: the certificate that signed ``certificate``, as a PEM file; it should sign nothing else
     :param certificate: the broker's, for the address 127.0.0.1
     :param key: of the certificate, not encrypted
     :param users: passwords by user name: letters, digits, ``-``, ``_`` and ``.``
@@ -56,7 +56,7 @@ class BrokerSecurity:
         }
 
     def format_arguments(self) -> Iterator[str]:
-        """What ``StorageTool format`` is told of the users."""
+        """The users, for ``StorageTool format``."""
         for name, password in self.users.items():
             for mechanism in _MECHANISMS:
                 yield from ("--add-scram", f'{mechanism}=[name="{name}",password="{password}"]')

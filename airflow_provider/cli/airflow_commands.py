@@ -19,7 +19,7 @@ class AllArguments:
     """Everything behind the subcommand's name, ``--help`` included, is for ``cospark`` to read.
 
     In the place of an Airflow ``Arg``. Airflow asks all subcommands for their arguments at every call, and ours import
-    Kafka's clients and Spark to know theirs; and argparse can't be told to leave options alone.
+    Kafka's clients and Spark to know theirs; and argparse can't leave options alone.
     """
 
     flags = ("arguments",)

@@ -33,11 +33,11 @@ async def wait_until_complete(
     timeout_s: float | None,
     tell: Callable[[str], None],
 ) -> JobProgress:
-    """How the job has ended. A broker that is away is waited for, too. How far it is, is told when that has changed,
+    """How the job has ended. A broker that is away is waited for, too. How far it is, is said when that has changed,
     and no more often than others say it in their logs.
 
     :param timeout_s: how long to wait, in seconds; without end if None
-    :param tell: is told how far the job is
+    :param tell: called with how far the job is
     :raises JobGoneError: saying by whom it was removed
     :raises LateJobError: saying how far it is
     """

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     :param argv: the arguments after the program's name; by default those of this process
     :returns: the exit status: 0 done, 1 done but with failures, 2 not understood or not possible; as a shell has it,
-        130 when interrupted and 141 when whoever read the output went away
+        130 when interrupted and 141 when the reader of its output went away
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     called = arguments[0] if arguments else None

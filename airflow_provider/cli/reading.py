@@ -51,7 +51,7 @@ async def read_on(
 ) -> None:
     """Read to the ends.
 
-    :param tell: is called every other second as long as that takes; by default standard error is told what is still
+    :param tell: is called every other second as long as that takes; by default it says on standard error what is still
         being read
     :raises TopicError: see :meth:`GroupTopics.catch_up`
     """

@@ -1,4 +1,4 @@
-"""How a worker in the foreground is told to end: by one signal to leave its group, by another to end immediately.
+"""How a worker in the foreground ends: one signal has it leave its group, another one ends it immediately.
 
 Not by the loop's own ``add_signal_handler``. There a signal is a byte in a pipe that the loop's threads write to as
 well, each time they hand something over, such as a record that was stored. While the loop is busy the pipe fills up,
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
 _ONE_SIGNAL_S: Final = 0.5
-"""Whoever signals a process and its process group (``timeout``, a terminal) means it once."""
+"""Who signals a process and its process group (``timeout``, a terminal) means it once."""
 
 _SIGNALLED: Final = 128
 """A shell adds the signal's number to this for the exit status."""
@@ -49,7 +49,7 @@ def leave_when_signalled(leave: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     first: list[float] = []
 
-    def told(name: str) -> None:
+    def begin(name: str) -> None:
         log.info("%s: the worker stops its tasks and leaves the group; once more to end it immediately", name)
         leave(f"signal {name}")
 
@@ -58,7 +58,7 @@ def leave_when_signalled(leave: Callable[[str], None]) -> None:
         if not first:
             first.append(time.monotonic())
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the worker with it
-                loop.call_soon_threadsafe(told, name)
+                loop.call_soon_threadsafe(begin, name)
         elif time.monotonic() - first[0] > _ONE_SIGNAL_S:
             os.write(2, f"{name} again: the worker ends immediately, without leaving the group\n".encode())
             os._exit(_SIGNALLED + number)  # attached tasks end with the process

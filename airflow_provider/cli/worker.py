@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PREFIX",
-        help="package or module from which jobs may be imported; may be given several times. Whoever may write to the"
+        help="package or module from which jobs may be imported; may be given several times. Who may write to the"
         " group's jobs topic decides what runs here, within these. By default nothing is allowed, and every job fails",
     )
     parser.add_argument(

@@ -1,6 +1,6 @@
-"""A DAG that reacts to a rebalance: it waits for the next assignment and is told what moved, from where, and why.
+"""A DAG that reacts to a rebalance: it waits for the next assignment, and learns what moved, from where, and why.
 
-A second worker joins a group whose first one runs four streams. Two of them move, and a task is told which.
+A second worker joins a group whose first one runs four streams. Two of them move, and a task logs which.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class SparkGroupHook(BaseHook):
     def remove_job(self, group: str, job: str, *, by: str | None = None) -> bool:
         """Ask the group to run a job no more; its tasks are stopped, and it is forgotten how far they were.
 
-        :param by: who asks for it, which those are told who wait for the job; by default the user and the host
+        :param by: who asks for it, for those who wait for the job; by default the user and the host
         :returns: whether there was such a job
         :raises TopicError: as :meth:`submit_job`
         """

@@ -2,8 +2,8 @@
 
 The connection's extra is librdkafka's configuration, as in the apache-kafka provider. The topics are read and written
 by librdkafka itself, which takes it as it is; the group protocol runs over aiokafka, for which it is translated here.
-The rule for the translation: what makes a connection safer is either honoured or refused, never ignored. And whoever
-may edit a connection is not for that reason one who may run code where it is used.
+The rule for the translation: what makes a connection safer is either honoured or refused, never ignored. And
+to be allowed to edit a connection is not to be allowed to run code where it is used.
 """
 
 from __future__ import annotations

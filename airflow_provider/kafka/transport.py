@@ -102,7 +102,7 @@ class GroupTransport:
     ) -> KafkaErrorCode:
         """Take a member out of its group for good; of a static one the instance id is enough.
 
-        :param reason: told to the broker, which logs it (KIP-800)
+        :param reason: goes to the broker, which logs it (KIP-800)
         """
         await self.turn()
         request = LeaveGroup(group_id, member_id, worker, reason)

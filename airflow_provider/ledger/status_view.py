@@ -134,7 +134,7 @@ def ignore_stale(_key: str, _winner: StatusRecord) -> None:
 
 
 def check_counts(record: StatusRecord, now_ms: int) -> None:
-    """Refuse what nobody can have counted up to. Whoever comes next counts on from what a record says: a number without
+    """Refuse what nobody can have counted up to. The next one counts on from what a record says: a number without
     room above it could never be topped, and nobody who tells the truth would be believed any more.
 
     Nothing here happens a million times a second, so no count is above the microseconds since 1970. From a lie below
@@ -172,7 +172,7 @@ def _read(key: Key, value: bytes) -> StatusRecord:
 class StatusView(TopicView[StatusSnapshot]):
     """Builds a :class:`StatusSnapshot` from the records of a status topic.
 
-    :param on_stale: is told the key and the record that wins, when a stale record has been ignored
+    :param on_stale: called with the key and the record that wins, when a stale record has been ignored
     :param clock: milliseconds since 1970; see :func:`check_counts`
     """
 

@@ -88,7 +88,7 @@ def ignore_unreadable(_record: Unreadable) -> None:
 class TopicView(ABC, Generic[S]):
     """What a topic adds up to. Not safe for threads: its owner takes care of that.
 
-    :param on_unreadable: is told of each record that can't be read, before it is skipped
+    :param on_unreadable: called with each record that can't be read, before it is skipped
     """
 
     def __init__(self, on_unreadable: Callable[[Unreadable], None] = ignore_unreadable) -> None:

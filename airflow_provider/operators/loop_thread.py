@@ -1,4 +1,4 @@
-"""Runs a coroutine on an event loop in a thread, while the main thread waits and can still be told to end."""
+"""Runs a coroutine on an event loop in a thread, while the main thread waits and still hears signals."""
 
 from __future__ import annotations
 

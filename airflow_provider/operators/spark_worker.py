@@ -67,7 +67,7 @@ class SparkWorkerOperator(BaseOperator):
     A user who ends the task (marks it, clears it) ends the worker: its Spark tasks are stopped and it leaves the group.
 
     :param group: the group to join; becomes a part of topics' names
-    :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: whoever
+    :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: who
         may write to the group's jobs topic decides what runs here, within these
     :param worker: the worker's name (its group instance id), by which it is known in the group. It must stay the same
         over retries, deferrals and restarts, and no two workers of a group may share it. By default
@@ -383,7 +383,7 @@ class SparkWorkerOperator(BaseOperator):
         raise AirflowException(f"worker {spec.member.worker}: {ending.value}: {error}")
 
     def _groups_in_words(self) -> str:
-        """For whoever has mistyped one of them."""
+        """The name may be mistyped."""
         try:
             groups = SparkGroupHook(self.kafka_conn_id).groups()
         except TopicError as failed:

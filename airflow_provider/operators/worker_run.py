@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _LEAVE_WITHIN_S: Final = 20.0
 
 _ASK_WITHIN_S: Final = 1.0
-"""Airflow kills a task's process 5 s after it has told it to end; so long its tasks may take to stop, too."""
+"""Airflow kills a task's process 5 s after asking it to end. Its Spark tasks may take as long to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class RunResult:
 
 
 class WorkerRun:
-    """Runs a worker until it is done, told to leave, or its membership had better go on in the triggerer.
+    """Runs a worker until it is done, has to leave, or its membership had better go on in the triggerer.
 
     :param saved: the membership, as the triggerer left it; None to join anew
     :param tries: what becomes of the worker when this process ends
@@ -122,7 +122,7 @@ class WorkerRun:
         from airflow_provider.worker.holding import Holding, held
         from airflow_provider.worker.in_process import InThisProcess
 
-        self._thread.call_soon(self._leave)  # it may have been told so before
+        self._thread.call_soon(self._leave)  # it may have been asked before
         holding = Holding(
             protocol=self._spec.protocol(),
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),

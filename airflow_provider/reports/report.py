@@ -31,7 +31,7 @@ class JobReport:
     :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
     :param runs: gives, by index, the last word about each task that somebody has or has had. They are looked up when
-        the report is told: whoever waits makes one at each change, of thousands of tasks
+        the report is shown: a sensor makes one at each change, of thousands of tasks
     """
 
     progress: JobProgress
@@ -67,7 +67,7 @@ class JobReport:
         return self.progress.state is JobState.FAILED
 
     def to_json(self, *, now_ms: int | None = None) -> dict[str, Any]:
-        """:param now_ms: wall clock by which it is told how long tasks have run; by default that of this host"""
+        """:param now_ms: wall clock by which it is counted how long tasks have run; by default that of this host"""
         now_ms = int(time.time() * 1000) if now_ms is None else now_ms
         progress = self.progress
         return {

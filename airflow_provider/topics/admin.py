@@ -40,9 +40,9 @@ _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 _PROPAGATION_S: Final = 1.0
 _REFUSAL_S: Final = 1.0
-"""Whoever was refused may have been let in since, and another broker may answer: so much later it is given up."""
+"""A refused user may have been let in since, and another broker may answer: after so long it is given up."""
 _LISTEN_S: Final = 0.1
-"""Whoever waits for an answer hears so much later, at most, why there is none."""
+"""So long, at most, until it is known why there is no answer."""
 
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _UNKNOWN_TOPIC: Final = frozenset(

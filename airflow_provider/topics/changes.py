@@ -1,7 +1,7 @@
 """Tells listeners in event loops about changes made in another thread.
 
 A triggerer has a thousand listeners in one loop, and a group may change many times in a moment: a loop is woken once
-for all its listeners and for all changes since it last told them; each hears only of what it wants to hear about; and
+for all its listeners and for all changes since the last time; each hears only of what it wants to hear about; and
 between some of them the loop has time for everything else.
 """
 
@@ -20,7 +20,7 @@ from airflow_provider.ledger.topic_view import About
 Listener = Callable[[], None]
 
 _AT_ONCE: Final = 20
-"""So many listeners are told in one turn of the loop: some milliseconds, if each is a membership."""
+"""So many listeners are called in one turn of the loop: some milliseconds, if each is a membership."""
 
 
 class Changes:
@@ -84,7 +84,7 @@ class _Loop:
         return self._next
 
     def remove(self, number: int) -> bool:
-        """:returns: whether nobody is left to be told"""
+        """:returns: whether no listener is left to be called"""
         self._listeners.pop(number, None)
         return not self._listeners
 

@@ -35,7 +35,7 @@ class TopicFeed(Generic[S]):
     are no jobs would stop every task.
 
     :param make_view: makes an empty view that tells of what it can't read
-    :param complaints: what is told goes there; while the topic is read from its beginning, many come together
+    :param complaints: gets what can't be read; while the topic is read from its beginning, many come together
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TopicFeed(Generic[S]):
         new.all_is_news()
 
     def _news(self) -> About:
-        """What can be told, since the topic can be read."""
+        """What is new, now that the topic can be read."""
         if self._problem is None:
             return self._view.take_news()
         self._problem = None

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 class Positions:
     """The offsets up to which topics of one partition have been read, each from its beginning.
 
-    Compaction leaves holes. Who reads a topic for the first time is shown by what is left how the topic stands. But in
-    a topic that has been read to its end a hole behind that is made of records that were taken away unseen: whoever
-    reads it could not do so for a while. A key that was written again shows up later. That a key was deleted does not,
-    if that was longer ago than ``delete.retention.ms``: its tombstone is gone too.
+    Compaction leaves holes. To a first reader they do not matter: what is left is how the topic stands. But a hole
+    behind what has been read to the end means that records came and went unseen, while the topic could not be read. A
+    key that was written again shows up later. That a key was deleted does not, if that was longer ago than
+    ``delete.retention.ms``: its tombstone is gone too.
 
     Offsets tell that whatever the clocks say, of a host that slept for example. They would tell it too of topics that
     are written in transactions, whose ends have offsets; these topics are not.

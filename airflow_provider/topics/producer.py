@@ -217,7 +217,7 @@ def _settle(outcomes: Iterable[_Outcome]) -> None:
 
 
 def _discard(producer: Producer) -> None:
-    """Fail what it has not written, so that whoever waits for that hears of it."""
+    """Fail what it has not written, so that those who wait for it hear of it."""
     producer.purge()
     with contextlib.suppress(KafkaException):
         producer.flush(_FLUSH_S)

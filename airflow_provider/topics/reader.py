@@ -85,7 +85,7 @@ class TopicReader:
     """Follows topics of one partition each and hands their records to sinks.
 
     :param config: librdkafka's settings of the connection
-    :param outage: is told of brokers that go and come back
+    :param outage: hears of brokers that go and come back
     :raises TopicError: if librdkafka refuses the settings
     """
 
@@ -123,7 +123,7 @@ class TopicReader:
             # A topic that has just been made, or a leader that has just changed, is tried again soon.
             "fetch.error.backoff.ms": 50,
             "topic.metadata.refresh.fast.interval.ms": 50,
-            # After that a topic that a broker does not know is told of.
+            # After that a topic that no broker knows is reported.
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
             "log_level": 0,
             "logger": log,
@@ -392,7 +392,7 @@ def _tell(sink: Sink, error: TopicError) -> None:
     try:
         sink.fail(error)
     except Exception:
-        log.exception("nobody could be told: %s", error)
+        log.exception("this could not be passed on: %s", error)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

@@ -43,7 +43,7 @@ class Needs:
     """What somebody who takes part in a group does with its topics.
 
     :param events: at least DESCRIBE, to see that the topic is there
-    :param makes_topics: whether those that are missing are made: by whoever gives a group something to do, or works for
+    :param makes_topics: whether those that are missing are made: by those who give a group something to do, or work for
         it. To others a name without topics is a mistyped one, or one that they are too early for
     """
 

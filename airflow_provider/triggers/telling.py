@@ -51,8 +51,8 @@ async def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) ->
 
 
 class _Telling:
-    """One of a thousand: between two looks it is a timer, and no task. What it logs goes where the log of whoever began
-    it goes.
+    """One of a thousand: between two looks it is a timer, and no task. What it logs goes where the log of its
+    creator goes.
     """
 
     __slots__ = ("_look", "_pace", "_question", "_telling", "_timer", "_topics")

@@ -46,7 +46,7 @@ class _Watch:
                 self._looking.cancel()
 
     def _ends(self) -> None:
-        """Whoever comes from now on begins another one."""
+        """Who comes from now on begins another one."""
         if _WATCHES.get(self._topics) is self:
             del _WATCHES[self._topics]
 

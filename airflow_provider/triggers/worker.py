@@ -187,8 +187,8 @@ class WorkerTrigger(BaseTrigger):
             return event
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
-        """:returns: None if the membership is to go on with what the connection says by now, or was told to leave as it
-        was handed over
+        """:returns: None if the membership is to go on with what the connection says by now, or was asked to leave as
+        it was handed over
         """
         from airflow_provider.worker.holding import held
 

@@ -21,7 +21,7 @@ class Ending(str, Enum):
     DRAINED = "drained"
     """The group has done its work; the worker has left."""
     LEFT = "left"
-    """The worker was told to leave, and has."""
+    """The worker was asked to leave, and has."""
     IDLE = "idle"
     """Nobody in the group had anything to run for as long as the worker may wait; it has left. ``error`` says why."""
     STOOD_BACK = "stood back"
@@ -37,7 +37,7 @@ class Ending(str, Enum):
 
 
 WORK_IS_OVER: Final = (Ending.DRAINED, Ending.LEFT)
-"""The worker has done what it was to do, or was told that it need not."""
+"""The worker has done what it was to do, or need not do it any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,9 +41,9 @@ class TaskExecutor:
     :param make_runner: makes the runner, given whom it shall tell of its events
     :param slots: how many tasks run at the same time
     :param checkpoint_root: folder or URI of all streaming checkpoints; None: it has none, and runs no stream
-    :param stopped: told of tasks that were stopped
-    :param finished: told of tasks that came to their end
-    :param changed: told whenever something else may depend on what runs here
+    :param stopped: called with tasks that were stopped
+    :param finished: called with tasks that came to their end
+    :param changed: called whenever something else may depend on what runs here
     :param lease_ms: how long this process may go on when another has taken its worker's name
     :param mask: takes secrets out of what is said of errors
     :param max_spark_deaths: a task under which Spark has ended so often fails

@@ -18,7 +18,7 @@ _RETRY_S: Final = 1.0
 
 Write = Callable[[], Awaitable[object]]
 Tried = Callable[["BaseException | None"], None]
-"""Is told what kept a record from being written, if something did."""
+"""Called with what kept a record from being written, if something did."""
 
 
 class Journal:
@@ -67,7 +67,7 @@ class Journal:
         written: asyncio.Future[Any]
         try:
             written = asyncio.ensure_future(write())
-        except Exception as failed:  # noqa: BLE001  it is told as one that shows up later
+        except Exception as failed:  # noqa: BLE001  it is treated as one that shows up later
             written = asyncio.get_running_loop().create_future()
             written.set_exception(failed)
 

@@ -21,7 +21,7 @@ from airflow_provider.spark.runner import (
 
 
 def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
-    """What a runner is told.
+    """A run in a runner's terms.
 
     :param root: folder or URI of all streaming checkpoints; None: there is none
     :raises CheckpointError: if the task has no folder for its checkpoint

@@ -117,7 +117,7 @@ def _seen(process: str) -> list[_Pid]:
 
 @functools.cache
 def _place_of(_pid: int) -> str:
-    """Where a number names one process, as a process is told there; empty if that can't be told."""
+    """Where a process id names one process: this boot of this host, and this container. Empty if that is not known."""
     try:
         return f"{_BOOT_ID.read_text().strip()}+{_PID_NAMESPACE.readlink()}"
     except OSError:

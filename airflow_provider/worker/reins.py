@@ -48,7 +48,7 @@ class Reins:
     def on(self, worker: SteadyWorker) -> Iterator[None]:
         """This one is held as long as the block runs."""
         self.worker = worker
-        asyncio.get_running_loop().call_soon(self._pull)  # it may have been told before; heard when it has begun
+        asyncio.get_running_loop().call_soon(self._pull)  # the wish may have come before it began
         try:
             yield
         finally:

@@ -18,8 +18,8 @@ class Standby:
     """They are done when there is something to run, and it may be run.
 
     :param needs_running: whether a task that was assigned is still to be run
-    :param stopped: told of tasks that were to stop, or need no running (none ever ran)
-    :param changed: told when they may be done
+    :param stopped: called with tasks that were to stop, or need no running (none ever ran)
+    :param changed: called when they may be done
     :param pause_s: a process that runs tasks is wanted no sooner
     """
 

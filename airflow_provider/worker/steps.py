@@ -10,7 +10,7 @@ from typing import Any
 class Steps:
     """Runs them, and keeps the first fault of this program that shows up in one.
 
-    :param on_fault: is told when there is one
+    :param on_fault: called when there is one
     """
 
     def __init__(self, on_fault: Callable[[], None]) -> None:

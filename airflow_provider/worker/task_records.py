@@ -28,7 +28,7 @@ class _Insisted:
 class TaskRecords:
     """The records of one worker's tasks. What nobody waits for is written once, in the order in which it was said.
 
-    :param feed: is told what became of the records that the machine waits for
+    :param feed: gets what became of the records that the machine waits for
     :param steps: keeps what is wrong with that
     """
 

@@ -71,7 +71,7 @@ async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, grou
         del ends[TaskId("numbers", -1)]
         assert ends == {TaskId("numbers", index): 1 for index in range(TASKS)}
         assert not overlaps(steps)
-        epochs = [record.epoch for record in group.records]
+        epochs = [each.record.epoch for each in await group.rounds()]
         assert epochs == sorted(set(epochs))
         for worker in WORKERS:
             assert "a fault of this program" not in group.log_of(worker)

@@ -18,7 +18,7 @@ from waiting import eventually
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.progress import JobState, job_progress
+from airflow_provider.ledger.progress import JobState, converged, job_progress
 from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
 
@@ -44,7 +44,7 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
         await group.balanced("w1", "w3")
 
         assert group.epoch == before.epoch + group.record.generation, "the coordinator counts anew, the epoch goes on"
-        epochs = [record.epoch for record in group.records]
+        epochs = [each.record.epoch for each in await group.rounds()]
         assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
         assert group.owned("w1") | group.owned("w3") == before.assignment[W1] | before.assignment[W2]
         # A last word about a task that has moved may come late; a word of the new group never loses to one of the old.
@@ -202,7 +202,10 @@ async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFlee
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.wait_for(
-            lambda _jobs, status: sum(told.state is TaskState.RUNNING for told in status.tasks.values()) == 4,
+            lambda _jobs, status: (
+                sum(told.state is TaskState.RUNNING for told in status.tasks.values()) == 4
+                and converged(status.group, status.workers)
+            ),
             "both workers are busy",
         )
 

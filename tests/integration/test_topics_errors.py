@@ -15,10 +15,10 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
+from secured import grant
 from topic_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -129,7 +129,6 @@ class TestRights:
 
     @staticmethod
     def _allow(broker: LocalBroker, topic: str, *operations: str) -> None:
-        admin = AdminClient(TestRights._as(broker, "admin").librdkafka())
         acls = [
             AclBinding(
                 ResourceType.TOPIC,
@@ -142,8 +141,7 @@ class TestRights:
             )
             for operation in operations
         ]
-        for future in admin.create_acls(acls).values():
-            future.result()
+        grant(TestRights._as(broker, "admin"), acls)
 
     async def test_each_missing_right_is_named_with_its_topic(self, guarded: LocalBroker, group_id: str) -> None:
         admin, alice = self._as(guarded, "admin"), self._as(guarded, "alice")

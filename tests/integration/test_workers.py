@@ -105,7 +105,7 @@ async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: M
 
         assert group.owned("w1") == kept | lost
         assert await group.stops() == stops
-        waited = [record for record in group.records if record.delay_ms]
+        waited = [each for each in await group.rounds() if each.record.delay_ms]
         assert waited, "a delay ran"
         assert group.record.at_ms >= waited[0].deadline_ms
 
@@ -124,7 +124,7 @@ async def test_a_worker_that_nobody_starts_again_is_not_waited_for(fleet: MakeFl
 
         assert group.owned("w1") == kept | lost
         assert {stop for stop in await group.stops() - stops if stop[1] != "w2"} == set()
-        assert not [record for record in group.records if record.delay_ms]
+        assert not [each for each in await group.rounds() if each.record.delay_ms]
 
 
 async def test_a_worker_told_to_go_stops_its_tasks_and_leaves_at_once(fleet: MakeFleet) -> None:
@@ -228,7 +228,8 @@ async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_
             lambda jobs, status: (p := job_progress("uneven", jobs, status)) is not None and p.complete,
             "the job is complete",
         )
-        helped = [record.epoch for record in group.records if "a slot free" in record.reason and not record.step]
+        rounds = [each.record for each in await group.rounds()]
+        helped = [record.epoch for record in rounds if "a slot free" in record.reason and not record.step]
         assert len(helped) == 1, f"not again when nothing waited any more\n{group.story()}"
         steps = await group.steps()
         assert not [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]

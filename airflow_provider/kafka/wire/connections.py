@@ -116,7 +116,7 @@ class Connections:
 
         An answer may take as long as a new connection: the network may have forgotten one that was idle.
 
-        :raises TransportError: none answers; a refusal of our credentials is told rather than a broker that is away
+        :raises TransportError: none answers; a refusal of our credentials is raised rather than a broker that is away
         """
         await self.turn()
         known = dict.fromkeys((*self._shared, *self._bootstrap, *self._nodes.values()))

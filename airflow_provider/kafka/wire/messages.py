@@ -36,9 +36,9 @@ class FindCoordinatorResponse:
 class JoinRequest:
     """Join a group, or rejoin it; answered when all members have joined (times in milliseconds).
 
-    :param member_id: empty at first; a member without instance id is then told one (MEMBER_ID_REQUIRED) and joins again
+    :param member_id: empty at first; a member without instance id is given one (MEMBER_ID_REQUIRED) and joins again
     :param protocols: the offered protocols and this member's metadata in each, the preferred one first
-    :param reason: told to the broker, which logs it (KIP-800)
+    :param reason: goes to the broker, which logs it (KIP-800)
     """
 
     group_id: str

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 _AT_ONCE: Final = 32
 _TOGETHER_S: Final = 2.0
-"""So long at most whoever has a connection waits for those who are about to have one."""
+"""Who has a connection waits so long, at most, for those who are about to have one."""
 
 
 class Openings:
@@ -66,7 +66,7 @@ class Openings:
             raise
 
     def _next(self) -> None:
-        """Somebody is done: whoever waits longest takes the place over."""
+        """Somebody is done: the one who waits longest takes the place."""
         while self._waiting:
             first = self._waiting.popleft()
             if not first.done():

@@ -36,7 +36,7 @@ class Turnstile:
         self._free = self._in_a_turn
         while self._free and self._waiting:
             first = self._waiting.popleft()
-            if not first.done():  # else whoever waited has given up
+            if not first.done():  # else the one who waited has given up
                 first.set_result(None)
                 self._free -= 1
         self._turning = self._free < self._in_a_turn

@@ -59,7 +59,7 @@ class JobDefinition:
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
     :param removal: the offset of the last removal of a job of this name before this one was submitted, if any is known;
-        set by whoever writes the record. What is said of the job that was removed then is not said of this one
+        set when the record is written. What is said of the job that was removed then is not said of this one
     :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, who
         submitted it, when
     :raises JobError: for what can't be accepted

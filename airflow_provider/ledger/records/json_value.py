@@ -9,7 +9,7 @@ from typing import Any, Final
 
 MAX_DEPTH: Final = 64
 MAX_INTEGER_BITS: Final = 2_048
-"""617 digits. Python may be told to read no more than 640 (``sys.set_int_max_str_digits``), and by default refuses to
+"""617 digits. Python may be set to read no more than 640 (``sys.set_int_max_str_digits``), and by default refuses to
 write more than 4,300.
 """
 

@@ -1,7 +1,7 @@
 """Who removed a job, and when.
 
 It stands in a last record of the job, as the field ``removed``, and a tombstone follows immediately: who reads on has
-seen both. Whoever reads when compaction has taken the first sees a deletion like any other, as older releases do, to
+seen both. Who reads after compaction has taken the first sees a deletion like any other, as older releases do, to
 which the field says nothing. A header of the tombstone would live longer; but confluent-kafka crashes the process over
 a header whose name is no UTF-8, and anybody who may write could send one.
 """

@@ -137,12 +137,12 @@ class TaskStatus:
     :param spark_deaths: how often Spark has ended under an attempt, which the job's retries are not counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
     :param finished_at_ms: the same, when the attempt ended in whatever way
-    :param retry_at_ms: wall clock before which the next attempt shall not start, whoever makes it
+    :param retry_at_ms: wall clock before which the next attempt shall not start, on any worker
     :param error: of the last attempt that failed
     :param result: what a finished task returned, any JSON value
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
-    :param progress: of a stream: the last batch of this attempt, as far as it was told
+    :param progress: of a stream: the last batch of this attempt that it has reported
     """
 
     task: TaskId

@@ -248,7 +248,7 @@ class Metadata(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
-    # How many tasks it runs at once.
+    # How many tasks it runs at the same time.
     # Metadata
     def Slots(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
@@ -415,7 +415,7 @@ class Assignment(object):
             return obj
         return None
 
-    # Others have to join again at once, so another round is near.
+    # Others have to join again immediately, so another round is near.
     # Assignment
     def AnotherRound(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
