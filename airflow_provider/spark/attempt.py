@@ -19,7 +19,7 @@ from airflow_provider.spark.failures import (
     traceback_tail,
 )
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, is_stateful
+from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, TaskGuard, is_stateful
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
@@ -87,15 +87,18 @@ def run_attempt(
     allowed: Iterable[str],
     emit: OnEvent,
     mask: Mask = nothing_secret,
+    job: SparkJob | None = None,
 ) -> LastEvent:
     """Run ``order`` to its end; never raises. What is said of an error goes through ``mask``.
+
+    :param job: that was warmed up for it in this session; None: it is made anew
 
     An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
     work.
     """
     try:
         try:
-            job = load_job(order.entry_point, allowed)
+            job = job or load_job(order.entry_point, allowed)
             result = _result_of(order, guard, session, job, emit)
         finally:
             session.close()
@@ -151,7 +154,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
     spark = session.open()
     guard.begin()
     emit(TaskStarted(order=order))
-    value = job.run(spark, _task_context(order, guard))
+    value = job.run(spark, task_context(order, guard))
     left = session.left_running(value) if order.bounded else None
     if left is not None:
         raise UnboundedError(left)
@@ -178,7 +181,8 @@ def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -
     )
 
 
-def _task_context(order: TaskOrder, guard: AttemptGuard) -> TaskContext:
+def task_context(order: TaskOrder, guard: TaskGuard) -> TaskContext:
+    """What the job's code knows of its task."""
     return TaskContext(
         job=order.task.job,
         index=order.task.index,

@@ -6,77 +6,39 @@ import asyncio
 import contextlib
 import functools
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from airflow_provider.protocol.model import TaskId, Tasks
-from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark, SparkGoneError
-from airflow_provider.spark.attempt import run_attempt, spark_lost
+from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
+from airflow_provider.spark.attempt import run_attempt
+from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
+from airflow_provider.spark.job import SparkJob
+from airflow_provider.spark.learner import Learner
+from airflow_provider.spark.local_attempt import LocalAttempt, start_thread
 from airflow_provider.spark.local_session import LocalSession, Pools
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
-    LastEvent,
+    WARM_UP_ENDS,
     OnEvent,
     RunnerClosedError,
     RunnerEvent,
     StillRunningError,
-    TaskFailed,
     TaskOrder,
     TaskStopped,
+    WarmUpEvent,
+    WarmUpLost,
 )
 from airflow_provider.spark.watch import LOOK_S, Sight, look_at
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-CANCEL_INTERVAL_S: Final = 0.2
-"""How often a stopping task's Spark jobs are cancelled: it may start another right after one was cancelled."""
-
-
-class _Attempt:
-    """A running task: its thread, its session, and how to stop them."""
-
-    def __init__(
-        self, order: TaskOrder, guard: AttemptGuard, session: LocalSession, ended: asyncio.Future[None]
-    ) -> None:
-        self.order = order
-        self.guard = guard
-        self.session = session
-        self.ended = ended
-        self.thread_ended = threading.Event()
-        self._lost: SparkGoneError | None = None
-
-    def lose(self, gone: SparkGoneError) -> None:
-        """Its Spark has ended, which its code may not notice by itself."""
-        if not self.guard.stopping:
-            self._lost = gone
-            self.stop(str(gone))
-
-    def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
-        """What has become of it: not to be blamed for its Spark's end, whatever its code has made of that."""
-        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed)):
-            return spark_lost(self.order, self._lost, mask)
-        return last
-
-    def stop(self, reason: str) -> bool:
-        """:returns: whether the job's code has been called; if not, it never will be"""
-        told_before = self.guard.stopping
-        begun = self.guard.stop(reason)
-        if begun and not told_before:
-            _start_thread(self._cancel_until_ended, f"stop-{self.order.task}")
-        return begun
-
-    def _cancel_until_ended(self) -> None:
-        while not self.thread_ended.is_set():
-            try:
-                self.session.cancel()
-            except Exception:
-                log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.label)
-            self.thread_ended.wait(CANCEL_INTERVAL_S)
+_STEP_S: Final = 5.0
+"""So long an attempt waits at most for a step of its warm-up that does not stop; then it does without."""
 
 
 class LocalRunner:
@@ -86,6 +48,9 @@ class LocalRunner:
     queries stopped, again and again until its thread ends. Python code that does not look at ``task.stopping`` cannot
     be ended from outside: such a task is reported as still running until it really ends. One that still waits for Spark
     to start has stopped immediately, though its thread goes on waiting: others may be waiting for the task.
+
+    What is made ready has a thread and a session, too, and its attempt goes on in these. An attempt does not wait for
+    the end of its warm-up: that is to stop. With one that does not, it does without.
 
     :param on_event: hears what becomes of the tasks
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
@@ -117,8 +82,10 @@ class LocalRunner:
         self._settings = settings or LocalSparkSettings()
         self._mask = mask
         self._pools = Pools(POOLS)
-        self._attempts: dict[TaskId, _Attempt] = {}
-        self._abandoned: set[_Attempt] = set()
+        self._attempts: dict[TaskId, LocalAttempt] = {}
+        self._abandoned: set[LocalAttempt] = set()
+        self._learners: dict[TaskId, Learner] = {}
+        self._learning: set[asyncio.Future[None]] = set()
         self._closed = False
 
     @property
@@ -130,13 +97,26 @@ class LocalRunner:
             raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
         if order.task in self._attempts:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
+        learner = self._learners.pop(order.task, None)
+        if learner is None or not self._hand_over(learner, order):
+            self._start_cold(self._attempt_at(order, self._new_session(order)))
+        self._watch_on()
+
+    def warm(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+        self.stop_warming(order.task)
         loop = asyncio.get_running_loop()
-        session = LocalSession(self, self._settings, self._pools, order.entry_point.partition(":")[0])
-        attempt = _Attempt(order, AttemptGuard(self._lease), session, loop.create_future())
-        self._attempts[order.task] = attempt
-        _start_thread(lambda: self._run(attempt, loop), f"task-{order.task}")
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.ensure_future(self._watch())
+        learner = self._learners[order.task] = Learner(order, self._new_session(order), loop.create_future())
+        self._learning.add(learner.ended)
+        learner.ended.add_done_callback(self._learning.discard)
+        start_thread(lambda: self._learn(learner, loop), f"learn-{order.task}")
+        self._watch_on()
+
+    def stop_warming(self, task: TaskId) -> None:
+        learner = self._learners.pop(task, None)
+        if learner is not None:
+            learner.drop()
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
@@ -163,28 +143,87 @@ class LocalRunner:
         self._closed = True
         if self._watching is not None:
             self._watching.cancel()
+        for task in list(self._learners):
+            self.stop_warming(task)
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
-        if self._abandoned:
-            await asyncio.wait([attempt.ended for attempt in self._abandoned], timeout=timeout_s)
+        ending = [attempt.ended for attempt in self._abandoned] + list(self._learning)
+        if ending:
+            await asyncio.wait(ending, timeout=timeout_s)
         await release_spark(self, timeout_s=timeout_s)
         return left
 
-    def _run(self, attempt: _Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        def emit(event: RunnerEvent) -> None:
-            try:
-                loop.call_soon_threadsafe(self._heard, attempt, event)
-            except RuntimeError:
-                log.warning("Nobody hears any more that %s", event)
+    # ---- attempts and learners, and their threads
 
-        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask)
+    def _new_session(self, order: TaskOrder) -> LocalSession:
+        return LocalSession(self, self._settings, self._pools, order.entry_point.partition(":")[0])
+
+    def _attempt_at(self, order: TaskOrder, session: LocalSession) -> LocalAttempt:
+        ended = asyncio.get_running_loop().create_future()
+        attempt = self._attempts[order.task] = LocalAttempt(order, AttemptGuard(self._lease), session, ended)
+        return attempt
+
+    def _start_cold(self, attempt: LocalAttempt) -> None:
+        loop = asyncio.get_running_loop()
+        start_thread(lambda: self._run(attempt, loop), f"task-{attempt.order.task}")
+
+    def _hand_over(self, learner: Learner, order: TaskOrder) -> bool:
+        """:returns: whether an attempt goes on with what was made ready"""
+        if not learner.fits(order):
+            learner.drop()
+            return False
+        attempt = self._attempt_at(order, learner.session)
+        if not learner.hand_to(attempt):
+            return False
+        asyncio.get_running_loop().call_later(_STEP_S, self._do_without, learner, attempt)
+        return True
+
+    def _do_without(self, learner: Learner, attempt: LocalAttempt) -> None:
+        if not self._closed and learner.take_back(attempt):
+            log.warning("The warm-up of %s does not stop; the task begins without it", attempt.order.label)
+            attempt.session = self._new_session(attempt.order)
+            self._start_cold(attempt)
+
+    def _run(self, attempt: LocalAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
+        def emit(event: RunnerEvent) -> None:
+            _tell(loop, self._heard, attempt, event)
+
+        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job)
         attempt.thread_ended.set()
         emit(attempt.last_word(last, self._mask))
 
+    def _learn(self, learner: Learner, loop: asyncio.AbstractEventLoop) -> None:
+        def emit(event: WarmUpEvent) -> None:
+            _tell(loop, self._heard_of_warm_up, learner, event)
+
+        heir = learner.run(lambda: load_job(learner.order.entry_point, self._allowed), emit, self._mask)
+        if heir is not None and learner.session.spark is not None and learner.session.spark.alive:
+            self._run(heir.attempt, loop, heir.job)
+        else:
+            learner.session.close()
+            if heir is not None:
+                heir.attempt.session = self._new_session(learner.order)
+                self._run(heir.attempt, loop)
+        _tell(loop, learner.ended.set_result, None)
+
+    def _heard_of_warm_up(self, learner: Learner, event: WarmUpEvent) -> None:
+        """If nobody has let go of it meanwhile."""
+        if self._learners.get(learner.order.task) is learner:
+            if isinstance(event, WARM_UP_ENDS):
+                del self._learners[learner.order.task]
+            self._on_event(event)
+
+    # ---- a look at Spark
+
+    def _watch_on(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watch())
+
     async def _watch(self) -> None:
         """As long as anything runs."""
-        while self._attempts:
+        while self._attempts or self._learners:
             await asyncio.sleep(LOOK_S)
             sparks = {attempt.session.spark for attempt in self._attempts.values()}
+            sparks |= {learner.session.spark for learner in self._learners.values()}
             for spark in filter(None, sparks):
                 try:
                     self._saw(spark, await in_thread(functools.partial(look_at, spark), "spark-look"))
@@ -202,6 +241,9 @@ class LocalRunner:
                 log.warning("%s; its tasks end: %s", gone, ", ".join(attempt.order.label for attempt in lost))
             for attempt in lost:
                 attempt.lose(gone)
+            for learner in [each for each in self._learners.values() if each.session.spark is spark]:
+                self.stop_warming(learner.order.task)
+                self._on_event(WarmUpLost(order=learner.order, spark=spark.number))
         waits = sight is Sight.WAITING
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits
@@ -216,7 +258,7 @@ class LocalRunner:
         self.condition = condition
         self._on_condition()
 
-    def _heard(self, attempt: _Attempt, event: RunnerEvent) -> None:
+    def _heard(self, attempt: LocalAttempt, event: RunnerEvent) -> None:
         if isinstance(event, LAST_EVENTS):
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
@@ -225,16 +267,19 @@ class LocalRunner:
             del self._attempts[attempt.order.task]
         self._on_event(event)
 
-    def _abandon(self, attempt: _Attempt, reason: str) -> None:
+    def _abandon(self, attempt: LocalAttempt, reason: str) -> None:
         """Its thread will find that it may not begin."""
         del self._attempts[attempt.order.task]
         self._abandoned.add(attempt)
         self._on_event(TaskStopped(order=attempt.order, reason=reason))
 
 
-def _start_thread(target: Callable[[], None], name: str) -> None:
-    """Daemons: code of a job that does not end must not keep the worker's process from ending."""
-    threading.Thread(target=target, name=name, daemon=True).start()
+def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[..., object], *what: object) -> None:
+    """Have this called in the thread of the event loop."""
+    try:
+        loop.call_soon_threadsafe(hear, *what)
+    except RuntimeError:
+        log.warning("Nobody hears any more that %s", what[-1])
 
 
 async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
@@ -268,5 +313,5 @@ async def in_thread(function: Callable[[], T], name: str) -> T:
         with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop has ended
             loop.call_soon_threadsafe(settle, outcome)
 
-    _start_thread(run, name)
+    start_thread(run, name)
     return await done

@@ -23,6 +23,8 @@ from airflow_provider.spark.runner import (
     TaskOrder,
     TaskStarted,
     TaskStopped,
+    WarmUpProgressed,
+    WarmUpReady,
 )
 
 WARM_UP: Final = "warm_up_seconds"
@@ -41,6 +43,7 @@ class NoopRunner:
         self._on_event = on_event
         self._orders: dict[TaskId, TaskOrder] = {}
         self._timers: dict[TaskId, asyncio.TimerHandle] = {}
+        self._learners: dict[TaskId, list[asyncio.TimerHandle]] = {}
         self._closed = False
 
     @property
@@ -52,6 +55,7 @@ class NoopRunner:
             raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
         if order.task in self._orders:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
+        self.stop_warming(order.task)
         self._orders[order.task] = order
         loop = asyncio.get_running_loop()
         loop.call_soon(self._on_event, TaskStarted(order=order))
@@ -59,6 +63,21 @@ class NoopRunner:
         if ending is not None:
             seconds, error = ending
             self._timers[order.task] = loop.call_later(seconds, self._end, order, error)
+
+    def warm(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+        self.stop_warming(order.task)
+        call_later, seconds = asyncio.get_running_loop().call_later, _warm_up_of(order)
+        half = WarmUpProgressed(order=order, progress=0.5)
+        self._learners[order.task] = [
+            call_later(seconds / 2, self._on_event, half),
+            call_later(seconds, self._on_event, WarmUpReady(order=order)),
+        ]
+
+    def stop_warming(self, task: TaskId) -> None:
+        for timer in self._learners.pop(task, ()):
+            timer.cancel()
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
         await asyncio.sleep(0)  # those that were started just now are heard of first
@@ -69,6 +88,8 @@ class NoopRunner:
 
     async def close(self, *, timeout_s: float = 30.0) -> Tasks:
         self._closed = True
+        for task in list(self._learners):
+            self.stop_warming(task)
         return await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
 
     def _end(self, order: TaskOrder, error: str | None) -> None:
@@ -103,6 +124,14 @@ def _ending_of(order: TaskOrder) -> tuple[float, str | None] | None:
         return float(seconds), error
     except (TypeError, ValueError, OverflowError):
         return 0.0, f"seconds must be a number, not {seconds!r}"
+
+
+def _warm_up_of(order: TaskOrder) -> float:
+    """How many seconds it takes to be made ready."""
+    try:
+        return max(0.0, float(order.config.get(WARM_UP, 0)))
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _plan_of(order: TaskOrder) -> list[dict[str, Any]]:

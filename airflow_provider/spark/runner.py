@@ -4,7 +4,8 @@ A worker hands out orders and hears events. Slots, retries and records are the w
 are the runner's. Planners go the same way as tasks: their result is the plan.
 
 For every order that was started there is exactly one last event (one of :data:`LAST_EVENTS`), however late. Until then
-the task is in :attr:`Runner.running`, and a second copy is refused.
+the task is in :attr:`Runner.running`, and a second copy is refused. A task that runs elsewhere can be made ready to run
+here; nothing but the order to start it, or to let go of it, has to follow.
 """
 
 from __future__ import annotations
@@ -127,9 +128,54 @@ class SparkAbsent:
     error: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpProgressed:
+    """A task is so far from being ready to run here. Told from time to time."""
+
+    order: TaskOrder
+    progress: float
+    """From 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpReady:
+    """A task is ready to run here."""
+
+    order: TaskOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpFailed:
+    """Making a task ready ended with an error, and nobody had told it to stop."""
+
+    order: TaskOrder
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpLost:
+    """The Spark that a task was made ready in has ended."""
+
+    order: TaskOrder
+    spark: int
+    """Which Spark of this process that was, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSparkToWarmUp:
+    """Spark could not be started."""
+
+    order: TaskOrder
+    error: str
+
+
+WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
+WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
+"""After one of these nothing is there any more of what was made ready."""
 LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent)
-RunnerEvent: TypeAlias = TaskStarted | QueryStarted | QueryProgressed | LastEvent
+RunnerEvent: TypeAlias = TaskStarted | QueryStarted | QueryProgressed | LastEvent | WarmUpEvent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""
@@ -158,8 +204,19 @@ class Runner(Protocol):
     def condition(self) -> str:
         """What all its tasks wait for, in a few words; mostly nothing."""
 
+    def warm(self, order: TaskOrder) -> None:
+        """Make a task ready to run here, and go on with that until it is started, or :meth:`stop_warming` is called;
+        what becomes of it is heard by events. It is not one of :attr:`running`.
+
+        :raises RunnerClosedError: after :meth:`close`
+        """
+
+    def stop_warming(self, task: TaskId) -> None:
+        """Let go of what was made ready for this task, if anything was. Nothing more is heard of it."""
+
     async def start(self, order: TaskOrder) -> None:
-        """Start a task and return immediately; the rest is heard by events, also what is wrong with the order.
+        """Start a task and return immediately; the rest is heard by events, also what is wrong with the order. If it
+        was made ready, it goes on with that.
 
         :raises StillRunningError: if the task is still running here
         :raises RunnerClosedError: after :meth:`close`

@@ -101,6 +101,10 @@ class TaskExecutor:
         return self._execution.runs.active
 
     @property
+    def learning(self) -> Mapping[TaskId, float]:
+        return self._execution.learners.progress
+
+    @property
     def condition(self) -> str:
         return self._runner.condition
 
@@ -131,9 +135,12 @@ class TaskExecutor:
         self._release_ended()
         self._feed(events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason))
 
-    def learn(self, tasks: Tasks) -> None: ...
+    def learn(self, tasks: Tasks) -> None:
+        self._read()
+        self._feed(events.TasksToLearn(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks))
 
-    def stop_learning(self, tasks: Tasks) -> None: ...
+    def stop_learning(self, tasks: Tasks) -> None:
+        self._feed(events.LearningStopped(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks))
 
     def advance(self, epoch: Epoch) -> None:
         self._read()
@@ -180,6 +187,8 @@ class TaskExecutor:
         """How each command is carried out."""
         return {
             commands.StartAttempt: lambda command: self._start_soon(command.run),
+            commands.StartWarmUp: lambda command: self._warm(command.run),
+            commands.StopWarmUp: lambda command: self._runner.stop_warming(command.task),
             commands.StopAttempts: lambda command: self._stop(command.tasks, command.reason),
             commands.StopWatching: self._stop_watching,
             commands.WriteStatus: lambda command: self._records.write(command.status),
@@ -242,6 +251,13 @@ class TaskExecutor:
         except RunnerClosedError:
             self._never_began(run.task)
 
+    def _warm(self, run: TaskRun) -> None:
+        try:
+            self._runner.warm(order_of(run, root=self._checkpoint_root, group_id=self._group_id))
+        except CheckpointError as wrong:
+            failure = TaskFailure.of(str(wrong))
+            self._feed(events.WarmUpFailed(now_ms=now_ms(), wall_ms=wall_ms(), task=run.task, failure=failure))
+
     def _stop(self, tasks: Tasks, reason: str) -> None:
         for task in tasks & self._to_start.keys():
             del self._to_start[task]
@@ -256,6 +272,7 @@ class TaskExecutor:
             tasks = await self._runner.stop(tasks, reason, timeout_s=_STOP_WAIT_S)
 
     def _never_began(self, task: TaskId) -> None:
+        self._runner.stop_warming(task)  # which the attempt would have gone on with
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from airflow_provider.protocol.model import Epoch, Tasks
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 
 Released = Callable[[Tasks], None]
 """Tells the membership that tasks do not run here any more."""
@@ -17,6 +17,10 @@ class Hands(Protocol):
     @property
     def running(self) -> Tasks:
         """What runs here now."""
+
+    @property
+    def learning(self) -> Mapping[TaskId, float]:
+        """What is made ready here while others have it, and how far that is: from 0 to 1, and 1 when it is ready."""
 
     @property
     def stopped_running(self) -> int:
@@ -45,8 +49,8 @@ class Hands(Protocol):
         """Stop these, started or not; each is released when it has stopped."""
 
     def learn(self, tasks: Tasks) -> None:
-        """Make these ready to run, while another worker has them; they say how far each is. One that is then taken
-        goes on with what was made ready; one that is stopped is released as others are.
+        """Make these ready to run, while another worker has them. One that is then taken goes on with what was made
+        ready; one that is stopped is released as others are.
         """
 
     def stop_learning(self, tasks: Tasks) -> None:

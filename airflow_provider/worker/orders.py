@@ -7,6 +7,7 @@ from airflow_provider.execution.runs import TaskRun
 from airflow_provider.ledger.records import StreamProgress, TaskFailure, TaskKind, task_name
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
+    NoSparkToWarmUp,
     QueryProgressed,
     QueryStarted,
     RunnerEvent,
@@ -17,6 +18,11 @@ from airflow_provider.spark.runner import (
     TaskOrder,
     TaskStarted,
     TaskStopped,
+    WarmUpEvent,
+    WarmUpFailed,
+    WarmUpLost,
+    WarmUpProgressed,
+    WarmUpReady,
 )
 
 
@@ -42,8 +48,10 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
     )
 
 
-def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent:
+def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent | events.LearnerEvent:
     """What the machine hears of it."""
+    if isinstance(event, WarmUpEvent):
+        return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
     task = event.order.task
     match event:
         case TaskStarted():
@@ -71,3 +79,19 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent:
             return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
         case SparkAbsent():
             return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)
+
+
+def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> events.LearnerEvent:
+    task = event.order.task
+    match event:
+        case WarmUpProgressed(progress=progress):
+            return events.WarmUpProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
+        case WarmUpReady():
+            return events.WarmUpReady(now_ms=now_ms, wall_ms=wall_ms, task=task)
+        case WarmUpFailed():
+            failure = TaskFailure.of(event.error, event.traceback)
+            return events.WarmUpFailed(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure)
+        case WarmUpLost(spark=spark):
+            return events.WarmUpLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=spark)
+        case NoSparkToWarmUp(error=error):
+            return events.NoSparkToWarmUp(now_ms=now_ms, wall_ms=wall_ms, task=task, error=error)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records import Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
@@ -82,6 +82,14 @@ class OwnRecord:
         if self._stored:
             self._say_once()
 
+    def say_how_far_it_learns(self, stored: Callable[[bool], None]) -> None:
+        """Say how far it is with what it learns.
+
+        :param stored: is told whether that is stored
+        """
+        status = self._status()
+        self._journal.attempt(lambda: self._topics.publish_worker(status), lambda failed: stored(failed is None))
+
     def say_what_is_new(self) -> None:
         """A JVM was started, and could outlive this process: the next one under this name has to know of it. Or there
         is something else that keeps the tasks from running, or nothing any more.
@@ -129,5 +137,6 @@ class OwnRecord:
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
             condition=hands.unable or self._said_condition,
+            learning=tuple(Lesson(task, far, far == 1.0) for task, far in sorted(hands.learning.items())),
             leaves_soon=self.leaves_soon,
         )

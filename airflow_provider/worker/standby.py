@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from airflow_provider.ledger.progress import needs_running
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
@@ -15,7 +16,7 @@ from airflow_provider.worker.worker import MakeHands
 
 
 class Standby:
-    """They are done when there is something to run, and it may be run.
+    """They are done when there is something to run or to learn, and that may be done.
 
     :param needs_running: whether a task that was assigned is still to be run
     :param stopped: called with tasks that were to stop, or need no running (none ever ran)
@@ -24,6 +25,7 @@ class Standby:
     """
 
     running: Tasks = frozenset()
+    learning: Mapping[TaskId, float] = MappingProxyType({})
     stopped_running = 0
     fault: BaseException | None = None
     condition = unable = ""
@@ -39,26 +41,32 @@ class Standby:
         self._stopped = stopped
         self._changed = changed
         self._waiting: set[TaskId] = set()
+        self._to_learn: set[TaskId] = set()
         loop = asyncio.get_running_loop()
         self._not_before = loop.time() + pause_s
         self._timer = loop.call_at(self._not_before, changed)
 
     @property
     def done(self) -> bool:
-        return bool(self._waiting) and asyncio.get_running_loop().time() >= self._not_before
+        return bool(self._waiting or self._to_learn) and asyncio.get_running_loop().time() >= self._not_before
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:  # noqa: ARG002
         self._waiting |= tasks
+        self._to_learn -= tasks
         self.refresh()
         self._changed()
 
     def stop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
         self._waiting -= tasks
+        self._to_learn -= tasks
         self._stopped(tasks)
 
-    def learn(self, tasks: Tasks) -> None: ...
+    def learn(self, tasks: Tasks) -> None:
+        self._to_learn |= tasks
+        self._changed()
 
-    def stop_learning(self, tasks: Tasks) -> None: ...
+    def stop_learning(self, tasks: Tasks) -> None:
+        self._to_learn -= tasks
 
     def advance(self, epoch: Epoch) -> None: ...
 

@@ -21,6 +21,7 @@ from airflow_provider.worker.going import ASKED, Going
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
+from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process_identity import (
@@ -87,6 +88,11 @@ class Worker:
         self.member = memberships.make(self, None if self._saved is None else self._saved.membership)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
+        self._learning = LearningReport(
+            progress=lambda: self.hands.learning,
+            write=self._record.say_how_far_it_learns,
+            tell=self.member.learning_progressed,
+        )
         self._going = Going(self._record, self.hands, self.member, look_again=self._changed.set)
 
     async def run(self) -> Outcome:
@@ -98,6 +104,8 @@ class Worker:
                 await self._changed.wait()
                 self._changed.clear()
                 self._record.say_what_is_new()
+                if self._record.stored:
+                    self._learning.look()
             outcome = await self._end(ending)
         finally:
             unsubscribe()
@@ -107,6 +115,7 @@ class Worker:
                 self._announcing.cancel()
             self.reasons.close()
             self._going.close()
+            self._learning.close()
             try:
                 await self.hands.close()
             finally:

@@ -38,6 +38,9 @@ from airflow_provider.spark.runner import (
     TaskOrder,
     TaskStarted,
     TaskStopped,
+    WarmUpFailed,
+    WarmUpProgressed,
+    WarmUpReady,
 )
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.feed import GroupFeed
@@ -116,12 +119,30 @@ class HandRunner:
         self.without_spark = ""
         self.told: list[tuple[TaskId, str]] = []
         self.stubborn: set[TaskId] = set()
+        self.warming: dict[TaskId, TaskOrder] = {}
+        self.adopted: set[TaskId] = set()
         self._running: dict[TaskId, TaskOrder] = {}
         self._closed = False
 
     @property
     def running(self) -> Tasks:
         return frozenset(self._running)
+
+    def warm(self, order: TaskOrder) -> None:
+        assert order.task not in self.warming
+        self.warming[order.task] = order
+
+    def stop_warming(self, task: TaskId) -> None:
+        self.warming.pop(task, None)
+
+    def warmed(self, task: TaskId, progress: float = 1.0) -> None:
+        """A warm-up is so far."""
+        order = self.warming[task]
+        ready = progress == 1.0
+        self._on_event(WarmUpReady(order=order) if ready else WarmUpProgressed(order=order, progress=progress))
+
+    def warm_up_fails(self, task: TaskId) -> None:
+        self._on_event(WarmUpFailed(order=self.warming.pop(task), error="no airports", traceback=""))
 
     def order_of(self, task: TaskId) -> TaskOrder:
         return self._running[task]
@@ -132,6 +153,8 @@ class HandRunner:
         if order.task in self._running:
             raise StillRunningError(f"{order.task} runs already")
         self.orders.append(order)
+        if self.warming.pop(order.task, None) is not None:
+            self.adopted.add(order.task)
         if self.without_spark:
             self._on_event(SparkAbsent(order=order, error=self.without_spark))
             return

@@ -1,0 +1,84 @@
+"""Reads the newest files of a stream's checkpoint, as its next start will: what is near then, and what has been found
+out about the file system, is so for the task that moves here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOLDERS: Final = ("offsets", "commits", "state")
+_FILE: Final = re.compile(r"(?P<folder>.*/)(?P<version>\d+)(?:_[^./]*)?(?P<kind>\.[A-Za-z]+)?$")
+"""A batch's file in ``offsets`` and ``commits``; a version's in ``state``, by what kind of store whatever."""
+_WHOLE: Final = frozenset({"", ".snapshot", ".zip"})
+"""Kinds of files that need none of an older version."""
+
+
+def newest(paths: Iterable[str]) -> list[str]:
+    """Of each folder the newest file that stands for itself, and what is newer than that; all others are outdated, or
+    are none of a stream's.
+    """
+    folders: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for path in paths:
+        found = _FILE.fullmatch(path)
+        if found is not None:
+            folders[found["folder"]].append((int(found["version"]), found["kind"] or "", path))
+    return [path for folder in sorted(folders) for path in _newest_of(folders[folder])]
+
+
+def _newest_of(files: list[tuple[int, str, str]]) -> list[str]:
+    base = max((version for version, kind, _ in files if kind in _WHOLE), default=0)
+    return [path for version, kind, path in sorted(files) if version > base or (version == base and kind in _WHOLE)]
+
+
+def read_newest(spark: SparkSession, location: str) -> Iterator[float]:
+    """Read them to their ends, and yield how much of it has been done, from 0 to 1. What a running query deletes
+    meanwhile is passed over; a checkpoint that does not exist yet has none.
+
+    :param location: the checkpoint's folder, on any file system that Spark can read
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    root = jvm.org.apache.hadoop.fs.Path(location)
+    files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    paths = newest([path for folder in _FOLDERS for path in _list(files, jvm.org.apache.hadoop.fs.Path(root, folder))])
+    for done, path in enumerate(paths):
+        yield done / len(paths)
+        _read(jvm, files, path)
+
+
+def _list(files: Any, folder: Any) -> list[str]:
+    try:
+        return [] if not files.exists(folder) else list(_below(files, folder))
+    except Exception as error:
+        if _is_missing(error):
+            return []
+        raise
+
+
+def _below(files: Any, folder: Any) -> Iterator[str]:
+    found = files.listFiles(folder, True)
+    while found.hasNext():
+        yield found.next().getPath().toString()
+
+
+def _read(jvm: Any, files: Any, path: str) -> None:
+    try:
+        stream = files.open(jvm.org.apache.hadoop.fs.Path(path))
+        try:
+            stream.transferTo(jvm.java.io.OutputStream.nullOutputStream())
+        finally:
+            stream.close()
+    except Exception as error:
+        if not _is_missing(error):
+            raise
+
+
+def _is_missing(error: Exception) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    return isinstance(error, Py4JJavaError) and "FileNotFoundException" in error.java_exception.getClass().getName()

@@ -1,0 +1,72 @@
+"""A task that runs here: its thread, its session, and how to stop them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider.spark.application import SparkGoneError
+from airflow_provider.spark.attempt import spark_lost
+from airflow_provider.spark.failures import Mask
+from airflow_provider.spark.fencing import AttemptGuard
+from airflow_provider.spark.local_session import LocalSession
+from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, TaskStopped
+
+log = logging.getLogger(__name__)
+
+CANCEL_INTERVAL_S: Final = 0.2
+"""How often a stopping task's Spark jobs are cancelled: it may start another right after one was cancelled."""
+
+
+class LocalAttempt:
+    """One attempt.
+
+    :param ended: is done when its last event has been heard
+    :ivar thread_ended: nothing of it is left to be cancelled
+    """
+
+    def __init__(
+        self, order: TaskOrder, guard: AttemptGuard, session: LocalSession, ended: asyncio.Future[None]
+    ) -> None:
+        self.order = order
+        self.guard = guard
+        self.session = session
+        self.ended = ended
+        self.thread_ended = threading.Event()
+        self._lost: SparkGoneError | None = None
+
+    def lose(self, gone: SparkGoneError) -> None:
+        """Its Spark has ended, which its code may not notice by itself."""
+        if not self.guard.stopping:
+            self._lost = gone
+            self.stop(str(gone))
+
+    def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
+        """What has become of it: not to be blamed for its Spark's end, whatever its code has made of that."""
+        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed)):
+            return spark_lost(self.order, self._lost, mask)
+        return last
+
+    def stop(self, reason: str) -> bool:
+        """:returns: whether the job's code has been called; if not, it never will be"""
+        told_before = self.guard.stopping
+        begun = self.guard.stop(reason)
+        if begun and not told_before:
+            start_thread(self._cancel_until_ended, f"stop-{self.order.task}")
+        return begun
+
+    def _cancel_until_ended(self) -> None:
+        while not self.thread_ended.is_set():
+            try:
+                self.session.cancel()
+            except Exception:
+                log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.label)
+            self.thread_ended.wait(CANCEL_INTERVAL_S)
+
+
+def start_thread(target: Callable[[], None], name: str) -> None:
+    """Daemons: code of a job that does not end must not keep the worker's process from ending."""
+    threading.Thread(target=target, name=name, daemon=True).start()

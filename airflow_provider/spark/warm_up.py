@@ -1,0 +1,132 @@
+"""Making a task ready to run: what its job says, and what every stream has. Knows no threads and no PySpark."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider.spark.application import SparkGoneError, SparkStartError
+from airflow_provider.spark.attempt import TaskSession, task_context
+from airflow_provider.spark.checkpoint_files import read_newest
+from airflow_provider.spark.failures import Mask, describe, traceback_tail
+from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.runner import NoSparkToWarmUp, TaskOrder, WarmUpFailed, WarmUpLost, WarmUpReady
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+Outcome = WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
+"""What is to be heard of a warm-up last."""
+
+
+class WarmUpWritesError(Exception):
+    """A warm-up was about to write, while the task runs elsewhere."""
+
+
+class WarmUpGuard:
+    """Stop signal of one warm-up (a :class:`~airflow_provider.spark.job.TaskGuard`), for any thread. It lets nothing
+    be written.
+    """
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Have the warm-up end soon."""
+        self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._stop.wait(timeout_s)
+
+    def check(self) -> None:
+        raise WarmUpWritesError(
+            "warm_up() may not write: the task runs on another worker meanwhile, and task.fence() never lets it;"
+            " read and cache there, and write in run()"
+        )
+
+    check_lease = check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmedUp:
+    """What has come of a warm-up.
+
+    :param outcome: to be heard; None if it was stopped
+    :param job: with what it has kept of the warm-up; None if that was broken off in the middle of a step, or has
+        failed: the task then begins with a new one, in the same session
+    """
+
+    outcome: Outcome | None
+    job: SparkJob | None
+
+
+def warm_up(
+    order: TaskOrder,
+    guard: WarmUpGuard,
+    session: TaskSession,
+    load: Callable[[], SparkJob],
+    tell: Callable[[float], None],
+    mask: Mask,
+) -> WarmedUp:
+    """Make the task of ``order`` ready to run in ``session``; never raises. A generator is stopped where it yields.
+
+    :param load: makes the job
+    :param tell: is told how far it is, from 0 to 1
+    """
+    try:
+        job = load()
+        if not guard.stopping:
+            _follow(_steps(job, session.open(), order, guard), guard, tell)
+    except BaseException as error:
+        if guard.stopping:
+            log.debug("The warm-up of task %s ended while stopping", order.task, exc_info=error)
+            return WarmedUp(outcome=None, job=None)
+        return WarmedUp(outcome=_failure(order, session, error, mask), job=None)
+    return WarmedUp(outcome=None if guard.stopping else WarmUpReady(order=order), job=job)
+
+
+def _follow(steps: Iterator[float], guard: WarmUpGuard, tell: Callable[[float], None]) -> None:
+    for progress in steps:
+        if guard.stopping:
+            break
+        tell(min(max(float(progress), 0.0), 1.0))
+    close = getattr(steps, "close", None)
+    if close is not None:
+        close()
+
+
+def _steps(job: SparkJob, spark: SparkSession, order: TaskOrder, guard: WarmUpGuard) -> Iterator[float]:
+    task = task_context(order, guard)
+    own = getattr(job, "warm_up", _nothing_more)
+    if not order.bounded and own is not None:
+        for progress in read_newest(spark, order.checkpoint_location):
+            yield progress if own is _nothing_more else 0.0
+    steps = None if own is None else own(spark, task)
+    if steps is not None:
+        yield from steps
+
+
+def _nothing_more(_spark: SparkSession, _task: TaskContext) -> None:
+    """The warm-up of a job that has none of its own."""
+
+
+def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> Outcome:
+    try:
+        plain = session.explain(error)
+        if isinstance(plain, SparkGoneError):
+            return WarmUpLost(order=order, spark=plain.spark)
+        if isinstance(plain, SparkStartError):
+            return NoSparkToWarmUp(order=order, error=describe(plain, mask))
+        return WarmUpFailed(order=order, error=describe(plain, mask), traceback=traceback_tail(plain, mask))
+    except Exception as wrong:  # noqa: BLE001  whatever cannot be told of it, the warm-up has ended
+        short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
+        return WarmUpFailed(order=order, error=short, traceback="")

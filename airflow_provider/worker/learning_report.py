@@ -1,0 +1,74 @@
+"""Says how far a worker is with what it learns: in its own record first, where the task's owner reads it, then to its
+membership, which may have the group rebalance for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from airflow_provider.protocol.model import TaskId
+
+_EVERY_S: Final = 1.0
+"""How often at most, but for what is ready: somebody waits for that."""
+
+Progress = Mapping[TaskId, float]
+
+
+class LearningReport:
+    """That of one worker in one of its lives.
+
+    :param progress: gives how far it is with each task, from 0 to 1
+    :param write: writes it, and says whether it is stored
+    :param tell: is told then
+    """
+
+    def __init__(
+        self,
+        *,
+        progress: Callable[[], Progress],
+        write: Callable[[Callable[[bool], None]], None],
+        tell: Callable[[Progress], None],
+    ) -> None:
+        self._progress = progress
+        self._write = write
+        self._tell = tell
+        self._said: Progress = {}
+        self._not_before = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """Something may have changed. What is ready is said now, the rest when its time has come."""
+        progress = self._progress()
+        if progress == self._said:
+            return
+        loop = asyncio.get_running_loop()
+        ready = any(far == 1.0 and self._said.get(task) != 1.0 for task, far in progress.items())
+        if ready or loop.time() >= self._not_before:
+            self._say(dict(progress))
+        elif self._timer is None:
+            self._timer = loop.call_at(self._not_before, self._look_again)
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self.look()
+
+    def _say(self, progress: Progress) -> None:
+        self._said = progress
+        loop = asyncio.get_running_loop()
+        self._not_before = loop.time() + _EVERY_S
+
+        def tried(stored: bool) -> None:
+            if stored:
+                self._tell(progress)
+            elif self._timer is None:
+                self._said = {}
+                self._timer = loop.call_later(_EVERY_S, self._look_again)
+
+        self._write(tried)
