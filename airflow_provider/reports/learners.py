@@ -58,6 +58,17 @@ class Learner:
             "ready": self.ready,
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Learner:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            task=TaskId(*data["task"]),
+            learner=data["learner"],
+            learned=data["learned"],
+            progress=data["progress"],
+            ready=data["ready"],
+        )
+
 
 def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
     """All of a group, by task. What a worker has by now it does not learn any more, whatever it has said last."""
@@ -90,3 +101,11 @@ def by_owner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]
         if learner.learned is not None:
             owned[learner.learned].append(learner)
     return owned
+
+
+def by_learner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]]:
+    """What is being learned, by who learns it."""
+    learning: defaultdict[WorkerId, list[Learner]] = defaultdict(list)
+    for learner in all_learners:
+        learning[learner.learner].append(learner)
+    return learning
