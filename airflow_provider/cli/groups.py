@@ -26,6 +26,7 @@ from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.reports.group_words import as_lines, how_it_is
+from airflow_provider.reports.learners import learners
 from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
@@ -207,6 +208,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
+        "learners": [learner.to_json() for learner in learners(status)],
         "jobs": sorted(jobs.jobs),
         "tasks": {str(last.task): _task(last, now_ms) for last in _tasks(jobs, status)},
     }

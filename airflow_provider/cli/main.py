@@ -35,6 +35,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "groups": Command("airflow_provider.cli.groups", "list groups, or describe one"),
         "jobs": Command("airflow_provider.cli.jobs", "submit, list, retry or remove the jobs of a group"),
         "replay": Command("airflow_provider.cli.replay", "run the assignor through a recorded history"),
+        "scale": Command("airflow_provider.cli.scale", "have a group get smaller: workers leave it, and others stay"),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
         "workers": Command("airflow_provider.cli.workers", "ask workers of a group to leave it"),

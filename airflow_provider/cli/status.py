@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from statistics import median_low
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,7 +20,7 @@ from airflow_provider.assignors.model import one_by_one
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
-from airflow_provider.cli.terminal import complain, printable
+from airflow_provider.cli.terminal import complain, printable, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
@@ -30,6 +32,8 @@ from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase, 
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.reports.group_words import how_it_is, state_in_words
+from airflow_provider.reports.learners import Learner, by_learner, by_owner, learners
+from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.spans import span
 from airflow_provider.topics.errors import NoTopicError, TopicError
 
@@ -46,6 +50,7 @@ _MOST_TASKS = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_argument(parser)
     parser.add_argument("--once", action="store_true", help="show it as it is now, and end")
+    parser.add_argument("--json", action="store_true", help="as it is now, as one JSON object")
     add_connection_arguments(parser)
 
 
@@ -64,8 +69,11 @@ def run(args: argparse.Namespace) -> int:
 
 async def _watch(args: argparse.Namespace) -> None:
     console, settings = Console(), settings_of(args)
-    if args.once:
+    if args.once or args.json:
         async with group_read(settings, args.group) as topics:
+            if args.json:
+                say(*json.dumps(as_json(args.group, topics.jobs, topics.status), indent=2).split("\n"))
+                return
             console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms()))
         return
     async with group_opened(settings, args.group) as topics:
@@ -89,6 +97,17 @@ async def _a_second_or(changed: asyncio.Event) -> None:
         await asyncio.wait_for(changed.wait(), 1)
     except asyncio.TimeoutError:
         return
+
+
+def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
+    """The group as what a sensor passes on of it, with its jobs. Before its first rebalance it has no epoch."""
+    report = GroupReport.of(jobs, status)
+    progress = {name: JobReport.of(name, jobs, status) for name in sorted(jobs.jobs)}
+    return {
+        "group": group,
+        **({"epoch": None} if report is None else report.to_json()),
+        "jobs": {name: None if job is None else job.to_json() for name, job in progress.items()},
+    }
 
 
 def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
@@ -126,12 +145,17 @@ def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
 def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
     unfinished = configured(jobs, status.tasks)
     table = Table("worker", "state", "epoch", "tasks", expand=True)
+    learning = learners(status)
+    of_owner, of_learner = by_owner(learning), by_learner(learning)
     for name in sorted({*(status.group.members if status.group else {}), *status.workers}):
         state = _state_of(name, status)
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""
-            table.add_row(*map(_text, (name, state, epoch)), _tasks_of(name, jobs, status, unfinished, wall_ms))
+            tasks = _tasks_of(name, jobs, status, unfinished, wall_ms)
+            tasks.append_text(_learned(of_owner.get(name, ()), jobs))
+            tasks.append_text(_learns(of_learner.get(name, ()), jobs))
+            table.add_row(*map(_text, (name, state, epoch)), tasks)
     return table
 
 
@@ -173,7 +197,21 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     for state, names in by_state.items():
         text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
     waiting = [jobs.label(task) for task in sorted(_waiting_for(name, status) & unfinished)]
-    return text.append_text(_text(_names("wait for it", waiting), style="yellow")) if waiting else text
+    return text.append_text(_text(_names("wait for it", waiting), style="yellow"))
+
+
+def _learned(of_this_worker: Iterable[Learner], jobs: JobsSnapshot) -> Text:
+    """What others make ready of what it has."""
+    return _text(_names("learned", [f"{jobs.label(one.task)} by {one.learner}" for one in of_this_worker]))
+
+
+def _learns(by_this_worker: Iterable[Learner], jobs: JobsSnapshot) -> Text:
+    """What it makes ready, how far that is, and whose it is."""
+    by_state: dict[str, list[str]] = {}
+    for one in by_this_worker:
+        far = "" if one.ready else f" ({one.percent} %)"
+        by_state.setdefault(one.state, []).append(f"{jobs.label(one.task)} of {one.learned or 'nobody'}{far}")
+    return _text("".join(_names(state, names) for state, names in sorted(by_state.items())), style="cyan")
 
 
 def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
@@ -184,6 +222,8 @@ def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
 
 
 def _names(label: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
     more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
     return f"{label}: {', '.join(names[:_MOST_TASKS])}{more}  "
 

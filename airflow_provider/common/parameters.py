@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 from airflow_provider.ledger.records.checks import JobError, check_job_name
+from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import ConnectProtocol
 
 TimeSpan = timedelta | float
@@ -144,6 +145,28 @@ def _kafka_name(parameter: str, value: object, longest: int) -> str:
             " '..': it is part of names in Kafka"
         )
     return value
+
+
+def scale_goal(*, to: object = None, workers: object = None, without: object = None) -> Goal:
+    """How many workers a group is to have, or who is to leave: one of the three.
+
+    :raises ValueError: for anything else
+    """
+    given = {"to": to, "workers": workers, "without": without}
+    parameter, *others = [name for name, value in given.items() if value is not None] or ["", ""]
+    if others:
+        raise ValueError("to, workers, without: give one of them: '80%', a number of workers, or the names of some")
+    try:
+        if parameter == "to":
+            return share(text("to", to))
+        if parameter == "workers":
+            return count(whole_number("workers", workers, least=0))
+        names = [without] if isinstance(without, str) else without
+        if not isinstance(names, (list, tuple, set, frozenset)):
+            raise ValueError(f"without: {without!r} must be a list of workers' names")
+        return all_but(worker_name(name) for name in names)
+    except ScaleError as wrong:
+        raise ValueError(f"{parameter}: {wrong}") from wrong
 
 
 def prefixes(parameter: str, value: object) -> tuple[str, ...]:

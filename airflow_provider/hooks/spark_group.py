@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
+from airflow_provider.common.parameters import milliseconds, scale_goal
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition
+from airflow_provider.ledger.scaling import ScaleDown, ScaleError
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
@@ -132,6 +134,36 @@ class SparkGroupHook(BaseHook):
             return asked
 
         return self._act(group, STOPPER, stop) or []
+
+    def scale_down(
+        self,
+        group: str,
+        *,
+        to: str | None = None,
+        workers: int | str | None = None,
+        without: Sequence[str] | str | None = None,
+        within_s: float | None = None,
+    ) -> ScaleDown:
+        """Ask workers to leave when others have learned what they have; their Airflow tasks then end with success.
+        Where tasks are not learned, they leave when what they run has finished. Who has least to move is asked first.
+
+        One of the three says how many:
+
+        :param to: so many percent of the present workers stay, rounded up, as in ``"80%"``
+        :param workers: so many stay
+        :param without: those with these names leave
+        :param within_s: so many seconds after it has heard of it, each stops what it still runs and leaves; None: it
+            takes the time that it takes
+        :returns: who was asked, and who stays
+        :raises ValueError: if the group can't come there by having workers leave, or is there; nobody was asked then
+        :raises TopicError: as :meth:`submit_job`
+        """
+        goal = scale_goal(to=to, workers=workers, without=without)
+        within_ms = None if within_s is None else milliseconds("within_s", within_s)
+        plan = self._act(group, STOPPER, lambda topics: topics.scale_down(goal, within_ms=within_ms))
+        if plan is None:
+            raise ScaleError("there is no such group")
+        return plan
 
     # ---- what becomes of them
 

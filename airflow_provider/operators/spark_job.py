@@ -74,8 +74,8 @@ class SparkJobOperator(BaseOperator):
     All times are timedeltas, or seconds.
 
     Returns a summary: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state, ``errors``,
-    ``results``, ``names`` and ``runs`` by task; and ``changed``: whether it was not known already. Fails, with the
-    errors of the Spark tasks, if it waits and the job fails.
+    ``results``, ``names``, ``learners`` and ``runs`` by task; and ``changed``: whether it was not known already. Fails,
+    with the errors of the Spark tasks, if it waits and the job fails.
     """
 
     template_fields: Sequence[str] = (

@@ -10,6 +10,7 @@ from typing import Any, Final
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.ledger.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.membership.unchanged_rounds import is_held_back
+from airflow_provider.reports.learners import Learner
 from airflow_provider.reports.spans import span
 
 _MOST_LISTED: Final = 20
@@ -40,10 +41,19 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     lines += [
         f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'])}" for member in about["members"]
     ]
+    lines += _learners([Learner.from_json(learner) for learner in about["learners"]], all_of_them=tasks)
     lines += _listed(about["tasks"]) if tasks or len(about["tasks"]) <= _MOST_LISTED else _counted(about["tasks"])
     if about["jobs"] and not about["tasks"]:
         lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
     return lines
+
+
+def _learners(learners: Sequence[Learner], *, all_of_them: bool) -> Iterator[str]:
+    few = learners if all_of_them else learners[:_MOST_LISTED]
+    yield from (f"  {learner.in_words()}" for learner in few)
+    if len(learners) > len(few):
+        ready = sum(learner.ready for learner in learners)
+        yield f"  and {len(learners) - len(few)} more are learned; of all {len(learners)}, {ready} are ready"
 
 
 def _state(member: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from airflow_provider.ledger.progress import JobProgress, JobState, converged, j
 from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, tasks_to_json
+from airflow_provider.reports.learners import Learner, learners
 from airflow_provider.reports.task_runs import run_to_json, task_runs
 
 
@@ -30,6 +31,7 @@ class JobReport:
     :param results: what finished tasks returned, by index
     :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
+    :param learners: which of its tasks are made ready elsewhere
     :param runs: gives, by index, the last word about each task that somebody has or has had. They are looked up when
         the report is shown: a sensor makes one at each change, of thousands of tasks
     """
@@ -38,6 +40,7 @@ class JobReport:
     results: Mapping[int, Any]
     submitted_by: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
+    learners: tuple[Learner, ...] = ()
     runs: Callable[[], Mapping[int, TaskStatus]] = field(default=_no_runs, compare=False, repr=False)
 
     @classmethod
@@ -59,8 +62,14 @@ class JobReport:
         def runs() -> Mapping[int, TaskStatus]:
             return task_runs(job, progress.planned or 0, jobs, status)
 
-        by = jobs.jobs[job].submitted_by
-        return cls(progress=progress, results=results, submitted_by=by, names=names, runs=runs)
+        return cls(
+            progress=progress,
+            results=results,
+            submitted_by=jobs.jobs[job].submitted_by,
+            names=names,
+            learners=tuple(learner for learner in learners(status) if learner.task.job == job),
+            runs=runs,
+        )
 
     @property
     def failed(self) -> bool:
@@ -80,6 +89,7 @@ class JobReport:
             "errors": {str(task): _error_json(error) for task, error in sorted(progress.errors.items())},
             "results": {str(index): result for index, result in self.results.items()},
             "names": {str(index): name for index, name in self.names.items()},
+            "learners": [learner.to_json() for learner in self.learners],
             "runs": {str(index): run_to_json(run, now_ms) for index, run in self.runs().items()},
         }
 
@@ -94,12 +104,14 @@ class GroupReport:
 
     :param converged: each member has applied it, and no further round is to follow
     :param shortage: of slots for tasks that never end, if there is one
+    :param learners: what is made ready where it is to move
     """
 
     record: GroupRecord
     workers: tuple[WorkerStatus, ...]
     converged: bool
     shortage: SlotShortage | None = None
+    learners: tuple[Learner, ...] = ()
 
     @classmethod
     def of(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> GroupReport | None:
@@ -112,6 +124,7 @@ class GroupReport:
             workers=tuple(status.workers[worker] for worker in sorted(record.members) if worker in status.workers),
             converged=converged(record, status.workers),
             shortage=slot_shortage(jobs, status),
+            learners=learners(status),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -138,6 +151,7 @@ class GroupReport:
             "step": record.step,
             "at_ms": record.at_ms,
             "converged": self.converged,
+            "learners": [learner.to_json() for learner in self.learners],
             "short_of_slots": None if self.shortage is None else self.shortage.to_json(),
             "workers": {
                 worker.worker: {
@@ -147,6 +161,8 @@ class GroupReport:
                     "running": tasks_to_json(worker.running),
                     "url": worker.url,
                     "condition": worker.condition,
+                    "drains": worker.drains,
+                    "leaves_soon": worker.leaves_soon,
                 }
                 for worker in self.workers
             },

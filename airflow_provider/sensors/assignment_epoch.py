@@ -22,7 +22,7 @@ class AssignmentEpochSensor(SparkGroupSensor):
 
     Returns the last rebalance: ``epoch``, ``generation``, ``leader``, ``members``, ``assignment`` and ``revoked`` by
     worker, ``moved`` (for each task ``task``, ``from``, ``to``, ``reason``), ``delay_ms`` and ``deadline_ms`` of the
-    scheduled delay, ``reason``, ``step``, ``at_ms``, ``converged``, ``short_of_slots``, and the state of
+    scheduled delay, ``reason``, ``step``, ``at_ms``, ``converged``, ``learners``, ``short_of_slots``, and the state of
     the ``workers``.
     """
 

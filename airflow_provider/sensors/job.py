@@ -28,7 +28,7 @@ class JobSensor(SparkGroupSensor):
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 
     Returns the job's progress: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state,
-    ``errors``, ``results``, ``names`` and ``runs`` by task.
+    ``errors``, ``results``, ``names``, ``learners`` and ``runs`` by task.
     """
 
     template_fields: Sequence[str] = ("group", "job", "run_key", "kafka_conn_id")

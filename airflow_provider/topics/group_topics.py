@@ -14,6 +14,7 @@ from airflow_provider.ledger.leftovers import Leftovers, leftovers
 from airflow_provider.ledger.records import (
     GROUP_KEY,
     REMOVED,
+    ControlAction,
     ControlRecord,
     JobDefinition,
     PlanRecord,
@@ -30,6 +31,7 @@ from airflow_provider.ledger.records import (
     worker_key,
 )
 from airflow_provider.ledger.retrying import to_try_again
+from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.producer import NewRecord
@@ -121,6 +123,27 @@ class GroupTopics(FollowedTopics):
     async def publish_plan(self, plan: PlanRecord) -> None:
         """Write the task configs of a job. By the worker that has the job's planner."""
         await self._put(self.names.jobs, plan_key(plan.job), plan.to_json())
+
+    async def scale_down(self, goal: Goal, *, within_ms: int | None = None) -> ScaleDown:
+        """Ask workers to leave when others have learned what they have, as many as the goal wants. All or nobody.
+
+        :param within_ms: so long after it has heard of it, each stops what it still runs and leaves; None: it takes the
+            time that it takes
+        :raises ScaleError: if the group can't come to its goal that way; nobody was asked then
+        :raises TopicError: if it can't be written
+        """
+        await self.catch_up()
+        plan = scale_down(goal, self.jobs, self.status)
+        at_ms = wall_ms()
+        await asyncio.gather(
+            *(
+                self.publish_control(
+                    ControlRecord(worker=worker, action=ControlAction.LEAVE_SOON, at_ms=at_ms, within_ms=within_ms)
+                )
+                for worker in plan.asked
+            )
+        )
+        return plan
 
     async def publish_control(self, control: ControlRecord) -> None:
         """Ask something of a worker."""

@@ -1,4 +1,4 @@
-"""What sensors wait for: small values, asked of the topics as they are now. Pure.
+"""What sensors and operators wait for: small values, asked of the topics as they are now. Pure.
 
 They are stored as a trigger's arguments: the keys are a contract with what an older release has stored.
 """
@@ -13,7 +13,10 @@ from typing import Any
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.ledger.records import JobDefinition, Removal
+from airflow_provider.ledger.scaling import departure, still_there
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.reports.departures import departure_in_words
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.standing import SoFar, Standing
 
@@ -176,7 +179,35 @@ class JobCondition:
         }
 
 
-Condition = EpochCondition | JobCondition
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveCondition:
+    """Workers that were asked to leave the group have left it.
+
+    :param workers: their names; the wishes were stored before anybody waits
+    """
+
+    workers: tuple[WorkerId, ...]
+
+    def answer(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
+        """None: go on waiting."""
+        if still_there(self.workers, jobs, status):
+            return None
+        return Answer(report=self.report(jobs, status))
+
+    def report(self, jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, Any]:
+        """How it is now, also for who has waited long enough."""
+        return departure(self.workers, jobs, status)
+
+    def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
+        """What is waited for and where that is, for a log."""
+        workers = f"{len(self.workers)} worker{'' if len(self.workers) == 1 else 's'}"
+        return SoFar(text=f"{workers} to leave: {departure_in_words(self.workers, jobs, status)}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"of": "leave", "workers": list(self.workers)}
+
+
+Condition = EpochCondition | JobCondition | LeaveCondition
 
 
 def condition_from_json(data: Mapping[str, Any]) -> Condition:
@@ -196,6 +227,8 @@ def condition_from_json(data: Mapping[str, Any]) -> Condition:
                     fingerprint=data.get("fingerprint"),
                     since_ms=data.get("since_ms"),
                 )
+            case "leave":
+                return LeaveCondition(workers=tuple(map(WorkerId, data["workers"])))
             case other:
                 raise ValueError(f"there is no condition of {other!r}: upgrade the triggerer too")
     except KeyError as missing:

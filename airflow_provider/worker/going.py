@@ -40,6 +40,7 @@ class Going:
         self._wish: ControlRecord | None = None
         self._since_ms: int | None = None
         self._timer: Timer | None = None
+        self._leaves_soon = False
         self._has_nothing_left = False
 
     @property
@@ -90,10 +91,12 @@ class Going:
         soon = wish.action is ControlAction.LEAVE_SOON
         self._record.leaves_soon = soon and not self._drains
         limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"
-        if soon and self._member.view.learns:
+        if soon and self._member.view.learns and not self._drains:
             self._say(f"it gets nothing more, and leaves when others have learned and taken what it has{limit}")
             self._record.say_again()
-            self._member.leave_soon(ASKED)
+            if not self._leaves_soon:
+                self._leaves_soon = True
+                self._member.leave_soon(ASKED)
         elif not self._drains:
             why = "nobody learns another's tasks in this group, so " if soon else ""
             self._drain("" if wish.action is ControlAction.STOP else f"{why}{_DRAINS}{limit}")

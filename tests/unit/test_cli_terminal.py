@@ -137,7 +137,7 @@ def test_of_cospark_status(
     evil: MemoryTopics, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "Console", lambda: Console(width=400))
-    assert status.run(argparse.Namespace(group="g", once=True)) == 0
+    assert status.run(argparse.Namespace(group="g", once=True, json=False)) == 0
     _only_text(capsys.readouterr().out)
 
 

@@ -16,6 +16,7 @@ from group_records import record_of
 from airflow_provider.cli import main as cli
 from airflow_provider.kafka.tls import _SUPPORTED
 from airflow_provider.ledger.progress import JobProgress, JobState
+from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.reports.report import GroupReport, JobReport
@@ -31,9 +32,9 @@ README, DAGS, JOBS, OPERATING, ARCHITECTURE = (
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("operator", [SparkJobOperator, SparkWorkerOperator])
+@pytest.mark.parametrize("operator", [ScaleSparkGroupOperator, SparkJobOperator, SparkWorkerOperator])
 def test_an_operators_table_has_its_parameters_and_what_is_templated(operator: type[BaseOperator]) -> None:
-    section = _part(DAGS, rf"^## \w+: {operator.__name__}\n", r"^## ")
+    section = _part(DAGS, rf"^## [\w ]+: {operator.__name__}\n", r"^## ")
     cells = "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
     assert _names(cells) == _parameters(operator) - {"kafka_conn_id"}
     assert _names(_part(section, r"^Templated: ", r"\.\n")) == set(operator.template_fields)

@@ -58,7 +58,13 @@ def test_it_is_found_under_the_distributions_name() -> None:
         (
             "operators",
             BaseOperator,
-            {"SparkJobOperator", "RemoveSparkJobOperator", "RetrySparkJobOperator", "SparkWorkerOperator"},
+            {
+                "SparkJobOperator",
+                "RemoveSparkJobOperator",
+                "RetrySparkJobOperator",
+                "ScaleSparkGroupOperator",
+                "SparkWorkerOperator",
+            },
         ),
         ("sensors", BaseSensorOperator, {"AssignmentEpochSensor", "JobSensor"}),
         ("triggers", BaseTrigger, {"WorkerTrigger", "GroupTrigger"}),

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
-from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot
+from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import Removal, TaskKind, TaskState
+from airflow_provider.ledger.records import (
+    ControlAction,
+    ControlRecord,
+    Removal,
+    TaskKind,
+    TaskState,
+    WorkerPhase,
+)
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
 from airflow_provider.triggers.conditions import (
     Condition,
     EpochCondition,
     JobCondition,
     JobGoal,
+    LeaveCondition,
     condition_from_json,
 )
 
@@ -38,6 +49,7 @@ def of(definition_kind: TaskKind, *states: TaskState) -> tuple[JobsSnapshot, Sta
         EpochCondition(at_least=1, converged=True),
         waiting_for(JobGoal.RUNNING),
         waiting_for(JobGoal.FINISHED, None, "abc"),
+        LeaveCondition(workers=(WorkerId("w1"), WorkerId("w2"))),
     ],
 )
 def test_conditions_are_stored_as_json(condition: Condition) -> None:
@@ -54,6 +66,31 @@ def test_what_older_releases_have_stored_can_be_read() -> None:
         condition_from_json({"of": "tides"})
     with pytest.raises(ValueError, match="a condition of 'job' without 'run_key': upgrade the triggerer"):
         condition_from_json({"of": "job", "job": "job"})
+
+
+class TestLeaving:
+    asked = LeaveCondition(workers=(WorkerId("w1"), WorkerId("w2")))
+    wishes: ClassVar = {
+        worker: ControlRecord(worker=worker, action=ControlAction.LEAVE_SOON, at_ms=1)
+        for worker in map(WorkerId, ("w1", "w2"))
+    }
+
+    def test_it_lasts_until_the_last_one_has_left(self) -> None:
+        jobs, status = JobsSnapshot(controls=self.wishes), group_snapshot(4)
+        assert self.asked.answer(jobs, status) is None
+        assert self.asked.report(jobs, status) == {"left": [], "still_there": ["w1", "w2"], "drained": []}
+        left = worker_status("w2", 4, WorkerPhase.LEFT)
+        status = replace(status, workers={**status.workers, left.worker: left})
+        assert self.asked.answer(jobs, status) is None
+        words = "2 workers to leave: 1 of 2 have left; w1 (stable): 0 tasks"
+        assert self.asked.so_far(jobs, status).in_words(0) == words
+        answer = self.asked.answer(JobsSnapshot(), status)
+        assert answer is not None
+        assert (answer.report, answer.problem) == ({"left": ["w1", "w2"], "still_there": [], "drained": []}, None)
+
+    def test_who_was_lost_is_gone_when_the_group_has_gone_on_without_it(self) -> None:
+        jobs, status = JobsSnapshot(controls=self.wishes), group_snapshot(5, members={}, assignment={})
+        assert self.asked.answer(jobs, status) is not None
 
 
 class TestEpochs:

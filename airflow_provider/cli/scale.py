@@ -1,0 +1,157 @@
+"""``cospark scale GROUP``: have a group get smaller, without stopping what can move."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_opened, read_on
+from airflow_provider.cli.terminal import complain, say
+from airflow_provider.common.parameters import scale_goal
+from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.ledger.scaling import (
+    RULE,
+    Goal,
+    ScaleDown,
+    ScaleError,
+    UnknownWorkersError,
+    departure,
+    scale_down,
+    still_there,
+)
+from airflow_provider.reports.departures import departure_in_words
+from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicError, TopicTimeoutError
+from airflow_provider.topics.group_topics import GroupTopics
+
+_LOOK_S: Final = 30.0
+"""How long a change is waited for at a stretch."""
+_SETTLE_S: Final = 0.5
+"""Several workers leave in one round: what changes so soon after another change is told with it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Ask workers to leave when others have learned what they have; where tasks are not learned, they leave when"
+        f" what they run has finished. The rule: {RULE}."
+    )
+    add_group_argument(parser)
+    goal = parser.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--to", metavar="N%", help="so many percent of the present workers stay, rounded up")
+    goal.add_argument("--workers", type=int, metavar="N", help="so many workers stay")
+    goal.add_argument("--without", nargs="+", metavar="WORKER", help="these workers leave")
+    parser.add_argument("--dry-run", action="store_true", help="say who would be asked, and ask nobody")
+    parser.add_argument(
+        "--within",
+        type=_seconds,
+        metavar="S",
+        help="each stops what it still runs and leaves, S seconds after it has heard of it (default: never)",
+    )
+    parser.add_argument("--wait", action="store_true", help="until they have left; says how far they are")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="and wait no longer than S seconds")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_connection_arguments(parser)
+
+
+def _seconds(text: str) -> float:
+    """:raises ArgumentTypeError: saying what is wrong; argparse names the argument"""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds, at least 0")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
+    if args.timeout is not None and not args.wait:
+        return _refuse("--timeout is about --wait, which is missing", 2)
+    try:
+        goal = scale_goal(to=args.to, workers=args.workers, without=args.without)
+    except ValueError as wrong:
+        return _refuse(f"--{wrong}", 2)
+    try:
+        return asyncio.run(_scale(args, settings_of(args), goal))
+    except (NoTopicError, UnknownWorkersError) as missing:
+        return _refuse(_of_group(args.group, missing), 1)
+    except ScaleError as wrong:
+        return _refuse(_of_group(args.group, wrong), 2)
+    except (SettingsError, TopicError, TransportError) as wrong:
+        return _refuse(wrong, 2)
+
+
+def _of_group(group: str, wrong: Exception) -> str:
+    return f"group {group!r}: {wrong}" if isinstance(wrong, ScaleError) else str(wrong)
+
+
+def _refuse(wrong: object, status: int) -> int:
+    complain(f"cospark scale: {wrong}")
+    return status
+
+
+async def _scale(args: argparse.Namespace, settings: KafkaSettings, goal: Goal) -> int:
+    async with group_opened(settings, args.group) as topics:
+        await read_on(topics)
+        if args.dry_run:
+            plan = scale_down(goal, topics.jobs, topics.status)
+            _say(args, plan, "would be asked to leave")
+            return 0
+        began = time.monotonic()
+        within_ms = None if args.within is None else round(args.within * 1000)
+        plan = await topics.scale_down(goal, within_ms=within_ms)
+        if not args.wait:
+            _say(args, plan, "asked to leave")
+            return 0
+        if not args.json:
+            _say(args, plan, "asked to leave")
+        await read_on(topics)  # further than the wishes: who has none any more has left
+        await _wait(topics, plan, began, args.timeout, tell=complain if args.json else say)
+        left: Mapping[str, Any] = departure(plan.asked, topics.jobs, topics.status)
+        if args.json:
+            _say(args, plan, "", **left, seconds=round(time.monotonic() - began, 3))
+        if left["still_there"]:
+            return _refuse(f"after {args.timeout:g} s still there: {', '.join(left['still_there'])}", 1)
+        return 0
+
+
+def _say(args: argparse.Namespace, plan: ScaleDown, what: str, **more: Any) -> None:
+    if args.json:
+        about = {"group": args.group, "dry_run": args.dry_run, **plan.to_json(), **more}
+        say(*json.dumps(about, indent=2).split("\n"))
+        return
+    say(f"group {args.group}: {what}: {plan.in_words} ({RULE})", *(f"  {leaver.in_words}" for leaver in plan.leavers))
+
+
+async def _wait(
+    topics: GroupTopics, plan: ScaleDown, began: float, timeout_s: float | None, tell: Callable[[str], None]
+) -> None:
+    """Until all have left, or the time is over; a broker that is away is waited for, too.
+
+    :param tell: is told how far they are, whenever that has changed
+    """
+    said, until = "", math.inf if timeout_s is None else began + timeout_s
+    while True:
+        words = departure_in_words(plan.asked, topics.jobs, topics.status)
+        if words != said:
+            tell(f"{words}, {time.monotonic() - began:.0f} s")
+            said = words
+        left_s = until - time.monotonic()
+        if not still_there(plan.asked, topics.jobs, topics.status) or left_s <= 0:
+            return
+
+        with suppress(TopicTimeoutError, BrokerAwayError):
+            await topics.wait_for(
+                lambda jobs, status: departure_in_words(plan.asked, jobs, status) != said,  # noqa: B023  called in here
+                timeout_s=min(_LOOK_S, left_s),
+            )
+        await asyncio.sleep(min(_SETTLE_S, max(0.0, until - time.monotonic())))

@@ -1,0 +1,185 @@
+"""Has a group get smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
+
+from airflow_provider.common.leaving import leave_present_report, leave_report
+from airflow_provider.common.links import SparkGroupLink, group_link, show_link
+from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.scaling import RULE, ScaleError
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.triggers.conditions import Answer, LeaveCondition
+from airflow_provider.triggers.group import GroupTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider.ledger.jobs_view import JobsSnapshot
+    from airflow_provider.ledger.status_view import StatusSnapshot
+
+_RESUMED_TO_FAIL: Final = "__fail__"
+"""What Airflow names as the method when a deferred task's time is over, or its trigger has failed."""
+
+
+class ScaleSparkGroupOperator(BaseOperator):
+    """Asks workers of a group to leave, and waits until they have.
+
+    Others learn the tasks that have something to warm up, and take them when they are ready. A worker leaves when it
+    has nothing left, and its Airflow task ends with success; in a group that learns no tasks, when what it runs has
+    finished. Who has least to move is asked first.
+
+    It fails, and nobody has been asked, if the group can't come there by having workers leave, or is there already.
+    However it fails, Airflow's retries don't help: a second try would take its share of those who are left.
+
+    :param group: the group
+    :param to: so many percent of the present workers stay, rounded up: ``"80%"``. Give one of the three
+    :param workers: so many stay
+    :param without: those with these names leave
+    :param within: so long after it has heard of it, each stops what it still runs and leaves; by default it takes the
+        time that it takes
+    :param kafka_conn_id: a connection of type ``kafka``
+    :param wait_for_completion: until they have left
+    :param deferrable: wait in the triggerer
+    :param timeout: how long to wait; without end if None
+
+    All times are timedeltas, or seconds.
+
+    Returns ``asked``, ``going`` (who was leaving already), ``stay``, ``to_move`` (for each that was asked, how many
+    ``tasks`` it had, how many of them were ``running`` and how many of these were ``stateful``); and, if it waits,
+    ``left``, ``still_there``, ``drained`` (who drained, as nobody learned its tasks), ``seconds`` (how long it took).
+    """
+
+    template_fields: Sequence[str] = ("group", "to", "workers", "without", "kafka_conn_id")
+    operator_extra_links = (SparkGroupLink(),)
+    ui_color = "#f5d9c2"
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        to: str | None = None,
+        workers: int | str | None = None,
+        without: Sequence[str] | str | None = None,
+        within: TimeSpan | None = None,
+        kafka_conn_id: str = SparkGroupHook.default_conn_name,
+        wait_for_completion: bool = True,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        timeout: TimeSpan | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.to = to
+        self.workers = workers
+        self.without = without
+        self.within = within
+        self.kafka_conn_id = kafka_conn_id
+        self.wait_for_completion = wait_for_completion
+        self.deferrable = deferrable
+        self.timeout = timeout
+        self.group_link = ""
+        if not is_template(group):
+            group_name(group)
+        if not any(map(is_template, (to, workers, without))):
+            scale_goal(to=to, workers=workers, without=without)
+        if within is not None:
+            milliseconds("within", within)
+        self._timeout_ms()
+
+    def _timeout_ms(self) -> int | None:
+        return None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
+
+    # ---- its life
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        group, hook = group_name(self.group), SparkGroupHook(self.kafka_conn_id)
+        within_s = None if self.within is None else milliseconds("within", self.within) / 1000
+        try:
+            plan = hook.scale_down(group, to=self.to, workers=self.workers, without=self.without, within_s=within_s)
+        except ScaleError as wrong:
+            raise AirflowFailException(f"group {group!r}: {wrong}") from wrong
+        self.log.info("Group %s: asked to leave: %s (%s)", group, plan.in_words, RULE)
+        for leaver in plan.leavers:
+            self.log.info("  %s", leaver.in_words)
+        if not self.wait_for_completion:
+            return plan.to_json()
+        leave_report(self, context, plan.to_json())
+        carried = {"plan": plan.to_json(), "asked_at_ms": wall_ms()}
+        try:
+            answer = self._wait(context, hook, group, LeaveCondition(workers=plan.asked), carried)
+        except TopicError as failed:
+            self._fail(context, failed)
+        return _report(answer.report, carried)
+
+    def _wait(
+        self,
+        context: Context,
+        hook: SparkGroupHook,
+        group: str,
+        condition: LeaveCondition,
+        carried: Mapping[str, Any],
+    ) -> Answer:
+        """:raises TopicError: if its time is over, or the topics can't be read"""
+
+        def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
+            show_link(self, context, group_link(status))
+            return condition.answer(jobs, status)
+
+        timeout_ms = self._timeout_ms()
+        if not self.deferrable:
+            return hook.wait_for(group, look, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
+        return self.defer(
+            trigger=GroupTrigger(
+                kafka_conn_id=self.kafka_conn_id,
+                group=group,
+                condition=condition.to_json(),
+                deferred_at_ms=wall_ms(),
+                carried=carried,
+                link=self.group_link,
+            ),
+            method_name="execute_complete",
+            timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
+        )
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except AirflowException as failed:
+            if next_method == _RESUMED_TO_FAIL:
+                self._fail(context, failed)
+            raise
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """What the trigger has seen."""
+        self.group_link = event["link"]
+        return _report(event["report"], event["carried"])
+
+    def _fail(self, context: Context, why: Exception) -> NoReturn:
+        """Its time is over, or it can't see how far they are. Who has left by now stands in what it leaves.
+
+        :raises AirflowFailException: always
+        """
+        hook, group, ti = SparkGroupHook(self.kafka_conn_id), group_name(self.group), context["ti"]
+        plan = ti.xcom_pull(task_ids=self.task_id, map_indexes=ti.map_index) or {}
+        asked = LeaveCondition(workers=tuple(plan.get("asked", ())))
+
+        def look() -> dict[str, Any]:
+            return {**plan, **(hook.look(group, asked.report) or {})}
+
+        leave_present_report(self, context, look)
+        late = "" if self.timeout is None else f" (timeout: {self.timeout})"
+        raise AirflowFailException(
+            f"group {group!r}: the workers were asked to leave, and it is not known that all have{late}: {why}"
+        ) from why
+
+
+def _report(left: Mapping[str, Any], carried: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = max(0, wall_ms() - carried["asked_at_ms"]) / 1000
+    return {**carried["plan"], **left, "seconds": seconds}

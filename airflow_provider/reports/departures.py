@@ -1,0 +1,37 @@
+"""How far workers are that were asked to leave their group, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.scaling import still_there
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, WorkerId
+from airflow_provider.reports.group_words import how_it_is, state_in_words
+from airflow_provider.reports.learners import by_owner, learners
+
+_MOST_NAMED: Final = 5
+
+
+def departure_in_words(asked: Collection[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
+    """As in "3 of 5 have left; w1 (stable, leaves soon): 2 tasks, w3 learns ingest:3 of w1 (warming, 42 %); w2 …".
+
+    :param jobs: read further than the wishes
+    """
+    there = sorted(still_there(asked, jobs, status))
+    if not there:
+        return f"all {len(asked)} have left" if len(asked) > 1 else "it has left"
+    named = "; ".join(_one(worker, jobs, status) for worker in there[:_MOST_NAMED])
+    more = f"; and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+    return f"{len(asked) - len(there)} of {len(asked)} have left; {named}{more}"
+
+
+def _one(worker: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
+    said = status.workers.get(worker)
+    owned = status.group.owned_by(worker) & configured(jobs, status.tasks) if status.group else NO_TASKS
+    learned = (one.in_words(jobs.label) for one in by_owner(learners(status)).get(worker, ()))
+    tasks = f"{len(owned)} task{'' if len(owned) == 1 else 's'}"
+    return f"{worker} ({state_in_words(how_it_is(said)) if said else 'no record'}): {', '.join((tasks, *learned))}"

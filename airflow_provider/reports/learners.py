@@ -1,0 +1,111 @@
+"""What is made ready somewhere before it moves there: who learns it, whose it is, how far it is. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """A task that a worker learns.
+
+    :param learner: who learns it
+    :param learned: whose it is meanwhile; None: nobody's
+    :param progress: how far it is, from 0 to 1
+    :param ready: it may move now
+    """
+
+    task: TaskId
+    learner: WorkerId
+    learned: WorkerId | None
+    progress: float
+    ready: bool
+
+    @property
+    def state(self) -> str:
+        return "ready" if self.ready else "warming"
+
+    @property
+    def percent(self) -> int:
+        """Rounded down: what has 100 is ready, or about to be."""
+        return floor(100 * self.progress)
+
+    @property
+    def how_far(self) -> str:
+        """As in "warming, 42 %" or "ready"."""
+        return self.state if self.ready else f"{self.state}, {self.percent} %"
+
+    def in_words(self, label: Callable[[TaskId], str] = str) -> str:
+        """As in "w2 learns ingest:3 of w1 (warming, 42 %)"."""
+        whose = f" of {self.learned}" if self.learned else ", which nobody has"
+        return f"{self.learner} learns {label(self.task)}{whose} ({self.how_far})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": [self.task.job, self.task.index],
+            "learner": self.learner,
+            "learned": self.learned,
+            "state": self.state,
+            "progress": self.progress,
+            "ready": self.ready,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Learner:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            task=TaskId(*data["task"]),
+            learner=data["learner"],
+            learned=data["learned"],
+            progress=data["progress"],
+            ready=data["ready"],
+        )
+
+
+def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
+    """All of a group, by task. What a worker has by now it does not learn any more, whatever it has said last."""
+    record = status.group
+    if record is None:
+        return ()
+    found = []
+    for worker, said in status.workers.items():
+        if worker not in record.members or said.state is WorkerPhase.LEFT:
+            continue
+        for lesson in said.learning:
+            owner = status.owner_of(lesson.task)
+            if owner != worker:
+                found.append(
+                    Learner(
+                        task=lesson.task,
+                        learner=worker,
+                        learned=owner,
+                        progress=lesson.progress,
+                        ready=lesson.ready,
+                    )
+                )
+    return tuple(sorted(found, key=lambda one: (one.task, one.learner)))
+
+
+def by_owner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]]:
+    """What is being learned, by whose it is."""
+    owned: defaultdict[WorkerId, list[Learner]] = defaultdict(list)
+    for learner in all_learners:
+        if learner.learned is not None:
+            owned[learner.learned].append(learner)
+    return owned
+
+
+def by_learner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]]:
+    """What is being learned, by who learns it."""
+    learning: defaultdict[WorkerId, list[Learner]] = defaultdict(list)
+    for learner in all_learners:
+        learning[learner.learner].append(learner)
+    return learning

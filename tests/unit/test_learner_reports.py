@@ -1,0 +1,169 @@
+"""What people and DAGs are told of tasks that are made ready before they move: who learns them, whose they are, how far
+that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow_values import group_record, group_snapshot, job, jobs_snapshot
+from rich.console import Console
+from stand_ins import MemoryTopics
+
+from airflow_provider.cli import reading
+from airflow_provider.cli.groups import describe
+from airflow_provider.cli.main import main
+from airflow_provider.cli.status import render
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
+from airflow_provider.ledger.records import Lesson, PlanRecord, WorkerPhase
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
+from airflow_provider.reports.group_words import as_lines
+from airflow_provider.reports.learners import Learner, learners
+from airflow_provider.reports.report import GroupReport, JobReport
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+T0, T1, T2 = (TaskId("job", index) for index in range(3))
+JOBS = jobs_snapshot(job(), tasks=3)
+WARMING = {"task": ["job", 0], "learner": "w2", "learned": "w1", "state": "warming", "progress": 0.429, "ready": False}
+READY = {"task": ["job", 2], "learner": "w2", "learned": None, "state": "ready", "progress": 1.0, "ready": True}
+
+
+def taught(*lessons: Lesson, by: WorkerId = W2, **changes: Any) -> StatusSnapshot:
+    """w1 has job:0, w2 has job:1; one of them learns something."""
+    status = group_snapshot(5)
+    learner = replace(status.workers[by], learning=lessons, **changes)
+    return replace(status, workers={**status.workers, by: learner})
+
+
+LEARNS = taught(Lesson(T2, 1.0, True), Lesson(T0, 0.429, False))
+COORDINATOR = GroupDescription(
+    error=KafkaErrorCode.NONE,
+    group_id="g",
+    state="Stable",
+    protocol_type="connect",
+    protocol="extensible",
+    members=tuple(
+        DescribedMember(
+            member_id=MemberId(name),
+            group_instance_id=WorkerId(name),
+            client_id="",
+            client_host="",
+            metadata=b"",
+            assignment=b"",
+        )
+        for name in ("w1", "w2")
+    ),
+)
+
+
+def test_each_is_told_with_its_three_marks() -> None:
+    assert [learner.to_json() for learner in learners(LEARNS)] == [WARMING, READY]
+    assert [Learner.from_json(json.loads(json.dumps(each))) for each in (WARMING, READY)] == list(learners(LEARNS))
+    assert [learner.in_words(JOBS.label) for learner in learners(LEARNS)] == [
+        "w2 learns job:0 of w1 (warming, 42 %)",
+        "w2 learns job:2, which nobody has (ready)",
+    ]
+
+
+def test_nobody_learns_what_it_has_and_who_has_left_learns_nothing() -> None:
+    assert learners(taught(Lesson(T1, 0.5, False))) == (), "it has moved there, and is warmed up on"
+    assert learners(taught(Lesson(T0, 0.5, False), state=WorkerPhase.LEFT)) == ()
+    gone = replace(LEARNS, group=group_record(6, members={W1: MemberId("w1")}))
+    assert learners(gone) == (), "the group has gone on without it"
+    assert learners(replace(LEARNS, group=None)) == ()
+
+
+def test_what_sensors_pass_on_has_them() -> None:
+    group, one = GroupReport.of(JOBS, LEARNS), JobReport.of("job", JOBS, LEARNS)
+    assert group is not None
+    assert one is not None
+    assert json.loads(json.dumps(group.to_json()))["learners"] == [WARMING, READY]
+    assert json.loads(json.dumps(one.to_json()))["learners"] == [WARMING, READY]
+    other = JobReport.of("other", jobs_snapshot(job("other"), tasks=1), LEARNS)
+    assert other is not None
+    assert other.to_json()["learners"] == [], "they are of another job"
+
+
+def test_a_report_says_who_leaves_soon_and_who_drains() -> None:
+    report = GroupReport.of(JOBS, taught(leaves_soon=True))
+    assert report is not None
+    workers = report.to_json()["workers"]
+    assert [(workers[name]["leaves_soon"], workers[name]["drains"]) for name in ("w1", "w2")] == [
+        (False, False),
+        (True, False),
+    ]
+
+
+def test_groups_describe_lists_them() -> None:
+    about = describe(COORDINATOR, JOBS, LEARNS)
+    assert about["learners"] == [WARMING, READY]
+    lines = as_lines(json.loads(json.dumps(about)))
+    assert "  w2 learns job:0 of w1 (warming, 42 %)" in lines
+    assert "  w2 learns job:2, which nobody has (ready)" in lines
+
+
+def test_many_are_counted_unless_all_are_asked_for() -> None:
+    lessons = [Lesson(TaskId("job", index), 0.5, index % 2 == 0) for index in range(10, 40)]
+    about = describe(COORDINATOR, JOBS, taught(*lessons))
+    lines = [line for line in as_lines(about) if " learn" in line]
+    assert len(lines) == 21
+    assert lines[-1] == "  and 10 more are learned; of all 30, 15 are ready"
+    assert len([line for line in as_lines(about, tasks=True) if " learn" in line]) == 30
+
+
+def page(status: StatusSnapshot) -> str:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(render("g", JOBS, status, wall_ms=0))
+    return captured.get()
+
+
+def test_the_page_of_a_group_shows_them_at_who_learns_and_at_whose_they_are() -> None:
+    shown = page(LEARNS)
+    (owner,) = (line for line in shown.splitlines() if "│ w1 " in line)
+    (learner,) = (line for line in shown.splitlines() if "│ w2 " in line)
+    assert "pending: job:0  learned: job:0 by w2" in owner
+    assert "pending: job:1  ready: job:2 of nobody  warming: job:0 of w1 (42 %)" in learner
+    assert "learned" not in page(group_snapshot(5))
+    assert "stable, leaves soon" in page(taught(leaves_soon=True))
+    assert "stable, drains, as nobody learns its tasks" in page(taught(leaves_soon=True, slots=0))
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
+    made = MemoryTopics("g")
+
+    async def reach(_settings: object) -> None: ...
+
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made)
+    return made
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    assert main(["status", "g", "--json", "--bootstrap-servers", "nowhere:9"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_status_of_a_group_as_json(topics: MemoryTopics, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys) == {"group": "g", "epoch": None, "jobs": {}}
+
+    async def begin() -> None:
+        await topics.submit(job())
+        await topics.publish_plan(PlanRecord.of(job(), [{}, {}, {}], planned_by=W1, at_ms=1))
+        assert LEARNS.group is not None
+        await topics.publish_group(LEARNS.group)
+        for worker in LEARNS.workers.values():
+            await topics.publish_worker(worker)
+
+    asyncio.run(begin())
+    about = told(capsys)
+    assert (about["group"], about["epoch"], about["members"]) == ("g", 5, ["w1", "w2"])
+    assert about["learners"] == [WARMING, READY]
+    assert (about["jobs"]["job"]["state"], about["jobs"]["job"]["tasks"]) == ("running", 3)
