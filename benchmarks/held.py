@@ -13,7 +13,7 @@ from typing import Any
 from airflow.triggers.base import StartTriggerArgs, TriggerEvent
 
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.membership.saved import save
@@ -30,8 +30,8 @@ class HeldTrigger(WorkerTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         ti: Any = self.task_instance
-        member = replace(self.plan.member, group_id=ti.dag_id, worker=WorkerId(default_worker_name(ti)), url=ti.log_url)
-        self.plan = replace(self.plan, member=member)
+        member = replace(self.spec.member, group_id=ti.dag_id, worker=WorkerId(default_worker_name(ti)), url=ti.log_url)
+        self.spec = replace(self.spec, member=member)
         async for event in super().run():
             yield event
 
@@ -41,7 +41,7 @@ def _arguments() -> StartTriggerArgs:
     saved = save(MemberState(settings=member), now_ms=now_ms(), wall_ms=wall_ms())
     trigger = HeldTrigger(
         kafka_conn_id=SparkGroupHook.default_conn_name,
-        plan=WorkerPlan(member=member, slots=2, until=Until.FOREVER, policy=Deferred()).to_json(),
+        plan=WorkerSpec(member=member, slots=2, until=Until.FOREVER, policy=Deferred()).to_json(),
         saved={"v": 1, "member": saved, "began_ms": wall_ms()},
         story=WorkerStory(began_ms=wall_ms()).to_json(),
     )

@@ -63,7 +63,7 @@ class Triggerer:
                 return False
             if state.record.generation != state.generation:
                 return False
-            sizes[each.trigger.plan.member.group_id] = len(state.record.members)
+            sizes[each.trigger.spec.member.group_id] = len(state.record.members)
         return sum(sizes.values()) == len(self.held)
 
     def sessions(self) -> list[tuple[str, int]]:
@@ -84,13 +84,13 @@ class Triggerer:
 
 async def _events_of(trigger: WorkerTrigger) -> None:
     async for event in trigger.run():
-        raise RuntimeError(f"{trigger.plan.member.worker} fired: {event}")
+        raise RuntimeError(f"{trigger.spec.member.worker} fired: {event}")
 
 
 def trigger_of(group: str, worker: str) -> WorkerTrigger:
     """The trigger of a worker that deferred before it had joined."""
     from airflow_provider.assignors.policy import Deferred
-    from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+    from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
     from airflow_provider.kafka.clock import now_ms, wall_ms
     from airflow_provider.membership.saved import save
     from airflow_provider.membership.settings import MemberSettings
@@ -104,11 +104,11 @@ def trigger_of(group: str, worker: str) -> WorkerTrigger:
         worker=WorkerId(worker),
         url=f"http://airflow.example/dags/etl/runs/manual/tasks/{worker}",
     )
-    plan = WorkerPlan(member=settings, slots=2, until=Until.FOREVER, policy=Deferred())
+    spec = WorkerSpec(member=settings, slots=2, until=Until.FOREVER, policy=Deferred())
     saved = save(MemberState(settings=settings), now_ms=now_ms(), wall_ms=wall_ms())
     return WorkerTrigger(
         kafka_conn_id="kafka_default",
-        plan=json.loads(json.dumps(plan.to_json())),
+        plan=json.loads(json.dumps(spec.to_json())),
         saved={"v": 1, "member": saved, "began_ms": wall_ms()},
         story=WorkerStory(began_ms=wall_ms()).to_json(),
     )

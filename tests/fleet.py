@@ -34,7 +34,11 @@ from airflow_provider.topics.rights import WORKER
 DEADLINE_S = 150.0
 """For whatever is waited for: several JVMs that start at once take their time."""
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
-TIMING = ("--session-timeout-ms", "6000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "1500")
+TIMING = ("--session-timeout-ms", "30000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "3000")
+"""A session that nobody loses only because the machine is busy."""
+SHORT_SESSION_S = 10.0
+SHORT_SESSION = ("--session-timeout-ms", str(round(SHORT_SESSION_S * 1000)))
+"""For tests that wait for its end."""
 
 SUPERVISED = ("--returns-ms", "600000")
 """It is the test that starts them again."""
@@ -122,6 +126,9 @@ class Fleet:
 
     def wait_for_end(self, name: str) -> int:
         return self._processes[name].wait(DEADLINE_S)
+
+    def runs(self, name: str) -> bool:
+        return self._processes[name].poll() is None
 
     async def ended(self, *names: str) -> list[int]:
         """Wait for these to end, and let others go on meanwhile; their exit statuses."""

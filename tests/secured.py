@@ -38,7 +38,7 @@ _ANY_ACL = AclBindingFilter(
     AclOperation.ANY,
     AclPermissionType.ANY,
 )
-_ARRIVES_S = 15.0
+_ARRIVES_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

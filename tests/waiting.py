@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 _PAUSE_S = 0.005
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush, nlargest
+from itertools import repeat
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
@@ -28,7 +29,7 @@ class Pool:
     :param configured: how much of this kind is configured
     :param kept: every member and what it goes on with of this kind
     :param own: what some members are to get again, and nobody runs
-    :param fixed: how much else of this kind a member has, that counts and stays; it is even by itself
+    :param fixed: how much else of this kind a member has, that counts and stays
     """
 
     __slots__ = ("_excess", "_fixed", "_shares", "_spare", "over", "returned")
@@ -50,7 +51,7 @@ class Pool:
         }
         self.returned = {worker: minus(tasks, spare.get(worker, NO_TASKS)) for worker, tasks in own.items()}
         self._spare: Tasks = NO_TASKS.union(*spare.values())
-        excess = {worker: number - idle.get(worker, 0) for worker, number in above.items()}
+        excess = {worker: min(number - idle.get(worker, 0), len(kept[worker])) for worker, number in above.items()}
         self._excess = {worker: number for worker, number in excess.items() if number > 0}
         self._fixed = fixed
         self._shares = {worker: plus(tasks, self.returned.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
@@ -138,14 +139,15 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
     :param rank: what it costs to stop a task; 0, the default: nothing, as for one that has not started
     """
     size = Counter(map(_job_of, tasks))
-    by_rank: defaultdict[int, list[TaskId]] = defaultdict(list)
-    for task in tasks:
-        by_rank[rank.get(task, 0)].append(task)
+    ranks = list(map(rank.get, tasks, repeat(0))) if rank else [0] * len(tasks)
     chosen: list[TaskId] = []
-    for _, equals in sorted(by_rank.items()):
+    for lowest in sorted(set(ranks)):
+        equals = [task for task, of_it in zip(tasks, ranks, strict=True) if of_it == lowest]
         thinned = _thin_out(equals, number - len(chosen), size)
-        size.subtract(map(_job_of, thinned))
         chosen += thinned
+        if len(chosen) == number:
+            break
+        size.subtract(map(_job_of, thinned))
     return chosen
 
 
@@ -154,6 +156,8 @@ def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> 
 
     Ties go to the last name and the highest index: what came first stays.
     """
+    if max(size.values()) == 1:  # as where jobs are spread
+        return nlargest(number, tasks)
     left = dict(size)
     order: list[tuple[int, TaskId]] = []
     for task in sorted(tasks, reverse=True):

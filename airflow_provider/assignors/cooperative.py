@@ -45,6 +45,9 @@ on purpose:
 ``who-drains-gets-nothing``
     A worker that starts nothing more gets nothing, and gives up what waits there (module ``draining``). Connect's
     workers don't drain.
+``what-waits-moves-alone``
+    A round that its leader has asked for only because a worker has a slot free stops nothing that runs. Connect knows
+    no slots.
 ``removed-is-stopped``
     Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
     leader change or a failed sync, until yet another rebalance.
@@ -77,13 +80,17 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
     difference = compare(round, memory)
-    kept = {worker: minus(round.owned[worker], difference.stopped) for worker in sorted(round.owned)}
+    stopped = difference.stopped
+    kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
     lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
     drains = draining(round, kept)
-    pools = pools_of(planners, round.configured, drains, kept, own)
+    stays = minus(round.stays, planners)
+    movable = {worker: minus(tasks, stays) for worker, tasks in kept.items()} if stays else kept
+    fixed = {worker: len(kept[worker]) - len(tasks) for worker, tasks in movable.items()} if stays else NOTHING_FIXED
+    pools = pools_of(planners, round.configured, drains, movable, own, fixed)
     unbalanced = any(pool.stops for pool in pools)
     decided = pace(policy, lost_work, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
     limits = limits_of(decided.allowance, *pools)
@@ -103,9 +110,10 @@ def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
     active: Tasks = NO_TASKS.union(*round.owned.values())
     previous = _trusted_assignment(round, memory, active)
     unowned = minus(round.configured, active)
-    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned}
+    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned} if unowned else {}
+    owned_and_configured = len(round.configured) - len(unowned)
     return Difference(
-        removed=active - round.configured,
+        removed=active - round.configured if len(active) > owned_and_configured else NO_TASKS,
         duplicated=_duplicated(round.owned, active),
         created=minus(unowned, frozenset(lost)),
         lost=lost,

@@ -68,6 +68,7 @@ class Round:
     :param named: members that keep their name when they come back (KIP-345)
     :param absent: what workers that are no members have said of their absence; of whom nothing is known are left out
     :param draining: members that start nothing more, and leave when what they run has finished
+    :param stays: tasks that are not stopped for balance in this round
     """
 
     now_ms: int
@@ -79,6 +80,7 @@ class Round:
     named: frozenset[WorkerId] = frozenset()
     absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
     draining: frozenset[WorkerId] = frozenset()
+    stays: Tasks = NO_TASKS
 
 
 class MoveReason(str, Enum):

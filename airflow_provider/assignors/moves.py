@@ -62,10 +62,11 @@ def write_down(
     assigned: dict[WorkerId, Tasks] = {}
     revoked: dict[WorkerId, Tasks] = {}
     target: dict[WorkerId, Tasks] = {}
+    stopped = difference.stopped
     for worker, kept in shuffle.kept.items():
         taken = shuffle.taken.get(worker, NO_TASKS)
         assigned[worker] = shuffle.given.get(worker, NO_TASKS)
-        revoked[worker] = plus(round.owned[worker] & difference.stopped, taken)
+        revoked[worker] = plus(round.owned[worker] & stopped, taken)
         target[worker] = plus(minus(kept, taken), assigned[worker])
     stops = tuple(_stops(round.owned, revoked, difference, shuffle))
     starts = tuple(_starts(assigned, difference, memory, shuffle, back=lost_work.own.keys()))
@@ -87,7 +88,7 @@ def write_down(
             next_moves_at_ms=decided.next_moves_at_ms,
             released=tuple(_to_go_on(stops)),
             awaited=lost_work.awaited,
-            former=still_planned(round, memory),
+            former=still_planned(round, memory, difference.removed),
         ),
     )
 
@@ -98,7 +99,10 @@ def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
 
 
 def _stops(owned: Shares, revoked: Shares, difference: Difference, shuffle: Shuffle) -> Iterator[Move]:
+    gone = difference.stopped
     for worker, tasks in revoked.items():
+        if not tasks:
+            continue
         stopped = tasks & owned[worker]
         for reason, of_it in (
             (MoveReason.DELETED, stopped & difference.removed),
@@ -106,7 +110,7 @@ def _stops(owned: Shares, revoked: Shares, difference: Difference, shuffle: Shuf
         ):
             if of_it:
                 yield Move(tasks=of_it, source=worker, target=None, reason=reason)
-        yield from _balancing(stopped - difference.stopped, worker, None, shuffle)
+        yield from _balancing(stopped - gone, worker, None, shuffle)
 
 
 def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | None, shuffle: Shuffle) -> Iterator[Move]:

@@ -10,25 +10,28 @@ from collections import defaultdict
 
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.shares import Shares
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, planner_of
 
 
-def still_planned(round: Round, memory: Memory) -> Shares:  # noqa: A002  # it is KIP-415's word
+def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # noqa: A002  # it is KIP-415's word
     """The tasks that are not configured, of jobs whose planner is: by the worker that had them last, there or not.
 
     It is what a leader remembers for the round that has the new plan. Whether the last round reached the members makes
     no difference: it is where tasks had better go, and nobody waits for that.
+
+    :param removed: what is owned and not configured
     """
-    planning = {job for job, index in round.configured if index < 0}
-    if not planning:
-        return {}
     had: dict[TaskId, WorkerId] = {}
-    for shares in (memory.former, memory.assignment, round.owned):
+    for shares in (memory.former, memory.assignment):
         for worker, tasks in shares.items():
-            had.update((task, worker) for task in tasks - round.configured if task.job in planning)
+            if not tasks <= round.configured:
+                had.update(dict.fromkeys(tasks - round.configured, worker))
+    for worker, tasks in round.owned.items() if removed else ():
+        had.update(dict.fromkeys(tasks & removed, worker))
     by_worker: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
     for task, worker in had.items():
-        by_worker[worker].add(task)
+        if planner_of(task.job) in round.configured:
+            by_worker[worker].add(task)
     return {worker: frozenset(tasks) for worker, tasks in sorted(by_worker.items())}
 
 

@@ -25,7 +25,7 @@ from airflow_provider.ledger.progress import converged, effective_status
 from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
-from airflow_provider.reports.group_words import as_lines
+from airflow_provider.reports.group_words import as_lines, how_it_is
 from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
@@ -48,6 +48,8 @@ about any group has the topic made in which groups are kept.
 _AGAIN_S: Final = 0.2
 _READ_S: Final = 5.0
 """How long a list of groups waits for the topics of those that nobody is in."""
+_UNSAID: Final = {"state": None, "condition": "", "drains": False, "leaves_soon": False}
+"""How a member is that has no record."""
 _AT_ONCE: Final = 8
 """So many groups' topics are read together."""
 _EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
@@ -193,7 +195,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
-        "gone": None if members else what_was(status),
+        "empty": None if members else what_was(status),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
         "converged": converged(record, status.workers),
@@ -214,11 +216,9 @@ def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) 
     worker = status.workers.get(name)
     return {
         "worker": name,
-        "state": worker.state.value if worker else None,
+        **(how_it_is(worker) if worker else _UNSAID),
         "epoch": worker.epoch if worker else None,
         "url": worker.url if worker else None,
-        "condition": worker.condition if worker else "",
-        "drains": worker is not None and worker.drains,
         "assigned": tasks_to_json(assigned),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from airflow_provider.assignors import cooperative, extensible
 from airflow_provider.assignors.learners.model import LearnedRule, LearnerAssignment, LearnerMemory, Limits
@@ -30,11 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ' "planners": false), owned'
         f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
         " before that round, left ({worker: reason}) and returns_ms ({worker: milliseconds; 0: never, null: not known})"
-        " of missing workers, draining ([worker]) and running ([[job, index], ...]; a worker that drains gives up"
-        f" what it does not run). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps its name when it"
-        " comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a line out: assigned,"
-        " revoked, delay (ms). A line that can't be read gives "
-        '{"error": "..."} and changes nothing, and the exit status is 1 in the end.'
+        " of missing workers, draining ([worker]), running ([[job, index], ...]; a worker that drains gives up"
+        " what it does not run) and stays ([[job, index], ...]; not stopped for balance, as what runs is not in a round"
+        f" that is asked for because a slot is free). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps"
+        " its name when it comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a"
+        " line out: assigned, revoked, delay (ms). A line that can't be read gives "
+        '{"error": "..."} and changes nothing, and the exit status is 1 in the end. A key that means nothing is named'
+        " on standard error."
         f" With --protocol {_EXTENSIBLE} tasks that have state are learned before they move. A line in may also have"
         " stateful ([job]; default: all), learning and ready ({worker: [[job, index], ...]}) and leaving ([worker]);"
         " owned is what a worker still has when it joins, and what is not in running, if that is given, is not learned."
@@ -73,26 +75,38 @@ def run(args: argparse.Namespace) -> int:
         complain(f"cospark replay: can't read {args.file}: {wrong.strerror}")
         return 2
     status = 0
+    complained: set[str] = set()
     with opened as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                answer, explained = leader.answer(line)
+                answered = leader.answer(line)
             except UnreadableLineError as wrong:
-                answer, explained = {"error": f"line {number}: {wrong}"}, None
+                say(json.dumps({"error": f"line {number}: {wrong}"}))
                 status = 1
-            if args.explain and explained is not None:
-                answer["explain"] = explained
-            say(json.dumps(answer))
+                continue
+            for key in sorted(answered.ignored - complained):
+                complain(f"cospark replay: line {number}: the key {key!r} means nothing here, and is ignored")
+            complained |= answered.ignored
+            explained = {"explain": answered.explained} if args.explain else {}
+            say(json.dumps({**answered.decided, **explained}))
     return status
+
+
+class _Answer(NamedTuple):
+    """What is made of a line, the sentences on it, and which of its keys mean nothing."""
+
+    decided: dict[str, Any]
+    explained: list[str]
+    ignored: frozenset[str]
 
 
 class _Leader(Protocol):
     """Who goes through a history, round by round."""
 
-    def answer(self, line: bytes) -> tuple[dict[str, Any], list[str]]:
-        """What it makes of a line, and the sentences on it.
+    def answer(self, line: bytes) -> _Answer:
+        """Decide a round.
 
         :raises UnreadableLineError: naming what is wrong; then nothing has changed
         """
@@ -113,15 +127,16 @@ class _CooperativeLeader:
         self._memory = Memory()
         self._named: frozenset[WorkerId] = frozenset()
 
-    def answer(self, line: bytes) -> tuple[dict[str, Any], list[str]]:
-        restarts, this = parse_line(line)
-        self._named |= this.named
-        this = replace(this, named=self._named & this.owned.keys())
+    def answer(self, line: bytes) -> _Answer:
+        parsed = parse_line(line)
+        self._named |= parsed.round.named
+        this = replace(parsed.round, named=self._named & parsed.round.owned.keys())
         before = self._memory
-        decided = cooperative.assign(this, Memory() if restarts else before, policy=self._policy)
+        decided = cooperative.assign(this, Memory() if parsed.restarts else before, policy=self._policy)
         self._memory = decided.memory
         explained = explain(this, before, decided.moves, decided.memory)
-        return assignment_to_json(decided), [*explained, *held_back(this, decided, self._policy)]
+        words = [*explained, *held_back(this, decided, self._policy)]
+        return _Answer(assignment_to_json(decided), words, parsed.ignored)
 
 
 class _LearnersLeader:
@@ -132,12 +147,12 @@ class _LearnersLeader:
         self._memory = LearnerMemory()
         self._named: frozenset[WorkerId] = frozenset()
 
-    def answer(self, line: bytes) -> tuple[dict[str, Any], list[str]]:
-        restarts, this = parse_learner_line(line)
-        self._named |= this.named
-        this = replace(this, named=self._named & this.owned.keys())
+    def answer(self, line: bytes) -> _Answer:
+        parsed = parse_learner_line(line)
+        self._named |= parsed.round.named
+        this = replace(parsed.round, named=self._named & parsed.round.owned.keys())
         before = self._memory
-        memory = LearnerMemory() if restarts else before
+        memory = LearnerMemory() if parsed.restarts else before
         decided = extensible.assign(this, memory, policy=self._policy, limits=self._limits)
         self._memory = decided.memory
         answer = {
@@ -147,7 +162,8 @@ class _LearnersLeader:
             "learned": _shares_to_json(decided.learned),
             "shutdown": sorted(decided.shutdown),
         }
-        return answer, list(explain_learners(this, before, decided, self._rule, self._limits))
+        words = list(explain_learners(this, before, decided, self._rule, self._limits))
+        return _Answer(answer, words, parsed.ignored)
 
 
 def assignment_to_json(decided: GroupAssignment | LearnerAssignment) -> dict[str, Any]:

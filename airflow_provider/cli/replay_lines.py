@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 from airflow_provider.assignors.learners.model import READY, LearnerRound
 from airflow_provider.assignors.model import Absence, LeaveReason, Round
@@ -18,7 +19,17 @@ from airflow_provider.protocol.model import (
     tasks_from_json,
 )
 
+RoundT = TypeVar("RoundT", Round, LearnerRound)
+
 LEADER_RESTART: Final = "leader_restart"
+
+_KEYS: Final = frozenset(
+    {
+        *("now", "generation", "last_completed", "jobs", "planners", "owned"),
+        *("event", "left", "returns_ms", "draining", "running", "stays"),
+    }
+)
+_LEARNER_KEYS: Final = (_KEYS - {"stays"}) | {"stateful", "learning", "ready", "leaving"}
 
 _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
@@ -28,33 +39,46 @@ class UnreadableLineError(Exception):
     """A line that is no round of a history; says what is wrong with it."""
 
 
-def parse_line(line: bytes) -> tuple[bool, Round]:
+@dataclass(frozen=True, slots=True)
+class Line(Generic[RoundT]):
+    """A line that could be read.
+
+    :param restarts: whether a new leader starts before that round
+    :param round: ``named`` in it is of whom the line says something
+    :param ignored: keys that mean nothing
+    """
+
+    restarts: bool
+    round: RoundT
+    ignored: frozenset[str]
+
+
+def parse_line(line: bytes) -> Line[Round]:
     """Read one line of a history.
 
-    :returns: whether a new leader starts, and the round; ``named`` in it is of whom the line says something
     :raises UnreadableLineError: naming what is wrong
     """
     data = _data_of(line)
-    return _restarts(data), Round(**_fields(data))
+    return Line(_restarts(data), Round(**_fields(data)), frozenset(data) - _KEYS)
 
 
-def parse_learner_line(line: bytes) -> tuple[bool, LearnerRound]:
+def parse_learner_line(line: bytes) -> Line[LearnerRound]:
     """Read one line of the history of a group with learner tasks. What is not said to wait, runs.
 
-    :returns: as :func:`parse_line`
     :raises UnreadableLineError: naming what is wrong
     """
     data = _data_of(line)
     fields = _fields(data)
     jobs = frozenset(_strings(data, "stateful", "jobs")) if "stateful" in data else frozenset(_object(data, "jobs"))
     owned = NO_TASKS.union(*fields["owned"].values())
-    return _restarts(data), LearnerRound(
+    this = LearnerRound(
         **fields,
         stateful=jobs,
-        pending=owned - _running(data) if "running" in data else NO_TASKS,
+        pending=owned - _tasks(data, "running") if "running" in data else NO_TASKS,
         learning=_learning(data),
         leaving=frozenset(map(WorkerId, _strings(data, "leaving", "workers"))),
     )
+    return Line(_restarts(data), this, frozenset(data) - _LEARNER_KEYS)
 
 
 def _data_of(line: bytes) -> Mapping[str, Any]:
@@ -91,7 +115,8 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "named": frozenset(said),
         "absent": {worker: absence for worker, absence in said.items() if worker not in owned},
         "draining": frozenset(map(WorkerId, _strings(data, "draining", "workers"))),
-        "revocation_rank": dict.fromkeys(_running(data), 1),
+        "stays": _tasks(data, "stays"),
+        "revocation_rank": dict.fromkeys(_tasks(data, "running"), 1),
     }
 
 
@@ -148,14 +173,14 @@ def _strings(data: Mapping[str, Any], key: str, what: str) -> list[str]:
     return values
 
 
-def _running(data: Mapping[str, Any]) -> Tasks:
-    tasks = data.get("running", [])
+def _tasks(data: Mapping[str, Any], key: str) -> Tasks:
+    tasks = data.get(key, [])
     if not isinstance(tasks, list):
-        raise UnreadableLineError(f"running must be a list of [job, index] pairs, not {_shown(tasks)}")
+        raise UnreadableLineError(f"{key} must be a list of [job, index] pairs, not {_shown(tasks)}")
     try:
         return tasks_from_json(tasks)
     except ValueError as wrong:
-        raise UnreadableLineError(f"running: {wrong}") from None
+        raise UnreadableLineError(f"{key}: {wrong}") from None
 
 
 def _absences(data: Mapping[str, Any]) -> dict[WorkerId, Absence]:

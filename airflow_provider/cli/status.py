@@ -29,7 +29,7 @@ from airflow_provider.ledger.progress import configured, converged, effective_st
 from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
-from airflow_provider.reports.group_words import state_in_words
+from airflow_provider.reports.group_words import how_it_is, state_in_words
 from airflow_provider.reports.spans import span
 from airflow_provider.topics.errors import NoTopicError, TopicError
 
@@ -143,7 +143,7 @@ def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
     if record is not None and name in record.members:
         if worker is None:
             return "no record"
-        return state_in_words(worker.state.value, drains=worker.drains, condition=worker.condition)
+        return state_in_words(how_it_is(worker))
     if worker is not None and worker.state is WorkerPhase.JOINING:
         return "joining"
     if not _waiting_for(name, status):

@@ -18,7 +18,7 @@ from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
-from airflow_provider.common.worker_values import WorkerPlan
+from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -134,13 +134,13 @@ def run(args: argparse.Namespace) -> int:
     log_to_terminal()
     try:
         kafka = settings_of(args)
-        plan, equipment = _plan(args), _equipment(args)
+        spec, equipment = _spec(args), _equipment(args)
         with handlers_restored():
-            outcome = asyncio.run(_work(kafka, plan, args.returns_ms, equipment))
+            outcome = asyncio.run(_work(kafka, spec, args.returns_ms, equipment))
     except (SettingsError, TransportError, TopicError, ValueError) as wrong:
         complain(f"cospark worker: {wrong}")
         return 2
-    _say(f"worker {plan.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
+    _say(f"worker {spec.member.worker}: {outcome.ending.value} at epoch {outcome.epoch}")
     if outcome.error:
         complain(f"cospark worker: {outcome.error}")
     return 0 if outcome.ending in WORK_IS_OVER else 1
@@ -155,7 +155,7 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _plan(args: argparse.Namespace) -> WorkerPlan:
+def _spec(args: argparse.Namespace) -> WorkerSpec:
     """:raises ValueError: naming the option that is wrong"""
     name = args.worker or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
@@ -179,7 +179,7 @@ def _plan(args: argparse.Namespace) -> WorkerPlan:
         rebalance_timeout_ms=args.rebalance_timeout_ms,
         lease_margin_ms=args.lease_margin_ms,
     )
-    return WorkerPlan(
+    return WorkerSpec(
         member=member,
         slots=args.slots,
         until=Until(args.until),
@@ -220,11 +220,11 @@ def _when_signalled(returns_ms: int) -> Absence:
     return Absence(left=LeaveReason.RESTARTING if returns_ms else LeaveReason.STOPPED, returns_ms=returns_ms)
 
 
-async def _work(kafka: KafkaSettings, plan: WorkerPlan, returns_ms: int, equipment: Equipment) -> Outcome:
+async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipment: Equipment) -> Outcome:
     await reach(kafka)
     reins = Reins()
-    settings = plan.settings(WorkerPhase.STABLE, returns_ms)
-    holding = Holding(protocol=plan.protocol(), settings=settings, place=InThisProcess(equipment))
+    settings = spec.settings(WorkerPhase.STABLE, returns_ms)
+    holding = Holding(protocol=spec.protocol(), settings=settings, place=InThisProcess(equipment))
     async with held(holding, kafka, reins) as worker:
         leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(returns_ms)))
         return await worker.run()

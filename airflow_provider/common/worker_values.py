@@ -21,8 +21,8 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlan:
-    """How a worker lives, wherever its membership is held.
+class WorkerSpec:
+    """How a worker lives, wherever its membership is held. A trigger keeps it as its argument ``plan``.
 
     :param policy: how an imbalance is resolved, while this one leads the group
     :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
@@ -77,7 +77,7 @@ class WorkerPlan:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> WorkerPlan:
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerSpec:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: if a newer release made it
@@ -104,7 +104,7 @@ class WorkerPlan:
 
 
 def _policy_of(data: Mapping[str, Any]) -> Policy:
-    """Releases that knew one policy stored its delay only; it stands in every plan, for their triggerers to read."""
+    """Releases that knew one policy stored its delay only; it stands in every spec, for their triggerers to read."""
     return policy_from_json(data["policy"]) if "policy" in data else Deferred(max_delay_ms=data["max_delay_ms"])
 
 
@@ -162,7 +162,7 @@ class WorkerStory:
                 stopped=data["stopped"],
             )
 
-    def summary(self, plan: WorkerPlan, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
+    def summary(self, spec: WorkerSpec, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
         """What the operator returns.
 
         :param ended: how the worker ended
@@ -172,7 +172,7 @@ class WorkerStory:
             (
                 last
                 for last in status.tasks.values()
-                if last.worker == plan.member.worker
+                if last.worker == spec.member.worker
                 and last.state.final
                 and not last.task.is_planner
                 and (last.finished_at_ms or 0) >= self.began_ms
@@ -180,8 +180,8 @@ class WorkerStory:
             key=lambda last: last.task,
         )
         return {
-            "group": plan.member.group_id,
-            "worker": plan.member.worker,
+            "group": spec.member.group_id,
+            "worker": spec.member.worker,
             "ended": ended.value,
             "finished": [list(last.task) for last in mine if last.state is TaskState.FINISHED],
             "failed": {

@@ -131,15 +131,16 @@ def _try_again(x: Execution, failed: TaskRun) -> None:
 
 def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
     definition = run.work.definition
+    stateful = definition.kind is TaskKind.STREAMING if event.stateful is None else event.stateful
     try:
-        plan = PlanRecord.of(definition, event.result, planned_by=x.settings.worker, at_ms=x.wall)
+        plan = PlanRecord.of(definition, event.result, planned_by=x.settings.worker, at_ms=x.wall, stateful=stateful)
         plan = in_known_order(plan, x.jobs.plans.get(definition.name))
     except JobError as wrong:
         x.close(run.failed(x.failure(str(wrong))), TaskState.FAILED)
         return
     known = x.jobs.plan_of(definition.name)
     run = run.changed(plan=plan)
-    if definition.name not in x.jobs.jobs or (known is not None and known.configs == plan.configs):
+    if definition.name not in x.jobs.jobs or (known is not None and known.says_the_same(plan)):
         _planned(x, run)
         return
     number = x.next_number()

@@ -39,6 +39,20 @@ class StopWatching(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartWarmUp(Command):
+    """Make this ready to run, and say how far it is. :class:`StartAttempt` of the same task goes on with that."""
+
+    run: TaskRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWarmUp(Command):
+    """Let go of what was made ready of this. Nothing is heard of it any more."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStatus(Command):
     """Write where a task is. Others may wait for it if there is a claim in it; else the next word will do."""
 

@@ -43,6 +43,20 @@ class TasksRevoked(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TasksToLearn(Event):
+    """These are to be made ready to run here, while others have them. One that moves here is given then."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningStopped(Event):
+    """These are not to be learned any more, and nobody waits."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochAdvanced(Event):
     """The worker keeps what it has under this epoch."""
 
@@ -83,6 +97,70 @@ class TimerFired(Event):
     """The time asked for by :class:`~.commands.ArmTimer` has come."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerEvent(Event):
+    """Something happened to ``task``, which is learned here."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpDue(LearnerEvent):
+    """Its warm-up may begin. The machine finds that out by itself, after each event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptAdopts(LearnerEvent):
+    """It has moved here and it is its turn: the attempt goes on with what has been made ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenTaskGone(LearnerEvent):
+    """It had moved here, and has gone again without a turn."""
+
+
+# ---- from whoever makes a task ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpProgressed(LearnerEvent):
+    """The warm-up is so far; not told of each step.
+
+    :param progress: from 0 to 1
+    """
+
+    progress: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpReady(LearnerEvent):
+    """The warm-up has come to its end: the task may run here as soon as it moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpFailed(LearnerEvent):
+    """The warm-up ended with an error."""
+
+    failure: TaskFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpLost(LearnerEvent):
+    """The Spark has ended in which the task was made ready.
+
+    :param spark: which Spark of this process, from 1
+    """
+
+    spark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSparkToWarmUp(LearnerEvent):
+    """Spark could not be started. No task could run here."""
+
+    error: str
+
+
 # ---- from whoever runs a task, or writes of it
 
 
@@ -120,9 +198,11 @@ class AttemptFinished(TaskEvent):
     """The attempt is done.
 
     :param result: any JSON value; of a planner the configurations of the job's tasks
+    :param stateful: of a planner: whether the job's tasks have something to warm up; None: if they are streams
     """
 
     result: Any
+    stateful: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,17 +35,19 @@ can't be written, the record is given up after a while, and the task runs again 
 A planner's result is the plan. It is published before the planner is closed; or, where the job is planned again and
 again, before the planner waits for its next time.
 
+Learner tasks are made ready to run while another worker has them. What is done about those stands in a table of its own
+(``learning.py``), for a task may be in both: it has moved here, waits for a slot, and is still being made ready.
+
 The table has a row for each state of a task, and one for a task that is not here. What events mean for all tasks at
 once stands below it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from airflow_provider.execution import assigned, attempts
+from airflow_provider.execution import assigned, attempts, learning
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -71,28 +73,10 @@ from airflow_provider.execution.events import (
     TimerFired,
     TopicsRead,
 )
+from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.runs import RunState
-from airflow_provider.execution.state import Execution, ImpossibleEventError
+from airflow_provider.execution.state import Execution
 from airflow_provider.protocol.model import TaskId
-
-Handler = Callable[[Execution, TaskId, Any], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What an event does to a task in a state: its handler, and the states in which that may end (None: not here)."""
-
-    handler: Handler
-    leads_to: frozenset[RunState | None]
-
-
-def _to(handler: Handler, *states: RunState | None) -> Rule:
-    return Rule(handler, frozenset(states))
-
-
-def _late(_x: Execution, _task: TaskId, _event: Event) -> None:
-    """News of an attempt or a record that nobody waits for any more, or that this state has no use for."""
-
 
 _GONE: Final = None
 _WAITING = RunState.WAITING
@@ -108,100 +92,96 @@ _LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
 _OF_ATTEMPT = (AttemptBegan, StreamBegan, StreamProgressed, *_LAST)
 
 
-def _all_late(state: RunState | None, *events: Iterable[type[Event]]) -> dict[type[Event], Rule]:
-    return {event: _to(_late, state) for some in events for event in some}
-
-
-TRANSITIONS: Mapping[RunState | None, Mapping[type[Event], Rule]] = {
+TRANSITIONS: Final[Table[RunState]] = {
     _GONE: {
-        TasksGiven: _to(assigned.on_given, _WAITING, _GONE),
-        TasksRevoked: _to(assigned.on_revoked_unknown, _GONE),
-        **_all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
+        TasksGiven: to(assigned.on_given, _WAITING, _GONE),
+        TasksRevoked: to(assigned.on_revoked_unknown, _GONE),
+        **all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
     },
     _WAITING: {
-        TasksGiven: _to(_late, _WAITING),
-        TasksRevoked: _to(assigned.on_revoked_waiting, _GONE),
-        EpochAdvanced: _to(assigned.on_epoch_waiting, _WAITING),
-        TopicsRead: _to(assigned.on_topics_waiting, _WAITING, _GONE),
-        SlotFree: _to(assigned.on_slot_free, _STARTED, _GONE),
-        **_all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
+        TasksGiven: to(late, _WAITING),
+        TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
+        EpochAdvanced: to(assigned.on_epoch_waiting, _WAITING),
+        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _GONE),
+        SlotFree: to(assigned.on_slot_free, _STARTED, _GONE),
+        **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
     },
     _STARTED: {
-        TasksGiven: _to(_late, _STARTED),
-        TasksRevoked: _to(assigned.on_revoked, _STOPPING),
-        EpochAdvanced: _to(assigned.on_epoch, _STARTED),
-        TopicsRead: _to(assigned.on_topics, _STARTED, _STOPPING, _RESTARTING),
-        TimerFired: _to(attempts.on_time_over, _TIMED_OUT),
-        AttemptBegan: _to(attempts.on_began, _STARTED),
-        StreamBegan: _to(attempts.on_stream_began, _STARTED),
-        StreamProgressed: _to(attempts.on_stream_progressed, _STARTED),
-        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
-        AttemptFailed: _to(attempts.on_failed, _WAITING, _CLOSING),
-        AttemptStopped: _to(attempts.on_stopped, _GONE),
-        SparkLost: _to(attempts.on_spark_lost, _WAITING, _CLOSING),
-        SparkAbsent: _to(attempts.on_spark_absent, _WAITING),
-        **_all_late(_STARTED, _WRITTEN),
+        TasksGiven: to(late, _STARTED),
+        TasksRevoked: to(assigned.on_revoked, _STOPPING),
+        EpochAdvanced: to(assigned.on_epoch, _STARTED),
+        TopicsRead: to(assigned.on_topics, _STARTED, _STOPPING, _RESTARTING),
+        TimerFired: to(attempts.on_time_over, _TIMED_OUT),
+        AttemptBegan: to(attempts.on_began, _STARTED),
+        StreamBegan: to(attempts.on_stream_began, _STARTED),
+        StreamProgressed: to(attempts.on_stream_progressed, _STARTED),
+        AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
+        AttemptFailed: to(attempts.on_failed, _WAITING, _CLOSING),
+        AttemptStopped: to(attempts.on_stopped, _GONE),
+        SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
+        SparkAbsent: to(attempts.on_spark_absent, _WAITING),
+        **all_late(_STARTED, _WRITTEN),
     },
     _STOPPING: {
-        TasksGiven: _to(assigned.on_given_back, _RESTARTING),
-        TasksRevoked: _to(assigned.on_revoked_stopping, _STOPPING),
-        EpochAdvanced: _to(assigned.on_epoch, _STOPPING),
-        TopicsRead: _to(_late, _STOPPING),
-        AttemptBegan: _to(attempts.on_began, _STOPPING),
-        StreamBegan: _to(attempts.on_stream_began, _STOPPING),
-        StreamProgressed: _to(_late, _STOPPING),
-        AttemptFinished: _to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
-        AttemptFailed: _to(attempts.on_stopped, _GONE),
-        AttemptStopped: _to(attempts.on_stopped, _GONE),
-        SparkLost: _to(attempts.on_stopped, _GONE),
-        SparkAbsent: _to(attempts.on_stopped, _GONE),
-        **_all_late(_STOPPING, _WRITTEN),
+        TasksGiven: to(assigned.on_given_back, _RESTARTING),
+        TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING),
+        EpochAdvanced: to(assigned.on_epoch, _STOPPING),
+        TopicsRead: to(late, _STOPPING),
+        AttemptBegan: to(attempts.on_began, _STOPPING),
+        StreamBegan: to(attempts.on_stream_began, _STOPPING),
+        StreamProgressed: to(late, _STOPPING),
+        AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
+        AttemptFailed: to(attempts.on_stopped, _GONE),
+        AttemptStopped: to(attempts.on_stopped, _GONE),
+        SparkLost: to(attempts.on_stopped, _GONE),
+        SparkAbsent: to(attempts.on_stopped, _GONE),
+        **all_late(_STOPPING, _WRITTEN),
     },
     _TIMED_OUT: {
-        TasksGiven: _to(assigned.on_given_again, _TIMED_OUT),
-        TasksRevoked: _to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT),
-        EpochAdvanced: _to(assigned.on_epoch, _TIMED_OUT),
-        TopicsRead: _to(assigned.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
-        AttemptBegan: _to(attempts.on_began, _TIMED_OUT),
-        StreamBegan: _to(attempts.on_stream_began, _TIMED_OUT),
-        StreamProgressed: _to(_late, _TIMED_OUT),
-        AttemptFinished: _to(attempts.on_finished, _CLOSING),
-        AttemptFailed: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        AttemptStopped: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        SparkLost: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        SparkAbsent: _to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        **_all_late(_TIMED_OUT, _WRITTEN),
+        TasksGiven: to(assigned.on_given_again, _TIMED_OUT),
+        TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT),
+        EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
+        TopicsRead: to(assigned.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
+        AttemptBegan: to(attempts.on_began, _TIMED_OUT),
+        StreamBegan: to(attempts.on_stream_began, _TIMED_OUT),
+        StreamProgressed: to(late, _TIMED_OUT),
+        AttemptFinished: to(attempts.on_finished, _CLOSING),
+        AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        **all_late(_TIMED_OUT, _WRITTEN),
     },
     _RESTARTING: {
-        TasksGiven: _to(_late, _RESTARTING),
-        TasksRevoked: _to(assigned.on_revoked_restarting, _STOPPING),
-        EpochAdvanced: _to(assigned.on_epoch, _RESTARTING),
-        TopicsRead: _to(_late, _RESTARTING),
-        AttemptBegan: _to(attempts.on_began, _RESTARTING),
-        StreamBegan: _to(attempts.on_stream_began, _RESTARTING),
-        StreamProgressed: _to(_late, _RESTARTING),
-        **{last: _to(attempts.on_stopped_to_restart, _WAITING, _GONE) for last in _LAST},
-        **_all_late(_RESTARTING, _WRITTEN),
+        TasksGiven: to(late, _RESTARTING),
+        TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING),
+        EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
+        TopicsRead: to(late, _RESTARTING),
+        AttemptBegan: to(attempts.on_began, _RESTARTING),
+        StreamBegan: to(attempts.on_stream_began, _RESTARTING),
+        StreamProgressed: to(late, _RESTARTING),
+        **{last: to(attempts.on_stopped_to_restart, _WAITING, _GONE) for last in _LAST},
+        **all_late(_RESTARTING, _WRITTEN),
     },
     _PUBLISHING: {
-        TasksGiven: _to(assigned.on_given_again, _PUBLISHING),
-        TasksRevoked: _to(assigned.on_revoked_publishing, _PUBLISHING, _GONE),
-        EpochAdvanced: _to(assigned.on_epoch, _PUBLISHING),
-        TopicsRead: _to(_late, _PUBLISHING),
-        TimerFired: _to(attempts.on_given_up, _GONE),
-        PlanWritten: _to(attempts.on_plan_written, _CLOSING, _WAITING, _GONE, _PUBLISHING),
-        PlanRefused: _to(attempts.on_plan_refused, _CLOSING, _PUBLISHING),
-        **_all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused)),
+        TasksGiven: to(assigned.on_given_again, _PUBLISHING),
+        TasksRevoked: to(assigned.on_revoked_publishing, _PUBLISHING, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _PUBLISHING),
+        TopicsRead: to(late, _PUBLISHING),
+        TimerFired: to(attempts.on_given_up, _GONE),
+        PlanWritten: to(attempts.on_plan_written, _CLOSING, _WAITING, _GONE, _PUBLISHING),
+        PlanRefused: to(attempts.on_plan_refused, _CLOSING, _PUBLISHING),
+        **all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused)),
     },
     _CLOSING: {
-        TasksGiven: _to(assigned.on_given_again, _CLOSING),
-        TasksRevoked: _to(assigned.on_revoked_ended, _CLOSING),
-        EpochAdvanced: _to(assigned.on_epoch_closing, _CLOSING),
-        TopicsRead: _to(_late, _CLOSING),
-        TimerFired: _to(attempts.on_given_up, _GONE),
-        EndWritten: _to(attempts.on_end_written, _GONE, _CLOSING),
-        EndRefused: _to(attempts.on_end_refused, _CLOSING),
-        **_all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused)),
+        TasksGiven: to(assigned.on_given_again, _CLOSING),
+        TasksRevoked: to(assigned.on_revoked_ended, _CLOSING),
+        EpochAdvanced: to(assigned.on_epoch_closing, _CLOSING),
+        TopicsRead: to(late, _CLOSING),
+        TimerFired: to(attempts.on_given_up, _GONE),
+        EndWritten: to(attempts.on_end_written, _GONE, _CLOSING),
+        EndRefused: to(attempts.on_end_refused, _CLOSING),
+        **all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused)),
     },
 }
 
@@ -215,7 +195,9 @@ def handle(x: Execution, event: Event) -> list[Command]:
     x.begin(event)
     for task in _concerned(x, event):
         _apply(x, task, event)
+    learning.follow(x, event)
     _start_next(x)
+    learning.begin_next(x)
     return x.commands()
 
 
@@ -253,17 +235,7 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
 
 
 def _apply(x: Execution, task: TaskId, event: Event) -> None:
-    before = x.state_of(task)
-    rule = TRANSITIONS[before].get(type(event))
-    if rule is None:
-        raise ImpossibleEventError(f"{type(event).__name__} of task {task}, which is {_name(before)}: {event}")
-    rule.handler(x, task, event)
-    after = x.state_of(task)
-    if after not in rule.leads_to:
-        raise ImpossibleEventError(
-            f"{type(event).__name__} of task {task}, which was {_name(before)}, led to {_name(after)}, which its rule"
-            " excludes"
-        )
+    apply(TRANSITIONS, x.state_of, x, task, event)
 
 
 def _start_next(x: Execution) -> None:
@@ -274,10 +246,7 @@ def _start_next(x: Execution) -> None:
     x.blocked = x.restarts.blocked(x.runs, x.look_at_claims(), now_ms=x.now, wall_ms=x.wall)
     for task in x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked):
         _apply(x, task, turn)
+        learning.adopt(x, task)
         ended = ended or task not in x.runs
     if ended:
         _start_next(x)
-
-
-def _name(state: RunState | None) -> str:
-    return "not here" if state is None else state.value

@@ -139,8 +139,7 @@ class TaskRun:
 
     def is_of(self, work: TaskWork) -> bool:
         """Whether that is what is run here."""
-        run_key = self.work.definition.run_key
-        return (self.work.fingerprint, run_key) == (work.fingerprint, work.definition.run_key)
+        return self.work.is_same(work)
 
     def changed(self, **changes: Any) -> TaskRun:
         """As :func:`dataclasses.replace`, in a third of its time: a short task makes five of these."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_provider.execution.events import SparkLost
+from airflow_provider.execution.events import SparkLost, WarmUpLost
 from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.ledger.records import TaskFailure, TaskKind
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
@@ -48,10 +48,8 @@ class SparkRestarts:
 
     def lost(self, runs: Mapping[TaskId, TaskRun], event: SparkLost) -> TaskRun:
         """The task as it is after its Spark has ended."""
-        now_ms, wall_ms = event.now_ms, event.wall_ms
-        if event.spark not in self._on_trial_at:
-            self._on_trial_at[event.spark] = self._on_trial(runs, wall_ms)
-            self._wait(now_ms)
+        wall_ms = event.wall_ms
+        self.wait_after(runs, event)
         run = runs[event.task]
         on_trial = self._on_trial_at[event.spark]
         if run.started_at_ms is None or (on_trial and run.task not in on_trial):
@@ -61,6 +59,16 @@ class SparkRestarts:
         run = run.changed(spark_deaths=deaths, error=self._failure(deaths, event))
         self.admit(run)
         return run
+
+    def wait_after(self, runs: Mapping[TaskId, TaskRun], event: SparkLost | WarmUpLost) -> None:
+        """A Spark has ended, whatever ran in it: nothing starts for a while."""
+        if event.spark not in self._on_trial_at:
+            self._on_trial_at[event.spark] = self._on_trial(runs, event.wall_ms)
+            self._wait(event.now_ms)
+
+    def trial_ms(self, runs: Mapping[TaskId, TaskRun], *, now_ms: int, wall_ms: int) -> int | None:
+        """When to look again whether a trial is over (monotonic milliseconds); None: no task is on trial."""
+        return now_ms + _LOOK_AGAIN_MS if self._on_trial(runs, wall_ms) else None
 
     def condemns(self, run: TaskRun) -> bool:
         """Whether Spark has ended too often under this task."""
@@ -94,8 +102,8 @@ class SparkRestarts:
         due_ms = None
         if self.holds(now_ms):
             due_ms = self._hold_until_ms
-        elif self._on_trial(runs, wall_ms) and self._in(runs, RunState.WAITING):
-            due_ms = now_ms + _LOOK_AGAIN_MS
+        elif self._in(runs, RunState.WAITING):
+            due_ms = self.trial_ms(runs, now_ms=now_ms, wall_ms=wall_ms)
         return min((due for due in (due_ms, other_ms) if due is not None), default=None)
 
     def _wait(self, now_ms: int) -> None:

@@ -26,6 +26,7 @@ from airflow_provider.execution.commands import (
     WriteStopped,
 )
 from airflow_provider.execution.events import Event
+from airflow_provider.execution.learners import Learners, LearnerState
 from airflow_provider.execution.run_table import RunTable
 from airflow_provider.execution.runs import End, RunState, TaskRun, first_run, is_said_to_run, last_word
 from airflow_provider.execution.spark_restarts import SparkRestarts
@@ -35,6 +36,8 @@ from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 
+WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.RESTARTING)
+"""A task in one of these will start, if nothing comes between."""
 LAST_WORDS_MS: Final = 5_000
 """So long the membership waits at most for the record of a task that has ended."""
 
@@ -71,6 +74,7 @@ class Execution:
     :param status: the status topic as far as it was read
     :param now_ms: the monotonic clock
     :ivar runs: the tasks that it has
+    :ivar learners: the tasks that it learns
     :ivar unable: why no task can be started here, though perhaps elsewhere; mostly nothing
     :ivar stopped_running: how many tasks, planners apart, were running here when they were revoked
     """
@@ -84,6 +88,7 @@ class Execution:
         self.unable = ""
         self.stopped_running = 0
         self.runs = RunTable()
+        self.learners = Learners()
         self.restarts = SparkRestarts(settings.max_spark_deaths)
         self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
         self.stops: dict[TaskId, TaskStatus] = {}
@@ -100,7 +105,11 @@ class Execution:
 
     def done(self, now_ms: int) -> bool:
         """Whether there has been nothing to do for long enough."""
-        return not self.runs and now_ms >= self.idle_since_ms + self.settings.linger_ms
+        return self._idle and now_ms >= self.idle_since_ms + self.settings.linger_ms
+
+    @property
+    def _idle(self) -> bool:
+        return not self.runs and not self.learners.tasks
 
     def state_of(self, task: TaskId) -> RunState | None:
         """None: it is not here."""
@@ -139,8 +148,16 @@ class Execution:
             self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now, wall_ms=self.wall
         )
         over = self.idle_since_ms + self.settings.linger_ms
-        lingers = over if not self.runs and over > self.now else None
-        return min((at for at in (due, self.look_at_ms, lingers) if at is not None), default=None)
+        lingers = over if self._idle and over > self.now else None
+        learns = self._next_warm_up_ms()
+        return min((at for at in (due, self.look_at_ms, lingers, learns) if at is not None), default=None)
+
+    def _next_warm_up_ms(self) -> int | None:
+        if not self.learners.tasks:
+            return None
+        if self.may_start and self.learners.due(now_ms=self.now):
+            return self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall)
+        return self.learners.next_due_ms(now_ms=self.now)
 
     # ---- what handlers do
 
@@ -248,6 +265,12 @@ class Execution:
     def may_start(self) -> bool:
         return not (self.closed or self.unable or self.restarts.holds(self.now))
 
+    @property
+    def may_warm_up(self) -> bool:
+        """Not while a task is on trial, which would have to answer for what ends Spark then."""
+        on_trial = self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall) is not None
+        return self.may_start and self.slots > 0 and not on_trial
+
     def look_at_claims(self) -> Tasks:
         """Which tasks wait for a checkpoint; looks again as long as there are some."""
         claiming = self.runs.claiming
@@ -274,6 +297,7 @@ class Execution:
         self.runs.validate()
         runs = self.runs.values()
         started = [run for run in runs if run.state is RunState.STARTED]
+        learners = self.learners.tasks.values()
         broken = {
             "no more tasks run than there were slots": self.runs.busy <= self.settings.slots,
             "a planner takes no slot": not any(run.takes_slot for run in runs if run.task.is_planner),
@@ -300,9 +324,22 @@ class Execution:
                 if run.revoked and run.state in (RunState.CLOSING, RunState.PUBLISHING)
             ),
             "what was released is not here": not any(task in self.runs for task in self._stopped | self._finished),
+            "what is made ready is configured": all(
+                learner.work is not None for learner in learners if learner.state.with_runner
+            ),
+            "what is ready is so whole, and nothing else": all(
+                (learner.progress == 1.0) is (learner.state is LearnerState.READY) for learner in learners
+            ),
+            "what has moved here and has something made ready waits for its turn": all(
+                learner.state.with_runner and self.state_of(learner.task) in WAITS_ITS_TURN
+                for learner in learners
+                if learner.taken
+            ),
+            "no planner is learned": not any(learner.task.is_planner for learner in learners),
+            "who ends learns nothing": not (self.closed and learners),
             "the timer is armed for what is due": (due := self.next_due_ms()) is None
             or (self.armed_at is not None and self.armed_at <= due),
         }
         for rule, holds in broken.items():
             if not holds:
-                raise ImpossibleEventError(f"{rule}: {list(runs)}")
+                raise ImpossibleEventError(f"{rule}: {list(runs)}, {list(learners)}")

@@ -13,6 +13,7 @@ __all__ = [
     "CHECK_MECHANISM",
     "CHECK_NAME",
     "CHECK_PROTOCOL",
+    "CHECK_SERVERS",
     "Fault",
     "KafkaErrorCode",
     "TransportError",
@@ -29,6 +30,7 @@ CHECK_NAME: Final = (
     " (ssl.endpoint.identification.algorithm)"
 )
 CHECK_PROTOCOL: Final = "check security.protocol of the connection: does this listener speak it?"
+CHECK_SERVERS: Final = "check bootstrap.servers and security.protocol of the connection, and that the broker runs"
 
 
 class Fault(str, Enum):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider.assignors.balance import Pool
+from airflow_provider.assignors.shares import minus
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, effective_status, revocation_rank
 from airflow_provider.ledger.records import TaskState, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.protocol.model import MemberId, TaskId, Tasks, WorkerId
 
 
@@ -24,8 +26,8 @@ def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, Wor
 
 
 def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
-    """Why to rebalance, where that would fill a free slot, or take from a worker that drains what it will never start;
-    and would only take tasks that wait.
+    """Why to rebalance, where that would fill a free slot, or take from a worker that drains what it will never start.
+    Such a round takes only tasks that wait.
 
     The worker that has the fewest tasks is the first to be given some. What its slots are it says itself.
 
@@ -44,13 +46,16 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     left = {worker: tasks for worker, tasks in owned.items() if worker not in draining}
     kept = frozenset[TaskId]().union(*(owned[worker] for worker in draining))
     if left and not kept <= rank.keys():
-        return "tasks wait at a worker that drains"
+        return WAITS_AT_DRAINING
     fewest = min(map(len, left.values()), default=0)
     if not any(len(tasks) == fewest < _slots(status.workers.get(worker)) for worker, tasks in left.items()):
         return None
-    taken = Pool(len(unfinished - kept), left, {}).relieve(rank)
+    running = {worker: tasks & rank.keys() for worker, tasks in left.items()}
+    waiting = {worker: minus(tasks, running[worker]) for worker, tasks in left.items()}
+    fixed = {worker: len(tasks) for worker, tasks in running.items()}
+    taken = Pool(len(unfinished - kept), waiting, {}, fixed).relieve({})
     wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
-    return "a worker has a slot free while tasks wait elsewhere" if taken and wait else None
+    return FREE_SLOT if taken and wait else None
 
 
 def _slots(worker: WorkerStatus | None) -> int:

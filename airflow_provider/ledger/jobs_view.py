@@ -67,6 +67,7 @@ class JobsSnapshot:
         default_factory=Memo, init=False, compare=False, repr=False
     )
     progress: Memo[object, dict[str, Any]] = field(default_factory=Memo, init=False, compare=False, repr=False)
+    _stateful: Memo[object, frozenset[str]] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
     @property
     def planned(self) -> int:
@@ -77,6 +78,15 @@ class JobsSnapshot:
         """The plan of the job's present definition and run, if it has been made."""
         definition, plan = self.jobs.get(job), self.plans.get(job)
         return plan if definition and plan and plan.is_of(definition) else None
+
+    @property
+    def stateful(self) -> frozenset[str]:
+        """The jobs whose tasks have something to warm up before they move, as their present plans say."""
+        return self._stateful.get(self.plans, self._find_stateful)
+
+    def _find_stateful(self) -> frozenset[str]:
+        stateful = (job for job, plan in self.plans.items() if plan.stateful)
+        return frozenset(job for job in stateful if self.plan_of(job) is not None)
 
     def name_of(self, task: TaskId) -> str:
         """What the plan calls the task (:func:`~airflow_provider.ledger.records.names.task_name`)."""

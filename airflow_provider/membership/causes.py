@@ -19,7 +19,15 @@ from airflow_provider.protocol.model import MemberId, WorkerId
 OTHERS_BEGAN: Final = "the group rebalances"
 """Why a member joins that has only heard of a rebalance."""
 STARTS: Final = "a worker starts"
+HAVE_STOPPED: Final = "revoked tasks have stopped"
+DELAY_OVER: Final = "the scheduled delay is over"
+FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
+WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
+FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
+"""Why a leader has the group rebalance for the sake of tasks that wait: nothing that runs is to stop for that."""
 
+_STEPS: Final = (HAVE_STOPPED, DELAY_OVER)
+"""Why a member joins that goes on with what an earlier round began."""
 _SAYS_LITTLE: Final = (OTHERS_BEGAN, STARTS)
 _NAMED: Final = 3
 _BEFORE: Final = "; before that: "
@@ -52,25 +60,25 @@ def cause_of(
     """
     if last is None:
         return Cause(reason="; ".join(_came(members, frozenset())) or otherwise)
-    step = _step(last, now_ms)
+    step = _step(last, now_ms) or (otherwise if otherwise in _STEPS else "")
     new = "; ".join(_changes(members, absent, last))
     if step and not new:
         return Cause(reason=last.reason or step, step=step)
     new = new or (_restarted(members, last) if otherwise in _SAYS_LITTLE else "") or otherwise
-    return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) and last.reason else new)
+    return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) else new)
 
 
 def _goes_on(last: ClassicRecord) -> bool:
-    """Whether the last round has left something for another."""
-    return last.revokes or last.deadline_ms > 0
+    """Whether the last round has left something for another, and says what began it."""
+    return (last.revokes or last.deadline_ms > 0) and last.reason not in ("", *_STEPS)
 
 
 def _step(last: ClassicRecord, now_ms: int) -> str:
     """What the last round left to be done, whichever member joined first for it."""
     if last.revokes:
-        return "revoked tasks have stopped"
+        return HAVE_STOPPED
     if 0 < last.deadline_ms <= now_ms:
-        return "the scheduled delay is over" if last.memory.ends_ms else "the next tasks may move"
+        return DELAY_OVER if last.memory.ends_ms else "the next tasks may move"
     return ""
 
 

@@ -41,6 +41,7 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
             named=known.named,
             absent=known.absent,
             draining=known.draining,
+            stays=known.stays,
             stateful=call.stateful,
             # What has started has a rank.
             pending=owned - call.revocation_rank.keys(),

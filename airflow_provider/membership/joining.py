@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.membership.causes import STARTS
+from airflow_provider.membership.causes import HAVE_STOPPED, STARTS
 from airflow_provider.membership.events import (
     AssignmentComputed,
     CoordinatorFound,
@@ -268,7 +268,7 @@ def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None
         member.set(rejoin_at=rejoin_at)
     member.publish_assignment()
     if rejoin or member.state.stopping:
-        member.set(rejoin_reason=member.state.rejoin_reason or "revoked tasks have stopped")
+        member.set(rejoin_reason=member.state.rejoin_reason or HAVE_STOPPED)
     member.join_when_ready()
 
 

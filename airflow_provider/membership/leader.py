@@ -12,7 +12,7 @@ from airflow_provider.assignors.learners.model import LearnerAssignment, Limits
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.membership import extensible_round
-from airflow_provider.membership.causes import cause_of
+from airflow_provider.membership.causes import FOR_WHAT_WAITS, Cause, cause_of
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
 from airflow_provider.membership.unchanged_rounds import IN_A_ROW_MS
@@ -119,7 +119,9 @@ def lead(call: Call) -> LeaderAnswer:
         assignments = dict.fromkeys(names.values(), behind)
         return LeaderAnswer(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
-    answers, record = _lead(call, names, leader, states, header)
+    said = extensible_round.wishes(states, call.last_record) if call.protocol is SubProtocol.EXTENSIBLE else ""
+    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=said or call.reason)
+    answers, record = _lead(call, names, leader, states, header, cause)
     assignments = {member_id: codec.encode_assignment(answers[name]) for name, member_id in names.items()}
     return LeaderAnswer(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
 
@@ -139,16 +141,16 @@ def _lead(
     leader: WorkerId,
     states: Mapping[WorkerId, Any],
     header: Assignment | ExtensibleAssignment,
+    cause: Cause,
 ) -> tuple[Mapping[WorkerId, Assignment | ExtensibleAssignment], ClassicRecord]:
     """Everybody's answer, and what is remembered of the round."""
     if isinstance(header, ExtensibleAssignment):
-        known, memory = _known(call, {name: state.owned.tasks() for name, state in states.items()})
+        known, memory = _known(call, {name: state.owned.tasks() for name, state in states.items()}, cause)
         learners = extensible_round.decide(call, known, memory, states)
-        wishes = extensible_round.wishes(states, call.last_record)
-        record = _record(call, names, leader, learners, learners.memory.cooperative, wishes)
+        record = _record(call, names, leader, learners, learners.memory.cooperative, cause)
         targets = {name: extensible_round.answer(header, name, learners, record.epoch) for name in names}
         return targets, extensible_round.recorded(record, learners, states)
-    decided = _decide(call, states)
+    decided = _decide(call, states, cause)
     differences = {
         name: replace(
             header,
@@ -158,7 +160,7 @@ def _lead(
         )
         for name in names
     }
-    return differences, _record(call, names, leader, decided, decided.memory, "")
+    return differences, _record(call, names, leader, decided, decided.memory, cause)
 
 
 def _record(
@@ -167,11 +169,8 @@ def _record(
     leader: WorkerId,
     decided: GroupAssignment | LearnerAssignment,
     memory: Memory,
-    wishes: str,
+    cause: Cause,
 ) -> ClassicRecord:
-    """:param wishes: what members have joined for, where they have said it"""
-    otherwise = wishes or call.reason
-    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=otherwise)
     return ClassicRecord(
         epoch=_epoch(call),
         generation=call.generation,
@@ -220,14 +219,14 @@ def _name(member: JoinedMember) -> WorkerId:
     return WorkerId(member.instance_id or member.member_id)
 
 
-def _decide(call: Call, states: Mapping[WorkerId, WorkerState]) -> GroupAssignment:
+def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
         return _decide_eagerly(call, frozenset(states))
-    known, memory = _known(call, {name: state.owned for name, state in states.items()})
+    known, memory = _known(call, {name: state.owned for name, state in states.items()}, cause)
     return cooperative.assign(known, memory, policy=call.policy)
 
 
-def _known(call: Call, owned: Mapping[WorkerId, Tasks]) -> tuple[Round, Memory]:
+def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[Round, Memory]:
     """The round, and what is remembered of the one before."""
     memory, last_completed = _memory(call)
     known = Round(
@@ -240,6 +239,7 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks]) -> tuple[Round, Memory]:
         named=call.named,
         absent=call.absent,
         draining=call.draining,
+        stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
     )
     return known, memory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_provider.membership.causes import DELAY_OVER
 from airflow_provider.membership.events import (
     ConfigAdvanced,
     CoordinatorFound,
@@ -53,7 +54,7 @@ def on_timer(member: Transition, _event: TimerFired) -> None:
         begin_again(member)
     if state.rejoin_at is not None and now >= state.rejoin_at:
         member.set(rejoin_at=None)
-        member.want_join("the scheduled delay is over")
+        member.want_join(DELAY_OVER)
     if state.join_by is not None and now >= state.join_by:
         _out_of_patience(member)
     if state.hold_until is not None and now >= state.hold_until:

@@ -27,7 +27,7 @@ from airflow_provider.common.parameters import (
     worker_name,
 )
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.records import WorkerPhase
@@ -241,10 +241,10 @@ class SparkWorkerOperator(BaseOperator):
             lease_margin_ms=margin_ms,
         )
 
-    def _plan(self, context: Context) -> WorkerPlan:
+    def _spec(self, context: Context) -> WorkerSpec:
         ti = context["ti"]
         name = self.worker or default_worker_name(ti)
-        return WorkerPlan(
+        return WorkerSpec(
             member=self._member(group=group_name(self.group), worker=worker_name(name), url=ti.log_url),
             slots=whole_number("slots", self.slots, least=1),
             until=choice("until", self.until, Until),
@@ -266,27 +266,27 @@ class SparkWorkerOperator(BaseOperator):
     # ---- its life
 
     def execute(self, context: Context) -> dict[str, Any]:
-        plan = self._plan(context)
-        self._look_around(context, plan)
-        self.log.info("Worker %s joins group %s", plan.member.worker, plan.member.group_id)
-        return self._work(context, plan, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
+        spec = self._spec(context)
+        self._look_around(context, spec)
+        self.log.info("Worker %s joins group %s", spec.member.worker, spec.member.group_id)
+        return self._work(context, spec, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
         """Go on after the trigger's event: with the same membership if there is work, else to the end."""
         if not isinstance(event, Mapping):  # dag.test() resumes also after what ends the task by itself
             return None
-        plan, story = self._plan(context), WorkerStory.from_json(event["story"])
+        spec, story = self._spec(context), WorkerStory.from_json(event["story"])
         tries = tries_of(self, context["ti"])
         self.group_link = event.get("link", "")
         check_saved(event, "event of a WorkerTrigger")
         ending = Ending(event["ending"])
         if ending is Ending.HANDED_OVER:
             self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
-            return self._work(context, plan, story, tries, saved=event["saved"])
-        if ending is Ending.FENCED and self._is_held_by_me(plan):
+            return self._work(context, spec, story, tries, saved=event["saved"])
+        if ending is Ending.FENCED and self._is_held_by_me(spec):
             self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
-            return self._work(context, plan, story, tries, saved=None)
-        return self._end(plan, ending, event["error"], event["summary"])
+            return self._work(context, spec, story, tries, saved=None)
+        return self._end(spec, ending, event["error"], event["summary"])
 
     def on_kill(self) -> None:
         """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
@@ -295,33 +295,33 @@ class SparkWorkerOperator(BaseOperator):
             self._run.leave(ENDED_BY_USER)
 
     def _work(
-        self, context: Context, plan: WorkerPlan, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
+        self, context: Context, spec: WorkerSpec, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
         link = FollowedLink(self.group_link, lambda link: asyncio.to_thread(show_link, self, context, link))
-        self._run = self._make_run(plan, self._equipment(), kafka, story, saved, tries, link)
+        self._run = self._make_run(spec, self._equipment(), kafka, story, saved, tries, link)
         if self._killed:  # before there was anybody to tell
             if saved is None:
-                raise AirflowException(f"worker {plan.member.worker}: {ENDED_BY_USER} before it joined the group")
+                raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER} before it joined the group")
             self._run.leave(ENDED_BY_USER)
         result: RunResult = self._run.run()
         self.group_link = group_link(result.status) or self.group_link  # to the last leader, where all have left
         outcome = result.outcome
-        if outcome.ending is Ending.FENCED and saved is not None and self._is_held_by_me(plan):
+        if outcome.ending is Ending.FENCED and saved is not None and self._is_held_by_me(spec):
             if outcome.still_running:
                 stuck = ", ".join(map(str, sorted(outcome.still_running)))
                 raise AirflowException(
-                    f"worker {plan.member.worker}: it was held in two places; told to stop and still running: {stuck},"
+                    f"worker {spec.member.worker}: it was held in two places; told to stop and still running: {stuck},"
                     " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
                 )
-            self.log.info("Worker %s was held in two places; it joins anew", plan.member.worker)
-            return self._work(context, plan, result.story, tries, saved=None)
+            self.log.info("Worker %s was held in two places; it joins anew", spec.member.worker)
+            return self._work(context, spec, result.story, tries, saved=None)
         if outcome.ending is Ending.HANDED_OVER:
-            self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", plan.member.worker)
+            self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", spec.member.worker)
             self.defer(
                 trigger=WorkerTrigger(
                     kafka_conn_id=self.kafka_conn_id,
-                    plan=plan.to_json(),
+                    plan=spec.to_json(),
                     saved=outcome.saved or {},
                     story=result.story.deferred().to_json(),
                     deferred_at_ms=wall_ms(),
@@ -331,56 +331,56 @@ class SparkWorkerOperator(BaseOperator):
                 ),
                 method_name="resume",
             )
-        summary = result.story.summary(plan, outcome.ending, result.status)
-        return self._end(plan, outcome.ending, outcome.error, summary)
+        summary = result.story.summary(spec, outcome.ending, result.status)
+        return self._end(spec, outcome.ending, outcome.error, summary)
 
     _make_run = WorkerRun
 
-    def _look_around(self, context: Context, plan: WorkerPlan) -> None:
+    def _look_around(self, context: Context, spec: WorkerSpec) -> None:
         """Before it joins: give people the link to the group, and make sure that nobody else has this worker's name.
 
         :raises AirflowFailException: if another task instance has it, and still runs
         """
-        status = self._status(plan)
+        status = self._status(spec)
         if status is None:
             return
         show_link(self, context, group_link(status))
-        me = plan.member.worker
+        me = spec.member.worker
         if status.group is None or me not in status.group.members or me not in status.workers:
             return
         if status.workers[me].state is WorkerPhase.LEFT:
             return  # and nobody has made an assignment without it since
-        mine, other = TaskPage.of(plan.member.url), TaskPage.of(status.workers[me].url)
+        mine, other = TaskPage.of(spec.member.url), TaskPage.of(status.workers[me].url)
         if mine and other and other != mine and other.airflow == mine.airflow and other.state() not in OVER:
             raise AirflowFailException(
-                f"worker: {me!r} is the name of a worker of group {plan.member.group_id!r} that still runs: see"
+                f"worker: {me!r} is the name of a worker of group {spec.member.group_id!r} that still runs: see"
                 f" {status.workers[me].url}. {_SAME_NAME}"
             )
 
-    def _is_held_by_me(self, plan: WorkerPlan) -> bool:
+    def _is_held_by_me(self, spec: WorkerSpec) -> bool:
         """Whether the worker's name was last taken for this very task instance: when a triggerer stalls, another one
         takes its triggers over, and may have to join anew. The first one is fenced then, and wakes with that news.
         """
-        status = self._status(plan)
-        return status is not None and is_of(status.workers.get(plan.member.worker), plan.member.url)
+        status = self._status(spec)
+        return status is not None and is_of(status.workers.get(spec.member.worker), spec.member.url)
 
-    def _status(self, plan: WorkerPlan) -> StatusSnapshot | None:
-        return SparkGroupHook(self.kafka_conn_id).look(plan.member.group_id, lambda _, status: status)
+    def _status(self, spec: WorkerSpec) -> StatusSnapshot | None:
+        return SparkGroupHook(self.kafka_conn_id).look(spec.member.group_id, lambda _, status: status)
 
-    def _end(self, plan: WorkerPlan, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
-        self.log.info("Worker %s: %s at epoch %s", plan.member.worker, ending.value, summary["last_epoch"])
+    def _end(self, spec: WorkerSpec, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
+        self.log.info("Worker %s: %s at epoch %s", spec.member.worker, ending.value, summary["last_epoch"])
         if self._killed:
-            raise AirflowException(f"worker {plan.member.worker}: {ENDED_BY_USER}; it has left the group")
+            raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER}; it has left the group")
         if ending in WORK_IS_OVER:
             return summary
         if ending is Ending.FENCED:
             raise AirflowFailException(
-                f"worker {plan.member.worker}: another process has taken its name in group {plan.member.group_id}."
+                f"worker {spec.member.worker}: another process has taken its name in group {spec.member.group_id}."
                 f" {_SAME_NAME}"
             )
         if ending is Ending.IDLE:
-            raise AirflowFailException(f"worker {plan.member.worker}: {error}. {self._groups_in_words()}")
-        raise AirflowException(f"worker {plan.member.worker}: {ending.value}: {error}")
+            raise AirflowFailException(f"worker {spec.member.worker}: {error}. {self._groups_in_words()}")
+        raise AirflowException(f"worker {spec.member.worker}: {ending.value}: {error}")
 
     def _groups_in_words(self) -> str:
         """For whoever has mistyped one of them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.operators.loop_thread import LoopThread
@@ -55,7 +55,7 @@ class WorkerRun:
 
     def __init__(
         self,
-        plan: WorkerPlan,
+        spec: WorkerSpec,
         equipment: Equipment,
         kafka: KafkaSettings,
         story: WorkerStory,
@@ -65,7 +65,7 @@ class WorkerRun:
     ) -> None:
         self._link = link
         self._tries = tries
-        self._plan = plan
+        self._spec = spec
         self._equipment = equipment
         self._kafka = kafka
         self._story = story
@@ -108,7 +108,7 @@ class WorkerRun:
 
     async def _ended_by_airflow(self, reason: str) -> None:
         """Only Airflow knows whether the task is to be run again: a user has marked it, or cleared it."""
-        page = TaskPage.of(self._plan.member.url)
+        page = TaskPage.of(self._spec.member.url)
         state: str | None = RUNNING
         if page is not None:
             try:
@@ -124,8 +124,8 @@ class WorkerRun:
 
         self._thread.call_soon(self._leave)  # it may have been told so before
         holding = Holding(
-            protocol=self._plan.protocol(),
-            settings=self._plan.settings(WorkerPhase.STABLE, self._tries.returns_ms),
+            protocol=self._spec.protocol(),
+            settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
             place=InThisProcess(self._equipment, masked),
             beside=lambda topics: following_leader(topics, self._link),
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
-from airflow_provider.ledger.records import TaskFailure, TaskState
+from airflow_provider.ledger.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.membership.unchanged_rounds import is_held_back
 from airflow_provider.reports.spans import span
 
@@ -26,11 +26,11 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
     if about["epoch"] is None:
-        lines.append(about["gone"] or "no rebalance has been recorded")
+        lines.append(about["empty"] or "no rebalance has been recorded")
     else:
         converged = "converged" if about["converged"] else "not converged"
         epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
-        lines += [about["gone"] or epoch, f"  because: {about['because']}"]
+        lines += [about["empty"] or epoch, f"  because: {about['because']}"]
         if is_held_back(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"
@@ -49,16 +49,27 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
 def _state(member: Mapping[str, Any]) -> str:
     if member["state"] is None:
         return "no record"
-    return state_in_words(member["state"], drains=member["drains"], condition=member["condition"])
+    return state_in_words(member)
 
 
-def state_in_words(state: str, *, drains: bool, condition: str) -> str:
-    """How a worker is.
+def how_it_is(worker: WorkerStatus) -> dict[str, Any]:
+    """How a worker is, as :func:`state_in_words` takes it."""
+    return {
+        "state": worker.state.value,
+        "condition": worker.condition,
+        "drains": worker.drains,
+        "leaves_soon": worker.leaves_soon,
+    }
 
-    :param drains: whether it starts nothing more
-    :param condition: see :class:`~airflow_provider.ledger.records.WorkerStatus`
-    """
-    return ", ".join(filter(None, (state, "drains" if drains else "", condition)))
+
+def state_in_words(worker: Mapping[str, Any]) -> str:
+    """How a worker is."""
+    going = ""
+    if worker["drains"]:
+        going = "drains, as nobody learns its tasks" if worker["leaves_soon"] else "drains"
+    elif worker["leaves_soon"]:
+        going = "leaves soon"
+    return ", ".join(filter(None, (worker["state"], going, worker["condition"])))
 
 
 def _assigned(tasks: Sequence[tuple[str, int]]) -> str:

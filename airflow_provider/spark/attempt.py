@@ -19,7 +19,7 @@ from airflow_provider.spark.failures import (
     traceback_tail,
 )
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext
+from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, is_stateful
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
@@ -95,7 +95,8 @@ def run_attempt(
     """
     try:
         try:
-            result = _result_of(order, guard, session, load_job(order.entry_point, allowed), emit)
+            job = load_job(order.entry_point, allowed)
+            result = _result_of(order, guard, session, job, emit)
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
@@ -106,7 +107,7 @@ def run_attempt(
         return _failure(order, session, error, mask)
     if guard.stopping:
         return TaskStopped(order=order, reason=guard.reason)
-    return TaskFinished(order=order, result=result)
+    return TaskFinished(order=order, result=result, stateful=is_stateful(job) if order.task.is_planner else None)
 
 
 def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> LastEvent:

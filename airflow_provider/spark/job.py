@@ -40,9 +40,9 @@ The module needs the standard library only, so a DAG file or a unit test can imp
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,8 +179,18 @@ class TaskContext:
         )
 
 
+WarmUp: TypeAlias = "Callable[[SparkSession, TaskContext], Iterator[float] | None]"
+"""Makes a task ready to run; a generator yields how far it is, from 0 to 1."""
+
+
 class SparkJob:
     """A job: how to divide the work, and how to do a part of it. Made anew for each planning and each task."""
+
+    warm_up: WarmUp | None
+    """``warm_up(self, spark, task)``: make ``task`` ready to run here, while another worker runs it. A job that has
+    none is *stateless*: its tasks move without, but for streams, of which the newest checkpoint files are read. None:
+    those are not, either.
+    """
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]`` means nothing to do.
@@ -196,8 +206,26 @@ class SparkJob:
         raise NotImplementedError(f"{type(self).__qualname__} must define run(self, spark, task)")
 
 
+def is_stateful(job: SparkJob) -> bool | None:
+    """Whether its tasks have something to warm up; None: it says nothing of it, and streams have."""
+    if not hasattr(job, "warm_up"):
+        return None
+    return job.warm_up is not None
+
+
 RunFunction: TypeAlias = "Callable[[SparkSession, TaskContext], Any]"
 PlanFunction: TypeAlias = "Callable[[JobContext], list[dict[str, Any]]]"
+
+
+class UnsaidType:
+    """The type of :data:`UNSAID`."""
+
+    def __repr__(self) -> str:
+        return "UNSAID"
+
+
+UNSAID: Final = UnsaidType()
+"""In place of None, where that has a meaning of its own."""
 
 
 class FunctionJob(SparkJob):
@@ -205,10 +233,17 @@ class FunctionJob(SparkJob):
 
     __name__: str
 
-    def __init__(self, function: RunFunction, plan: PlanFunction | Sequence[Config] | None) -> None:
+    def __init__(
+        self,
+        function: RunFunction,
+        plan: PlanFunction | Sequence[Config] | None,
+        warm_up: WarmUp | UnsaidType | None = UNSAID,
+    ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._plan = plan
+        if not isinstance(warm_up, UnsaidType):
+            self.warm_up = warm_up
 
     def __call__(self, spark: SparkSession, task: TaskContext) -> Any:
         return self._function(spark, task)
@@ -229,17 +264,23 @@ def spark_job(function: RunFunction) -> FunctionJob: ...
 
 
 @overload
-def spark_job(*, plan: PlanFunction | Sequence[Config] | None = None) -> Callable[[RunFunction], FunctionJob]: ...
+def spark_job(
+    *, plan: PlanFunction | Sequence[Config] | None = None, warm_up: WarmUp | UnsaidType | None = UNSAID
+) -> Callable[[RunFunction], FunctionJob]: ...
 
 
 def spark_job(
-    function: RunFunction | None = None, *, plan: PlanFunction | Sequence[Config] | None = None
+    function: RunFunction | None = None,
+    *,
+    plan: PlanFunction | Sequence[Config] | None = None,
+    warm_up: WarmUp | UnsaidType | None = UNSAID,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
     """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
 
     :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations itself; without it the
         job has one task with the job's configuration
+    :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
     """
     if function is None:
-        return lambda function: FunctionJob(function, plan)
-    return FunctionJob(function, plan)
+        return lambda function: FunctionJob(function, plan, warm_up)
+    return FunctionJob(function, plan, warm_up)

@@ -2,6 +2,7 @@
 
 A planner plans ``max_tasks`` tasks with the job's configuration. A task runs until it is stopped; with ``seconds`` in
 its configuration it finishes after that time; with ``fail`` it fails with that message (after ``seconds``, if given).
+With ``warm_up_seconds`` it takes so long to be made ready.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from airflow_provider.spark.runner import (
     TaskStarted,
     TaskStopped,
 )
+
+WARM_UP: Final = "warm_up_seconds"
 
 
 class NoopRunner:
@@ -78,7 +81,8 @@ class NoopRunner:
         except PlanError as wrong:
             self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
         else:
-            self._on_event(TaskFinished(order=order, result=result))
+            stateful = True if order.task.is_planner and WARM_UP in order.config else None
+            self._on_event(TaskFinished(order=order, result=result, stateful=stateful))
 
     def _forget(self, task: TaskId) -> TaskOrder:
         timer = self._timers.pop(task, None)

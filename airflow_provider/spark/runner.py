@@ -83,6 +83,8 @@ class TaskFinished:
     result: Any
     """JSON-able; for a planner the list of the tasks' configurations; for a query that ended by itself its id and the
     number of its last batch."""
+    stateful: bool | None = None
+    """Of a planner: whether the job's tasks have something to warm up; None: its code leaves that to its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from airflow_provider.kafka.errors import CHECK_SERVERS
 from airflow_provider.topics.rights import Operation, Right
 
 
@@ -16,8 +17,7 @@ class BrokerAwayError(TopicError):
 
     def __init__(self, servers: str, doing: str, reason: str) -> None:
         super().__init__(
-            f"no broker answered at {servers} while {doing}{': ' + reason if reason else ''};"
-            " check bootstrap.servers and security.protocol of the connection, and that the broker runs"
+            f"no broker answered at {servers} while {doing}{': ' + reason if reason else ''}; {CHECK_SERVERS}"
         )
         self.servers = servers
         self.doing = doing

@@ -184,16 +184,19 @@ def condition_from_json(data: Mapping[str, Any]) -> Condition:
 
     :raises ValueError: if none did
     """
-    match data.get("of"):
-        case "epoch":
-            return EpochCondition(at_least=int(data["at_least"]), converged=bool(data.get("converged", False)))
-        case "job":
-            return JobCondition(
-                job=data["job"],
-                run_key=data["run_key"],
-                goal=JobGoal(data["goal"]),
-                fingerprint=data.get("fingerprint"),
-                since_ms=data.get("since_ms"),
-            )
-        case other:
-            raise ValueError(f"there is no condition of {other!r}: upgrade the triggerer too")
+    try:
+        match data.get("of"):
+            case "epoch":
+                return EpochCondition(at_least=int(data["at_least"]), converged=bool(data.get("converged", False)))
+            case "job":
+                return JobCondition(
+                    job=data["job"],
+                    run_key=data["run_key"],
+                    goal=JobGoal(data["goal"]),
+                    fingerprint=data.get("fingerprint"),
+                    since_ms=data.get("since_ms"),
+                )
+            case other:
+                raise ValueError(f"there is no condition of {other!r}: upgrade the triggerer too")
+    except KeyError as missing:
+        raise ValueError(f"a condition of {data['of']!r} without {missing}: upgrade the triggerer too") from None

@@ -18,7 +18,7 @@ from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import Epoch
@@ -83,7 +83,7 @@ class WorkerTrigger(BaseTrigger):
     ends the task ends the membership.
 
     :param kafka_conn_id: the connection; nothing of what is in it is stored
-    :param plan: see :class:`~airflow_provider.common.worker_values.WorkerPlan`
+    :param plan: see :class:`~airflow_provider.common.worker_values.WorkerSpec`
     :param saved: the membership, as the task's process left it
     :param story: see :class:`~airflow_provider.common.worker_values.WorkerStory`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
@@ -109,7 +109,7 @@ class WorkerTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]  # without hints
         check_saved({"v": v}, "WorkerTrigger")
         self.kafka_conn_id = kafka_conn_id
-        self.plan = WorkerPlan.from_json(plan)
+        self.spec = WorkerSpec.from_json(plan)
         self.saved = dict(saved)
         self.story = WorkerStory.from_json(story)
         self.deferred_at_ms = deferred_at_ms
@@ -129,7 +129,7 @@ class WorkerTrigger(BaseTrigger):
             {
                 "v": SAVED_VERSION,
                 "kafka_conn_id": self.kafka_conn_id,
-                "plan": self.plan.to_json(),
+                "plan": self.spec.to_json(),
                 "saved": self.saved,
                 "story": self.story.to_json(),
                 "deferred_at_ms": self.deferred_at_ms,
@@ -162,10 +162,10 @@ class WorkerTrigger(BaseTrigger):
 
     async def _kill(self) -> None:
         if self.task_instance is None or await state_of(self.task_instance) not in OVER:
-            log.info("Worker %s goes on elsewhere", self.plan.member.worker)
+            log.info("Worker %s goes on elsewhere", self.spec.member.worker)
             return
         if self._holding is not None and not self._holding.done():
-            log.info("Worker %s leaves the group: %s", self.plan.member.worker, ENDED_BY_USER)
+            log.info("Worker %s leaves the group: %s", self.spec.member.worker, ENDED_BY_USER)
             self._reins.leave(ENDED_BY_USER, KILLED)
             await asyncio.wait([self._holding])
 
@@ -183,7 +183,7 @@ class WorkerTrigger(BaseTrigger):
             event: TriggerEvent | None = None
             while event is None:
                 take_part = functools.partial(self._take_part, connection)
-                event = await patiently(take_part, f"Worker {self.plan.member.worker}")
+                event = await patiently(take_part, f"Worker {self.spec.member.worker}")
             return event
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
@@ -212,7 +212,7 @@ class WorkerTrigger(BaseTrigger):
         """What is left at the end, out of all tasks of the group; a membership that goes on needs none yet."""
         if outcome.ending is Ending.HANDED_OVER:
             return {}
-        summary = functools.partial(self._story.summary, self.plan, outcome.ending, status)
+        summary = functools.partial(self._story.summary, self.spec, outcome.ending, status)
         return await off_loop(summary, tasks=len(status.tasks))
 
     def _how(self) -> Holding:
@@ -221,23 +221,23 @@ class WorkerTrigger(BaseTrigger):
 
         @asynccontextmanager
         async def beside(topics: GroupTopics) -> AsyncIterator[None]:
-            look = functools.partial(group_so_far, self.plan.member.group_id)
+            look = functools.partial(group_so_far, self.spec.member.group_id)
             async with telling_so_far(topics, None, look), following_leader(topics, self._link):
                 yield
 
         return Holding(
-            protocol=self.plan.protocol(),
-            settings=self.plan.settings(WorkerPhase.DEFERRED),
+            protocol=self.spec.protocol(),
+            settings=self.spec.settings(WorkerPhase.DEFERRED),
             place=InTriggerer(functools.partial(pause_left_s, self.deferred_at_ms)),
             beside=beside,
         )
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:
         """The membership as this copy of the trigger may hold it."""
-        claim = claim_of(self._last_said(worker.topics), self.plan.member.url, self.deferred_at_ms)
+        claim = claim_of(self._last_said(worker.topics), self.spec.member.url, self.deferred_at_ms)
         if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(worker.topics)):
             return self.saved
-        log.info("Worker %s was held elsewhere; this triggerer takes its name", self.plan.member.worker)
+        log.info("Worker %s was held elsewhere; this triggerer takes its name", self.spec.member.worker)
         return worker.taken_over(self.saved)
 
     async def _is_mine_all_the_same(self, topics: GroupTopics) -> bool:
@@ -246,21 +246,21 @@ class WorkerTrigger(BaseTrigger):
         Airflow takes an old copy away within seconds. Until it is sure that this isn't one, the coordinator hears
         nothing of it.
         """
-        while is_of(self._last_said(topics), self.plan.member.url):
+        while is_of(self._last_said(topics), self.spec.member.url):
             if self._reins.leaving:
                 return True
-            log.info("Worker %s is held elsewhere; waiting for Airflow to say where", self.plan.member.worker)
+            log.info("Worker %s is held elsewhere; waiting for Airflow to say where", self.spec.member.worker)
             await asyncio.sleep(_STALE_S)
             if self.task_instance is None or await state_of(self.task_instance) == "deferred":
-                return is_of(self._last_said(topics), self.plan.member.url)
+                return is_of(self._last_said(topics), self.spec.member.url)
         return False
 
     def _last_said(self, topics: GroupTopics) -> WorkerStatus | None:
-        return topics.status.workers.get(self.plan.member.worker)
+        return topics.status.workers.get(self.spec.member.worker)
 
     async def _event_of(self, outcome: Outcome, summary: Mapping[str, Any]) -> TriggerEvent:
         over = outcome.ending in WORK_IS_OVER
-        log.info("Worker %s: %s at epoch %s", self.plan.member.worker, outcome.ending.value, outcome.epoch)
+        log.info("Worker %s: %s at epoch %s", self.spec.member.worker, outcome.ending.value, outcome.epoch)
         if over and self.ends_task and self.task_instance is not None:
             if self.push_summary:
                 await push_xcom(self.task_instance, "return_value", dict(summary))
@@ -269,7 +269,7 @@ class WorkerTrigger(BaseTrigger):
         return TriggerEvent(  # type: ignore[no-untyped-call]  # without hints
             {
                 "v": SAVED_VERSION,
-                "worker": self.plan.member.worker,
+                "worker": self.spec.member.worker,
                 "epoch": outcome.epoch,
                 "ending": outcome.ending.value,
                 "error": outcome.error,

@@ -196,6 +196,7 @@ class TaskExecutor:
         }
 
     def _stop_watching(self, command: commands.StopWatching) -> None:
+        """Of a run that has a handle. No runner gives one: what the local one runs ends with this process."""
         raise NotImplementedError(f"what ends with this process cannot go on without it: {sorted(command.tasks)}")
 
     def _release_soon(self, ended: Tasks) -> None:

@@ -19,12 +19,15 @@ class HandedOver:
     :param process: which one has handed it over
     :param idle_since_ms: since when nobody in the group has had anything to run (wall clock, milliseconds since 1970);
         None: somebody has
+    :param asked_since_ms: since when it has known that it was asked to leave (wall clock, milliseconds since 1970);
+        None: it was not asked
     """
 
     membership: Saved
     began_at: int | None = None
     process: str = ""
     idle_since_ms: int | None = None
+    asked_since_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -33,6 +36,7 @@ class HandedOver:
             "began_at": self.began_at,
             "process": self.process,
             "idle_since_ms": self.idle_since_ms,
+            "asked_since_ms": self.asked_since_ms,
         }
 
     @classmethod
@@ -44,11 +48,12 @@ class HandedOver:
         check_saved(data, "worker")
         if not isinstance(data.get("member"), Mapping):
             raise ValueError("not a saved worker: it has no membership. Clear the task: its worker joins anew")
-        began_at, since = data.get("began_at"), data.get("idle_since_ms")
+        began_at, since, asked = (data.get(name) for name in ("began_at", "idle_since_ms", "asked_since_ms"))
         with reading_saved("worker"):
             return cls(
                 membership=data["member"],
                 began_at=None if began_at is None else int(began_at),
                 process=str(data.get("process", "")),
                 idle_since_ms=None if since is None else int(since),
+                asked_since_ms=None if asked is None else int(asked),
             )

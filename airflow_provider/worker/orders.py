@@ -49,7 +49,8 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent:
         case TaskStarted():
             return events.AttemptBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case TaskFinished():
-            return events.AttemptFinished(now_ms=now_ms, wall_ms=wall_ms, task=task, result=event.result)
+            result, stateful = event.result, event.stateful
+            return events.AttemptFinished(now_ms=now_ms, wall_ms=wall_ms, task=task, result=result, stateful=stateful)
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case QueryProgressed(progress=query):

@@ -25,6 +25,7 @@ class OwnRecord:
     :param hands: gives its hands
     :ivar absence: what its absence would mean, or means
     :ivar slots: how many tasks it runs at the same time, of those that it starts
+    :ivar leaves_soon: whether it was asked to leave when others have learned what it has
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class OwnRecord:
     ) -> None:
         self.absence = Absence(returns_ms=settings.returns_ms)
         self.slots = settings.slots
+        self.leaves_soon = False
         self.phase: WorkerPhase = settings.phase
         self._settings = settings
         self._topics = topics
@@ -127,4 +129,5 @@ class OwnRecord:
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
             condition=hands.unable or self._said_condition,
+            leaves_soon=self.leaves_soon,
         )

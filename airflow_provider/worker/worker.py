@@ -11,12 +11,13 @@ from typing import Any, Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase
+from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
+from airflow_provider.worker.going import ASKED, Going
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
@@ -86,6 +87,7 @@ class Worker:
         self.member = memberships.make(self, None if self._saved is None else self._saved.membership)
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
+        self._going = Going(self._record, self.hands, self.member, look_again=self._changed.set)
 
     async def run(self) -> Outcome:
         """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
@@ -104,6 +106,7 @@ class Worker:
             if self._announcing is not None:
                 self._announcing.cancel()
             self.reasons.close()
+            self._going.close()
             try:
                 await self.hands.close()
             finally:
@@ -153,7 +156,8 @@ class Worker:
     def stop_learning(self, tasks: Tasks) -> None:
         self.hands.stop_learning(tasks)
 
-    def may_leave(self) -> None: ...
+    def may_leave(self) -> None:
+        self._going.may_leave()
 
     def assigned(self, epoch: Epoch) -> None:
         self.hands.advance(epoch)
@@ -184,6 +188,7 @@ class Worker:
         predecessor = predecessor_of(last)
         if self._saved is not None:
             self.reasons.go_on_waiting(self._saved.idle_since_ms)
+            self._going.go_on(self._saved.asked_since_ms)
             if last is not None and is_same_process(last.process, self._saved.process):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
         else:
@@ -228,9 +233,8 @@ class Worker:
         wish = self.reasons.wish
         if self.hands.unable:
             self.leave("no task can be started here", ending=Ending.STOOD_BACK)
-        elif wish is not None and self._is_told_to_go(wish):
-            absence = STOPPED if wish.action is ControlAction.STOP else DRAINED
-            self.leave("an operator of the group asked for it", absence)
+        elif wish is not None and (absence := self._going.now(wish)) is not None:
+            self.leave(ASKED, absence)
         elif self.reasons.is_done:
             self.leave("the group is drained", DRAINED, ending=Ending.DRAINED)
         elif error := self.reasons.waited_too_long(self.hands.running):
@@ -244,18 +248,6 @@ class Worker:
         if how is HowEnded.LEFT:
             return self._leaving or Ending.LEFT
         return Ending.FENCED if how is HowEnded.FENCED else Ending.FAILED
-
-    def _is_told_to_go(self, wish: ControlRecord) -> bool:
-        if self._record.slots:
-            self._record.slots = 0
-            stops = wish.action is ControlAction.STOP
-            log.info(
-                "Somebody has asked this worker to leave its group%s",
-                "" if stops else ": it starts nothing more, and leaves when what it runs has finished",
-            )
-            self.hands.drain()
-            self._record.say_again()
-        return wish.action is ControlAction.STOP or not self.hands.running
 
     def _may_hand_over(self) -> bool:
         return self.hands.done and self._record.stored and self.member.view.settled
@@ -277,6 +269,7 @@ class Worker:
                 began_at=self.reasons.began_at,
                 process=this_process(),
                 idle_since_ms=self.reasons.waits_since_ms,
+                asked_since_ms=self._going.asked_since_ms,
             )
             self._record.say_that_it_is_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())

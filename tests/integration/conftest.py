@@ -12,6 +12,7 @@ from fleet import Fleet, MakeFleet
 from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
 from topic_bench import settings_of
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
@@ -54,7 +55,7 @@ def nothing_left_open() -> Iterator[None]:
     """Whatever follows topics in this process has been closed when the test is over, and its threads have ended."""
     yield
     assert not clients._process.clients
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + DEADLINE_S
     while names := [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]:
         assert time.monotonic() < deadline, names
         time.sleep(0.01)

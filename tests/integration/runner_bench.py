@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DEADLINE_S = 120.0
 NOTICED_S = 5 * LOOK_S
 """Within so long a dead Spark is noticed: one look finds it, but a driver takes 5 s to give up an executor."""
+NOTICED_BUSY_S = 6 * NOTICED_S
+"""The same on a machine that is busy."""
 SETTINGS = LocalSparkSettings(master="local[2]")
 BENCH = __name__
 """Where the jobs below are, as a runner allows them."""

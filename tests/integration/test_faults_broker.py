@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fleet import Fleet
+from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet
 from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.protocol.model import TaskId
 
-SESSION_S = 6.0  # as in fleet.TIMING
-LONG_SESSION = ("--session-timeout-ms", "20000")
+LONG_SESSION = ("--session-timeout-ms", "60000")
 WORKERS = ("w1", "w2", "w3")
 NOOP = ("--runner", "noop", "--slots", "20")
 
@@ -63,23 +63,21 @@ async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.balanced("w1", "w2")
-        await group.submit("short", tasks=4, seconds=1.5)
+        short = [TaskId("short", index) for index in range(4)]
+        await group.submit("short", tasks=4, seconds=4)
         await group.wait_for(
-            lambda _jobs, status: (
-                sum(told.state is TaskState.RUNNING and told.task.job == "short" for told in status.tasks.values()) == 4
-            ),
+            lambda _jobs, status: all(task in status.tasks and status.tasks[task].started_at_ms for task in short),
             "the short tasks run",
         )
+        ended_ms = max(group.topics.status.tasks[task].started_at_ms or 0 for task in short) + 4_000
         before, stops = group.record, await group.stops()
 
         await mortal.kill()
         killed_ms = wall_ms()
-        await asyncio.sleep(2)  # the short tasks come to their end
+        await asyncio.sleep((ended_ms + 500 - wall_ms()) / 1000)
         await mortal.start()
         await group.wait_for(
-            lambda _jobs, status: all(
-                told.state is TaskState.FINISHED for told in status.tasks.values() if told.task.job == "short"
-            ),
+            lambda _jobs, status: all(status.tasks[task].state is TaskState.FINISHED for task in short),
             "the ends of the short tasks are known",
         )
         for worker in ("w1", "w2"):
@@ -102,14 +100,17 @@ async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end
 async def test_a_broker_that_comes_back_without_its_data_ends_all_its_workers_with_a_clear_error(
     mortal: MortalBroker, group_id: str, tmp_path: Path
 ) -> None:
-    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *NOOP) as group:
+    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *NOOP, *SHORT_SESSION) as group:
         await start_workers(group)
 
         await mortal.lose_everything()
-        back_at = time.monotonic()
 
-        assert await group.ended(*WORKERS) == [1, 1, 1]
-        assert time.monotonic() - back_at < 2.5 * SESSION_S, "at the same time, not one after the other"
+        async def end_of(worker: str) -> float:
+            assert await group.ended(worker) == [1]
+            return time.monotonic()
+
+        ends = await asyncio.gather(*map(end_of, WORKERS))
+        assert max(ends) - min(ends) < SHORT_SESSION_S, "at the same time, not one after the other"
         for worker in WORKERS:
             assert_told_that_topics_are_gone(group, worker)
 
@@ -118,7 +119,8 @@ async def test_topics_that_are_made_anew_under_living_workers_end_them_and_serve
     mortal: MortalBroker, group_id: str, tmp_path: Path
 ) -> None:
     """Nor must the last words of the old ones, of high epochs, be taken for newer than what the next ones say."""
-    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *NOOP, "--until", "drained") as group:
+    options = (*NOOP, *SHORT_SESSION, "--until", "drained")
+    async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *options) as group:
         await start_workers(group)
 
         await mortal.lose_everything()

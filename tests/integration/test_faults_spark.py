@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 from fleet import MakeFleet
-from runner_bench import NOTICED_S
+from runner_bench import NOTICED_BUSY_S
 
+from airflow_provider.broker.java import find_java
 from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.protocol.model import TaskId, WorkerId
 
@@ -34,7 +35,7 @@ async def test_a_killed_jvm_is_noticed_though_its_tasks_ask_it_nothing(fleet: Ma
         await group.wait_for(
             lambda _jobs, status: all(status.tasks[task].spark_deaths == 1 for task in TASKS),
             "the loss is noticed",
-            within_s=NOTICED_S,
+            within_s=NOTICED_BUSY_S,
         )
         print(f"noticed after {time.monotonic() - killed:.1f} s")
         await group.balanced(W1)
@@ -62,3 +63,26 @@ async def test_a_worker_without_a_spark_master_leaves_its_tasks_to_another(fleet
             status = group.topics.status.tasks[task]
             assert (status.state, status.attempt, status.failures) == (TaskState.RUNNING, 1, 0)
         assert "worker w1 stands back, and tries again in 5 s" in group.log_of(W1)
+
+
+async def test_a_worker_is_back_by_itself_when_its_spark_starts(
+    fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Java is missing at first."""
+    java, installed = tmp_path / "java" / "bin" / "java", tmp_path / "installed"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n[ -e '{installed}' ] || exit 1\nexec '{find_java()}' \"$@\"\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+    async with fleet() as group:
+        await group.submit("lines", tasks=2, entry_point="jobs_for_tests:Scribe", config={"folder": str(tmp_path)})
+        group.start(W1)
+        await group.wait_for(
+            lambda _jobs, status: W1 in status.workers and status.workers[W1].state is WorkerPhase.LEFT,
+            "it stands back",
+        )
+        installed.touch()
+        await group.balanced(W1)
+        for task in TASKS:
+            status = group.topics.status.tasks[task]
+            assert (status.attempt, status.failures, status.spark_deaths) == (1, 0, 0), "no retry is used up"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from fleet import Fleet, MakeFleet, overlaps
+from fleet import DEADLINE_S, SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, overlaps
 from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -23,7 +23,6 @@ from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
-SESSION_MS = 6_000  # as in fleet.TIMING
 
 
 async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on(fleet: MakeFleet) -> None:
@@ -38,7 +37,7 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
         assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
         admin = AdminClient({"bootstrap.servers": group.settings.bootstrap_servers})
         (deleted,) = admin.delete_consumer_groups([group.group_id]).values()
-        await asyncio.to_thread(deleted.result, 30)
+        await asyncio.to_thread(deleted.result, DEADLINE_S)
 
         for worker in ("w1", "w3"):
             group.start(worker)
@@ -59,7 +58,7 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
 ) -> None:
     with LocalBroker(data=tmp_path / "broker") as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
-        options = ("--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
+        options = ("--runner", "noop", "--slots", "20", *SHORT_SESSION, "--max-delay-ms", "0")
         async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options) as group:
             await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
             for worker in ("w1", "w2"):
@@ -69,7 +68,7 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
 
             broker.kill()
             killed_ms = wall_ms()
-            await asyncio.sleep(1.2 * SESSION_MS / 1000)  # longer than any lease
+            await asyncio.sleep(SHORT_SESSION_S)  # longer than any lease
             back_ms = wall_ms()
             with LocalBroker(data=tmp_path / "broker", port=port):
                 await group.wait_for(
@@ -83,9 +82,8 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
 
                 steps = await group.steps()
                 stopped = [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]
-                in_time = {
-                    step.task for step in stopped if killed_ms < (step.finished_at_ms or 0) < killed_ms + SESSION_MS
-                }
+                over_ms = killed_ms + SHORT_SESSION_S * 1000
+                in_time = {step.task for step in stopped if killed_ms < (step.finished_at_ms or 0) < over_ms}
                 assert in_time == attempts.keys(), "stopped before their lease was over"
                 assert not overlaps(steps), "no two copies of a task"
                 assert max(step.started_at_ms or 0 for step in steps) > back_ms
@@ -99,9 +97,13 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
 
 async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_go_on(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "20", "--until", "drained") as group:
-        await group.submit("good", tasks=3, seconds=3)
+        good_ones = [TaskId("good", index) for index in range(3)]
+        await group.submit("good", tasks=3, seconds=5)
         group.start("w1")
-        await group.balanced("w1")
+        await group.wait_for(
+            lambda _jobs, status: all(task in status.tasks and status.tasks[task].started_at_ms for task in good_ones),
+            "they run",
+        )
         await group.submit("bad", tasks=1, config={"fail": "no such table"}, retries=2, retry_delay_ms=100)
 
         assert group.wait_for_end("w1") == 0
@@ -114,21 +116,29 @@ async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_
         progress = job_progress("bad", group.topics.jobs, group.topics.status)
         assert progress is not None
         assert progress.state is JobState.FAILED
-        good = [told for task, told in group.topics.status.tasks.items() if task.job == "good"]
+        good = [group.topics.status.tasks[task] for task in good_ones]
         assert {(told.state, told.attempt) for told in good} == {(TaskState.FINISHED, 1)}
         assert "no such table; it will be tried again" in group.log_of("w1")
 
 
 async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: MakeFleet) -> None:
-    options = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--until", "drained")
+    options = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2")
     async with fleet(*options, "--spark-conf", "spark.driver.memory=512m") as group:
+        for worker in ("w1", "w2"):
+            group.start(worker)
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"}, "both are in"
+        )
         config = {"rows": 1_000, "bad": 2}
         await group.submit("squares", tasks=6, entry_point="jobs_for_tests:Squares", config=config, retries=1)
         await group.submit("empty", tasks=1, entry_point="jobs_for_tests:nothing", config={})
-        for worker in ("w1", "w2"):
-            group.start(worker)
-        assert [group.wait_for_end(worker) for worker in ("w1", "w2")] == [0, 0]
-        await group.topics.catch_up()
+        await group.wait_for(
+            lambda jobs, status: all(
+                (progress := job_progress(job, jobs, status)) is not None and progress.complete
+                for job in ("squares", "empty")
+            ),
+            "both jobs are complete",
+        )
 
         told = {task.index: status for task, status in group.topics.status.tasks.items() if task.job == "squares"}
         failed = told.pop(2)
@@ -142,7 +152,8 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
             number * number for number in range(1_000) if number % 6 != 2
         )
         assert {status.worker for status in told.values()} == {"w1", "w2"}
-        assert f"Task squares:2 failed: {failed.error.message}" in group.log_of(failed.worker)
+        line = f"Task squares:2 failed: {failed.error.message}"
+        await eventually(lambda: line in group.log_of(failed.worker))
         empty = job_progress("empty", group.topics.jobs, group.topics.status)
         assert empty is not None
         assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
@@ -207,7 +218,7 @@ async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFlee
         assert f"{name}: epoch {group.epoch}, converged, led by {group.record.leader}" in page
         assert page.count("running: etl:") == 2
 
-        drained = await cospark(group, "workers", "stop", name, "w2", "--wait", "30")
+        drained = await cospark(group, "workers", "stop", name, "w2", "--wait", str(DEADLINE_S))
         assert (drained.status, drained.out) == (0, "asked to stop: w2\n")
         assert (await group.ended("w2")) == [0]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from fleet import Fleet
+from fleet import DEADLINE_S, Fleet
 from skipped_records import skipped_records
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -179,7 +179,7 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
             producer.produce(group.topics.names.jobs, key=key, value=value)
         for name, data in forged():
             producer.produce(group.topics.names.jobs, key=name.encode(), value=encode(data))
-        assert await asyncio.to_thread(producer.flush, 30) == 0
+        assert await asyncio.to_thread(producer.flush, DEADLINE_S) == 0
         tagged = {"checkpoint_key": "../../../escape", "!!python/object/apply:os.system": ["touch $TRACE/tag"]}
         await group.topics.submit(definition("first"))
         await group.topics.submit(definition("tagged", config=tagged))

@@ -53,7 +53,7 @@ def meet(spark: SparkSession, task: TaskContext) -> object:
     @udf("boolean")
     def wait_for_other(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         Path(own).touch()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not Path(other).exists():
             if time.monotonic() > deadline:
                 return False

@@ -293,7 +293,7 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
             )
         finally:
             os.kill(process.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=DEADLINE_S)
     forked.kill()
     assert alive == []
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from certificates import Certificates
 from secured import ADMIN, PageRight, SecuredBroker, rights_on_the_page, secured_broker
+from waiting import DEADLINE_S
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.cli.main import main
@@ -142,7 +143,7 @@ async def retry(settings: KafkaSettings, group: str, name: str) -> None:
 
 
 async def watch(settings: KafkaSettings, group: str, name: str) -> None:
-    await asyncio.to_thread(lambda: Hook(settings).wait_for(group, lambda _jobs, _status: True, timeout_s=20))
+    await asyncio.to_thread(lambda: Hook(settings).wait_for(group, lambda _jobs, _status: True, timeout_s=DEADLINE_S))
 
 
 async def view(settings: KafkaSettings, group: str, name: str) -> None:
@@ -193,13 +194,13 @@ async def observer(secured: SecuredBroker) -> AsyncIterator[GroupTopics]:
         worker = asyncio.ensure_future(work(secured.settings("worker"), GROUP, "worker"))
         await topics.wait_for(
             lambda _, status: converged(status.group, status.workers) and len(running(status)) == TASKS,
-            timeout_s=30,
+            timeout_s=DEADLINE_S,
         )
         yield topics
         await topics.publish_control(
             ControlRecord(worker=WorkerId("worker"), action=ControlAction.STOP, at_ms=wall_ms())
         )
-        await asyncio.wait_for(worker, 30)
+        await asyncio.wait_for(worker, DEADLINE_S)
 
 
 def running(status: StatusSnapshot) -> list[TaskStatus]:
@@ -273,8 +274,9 @@ async def test_with_exactly_these_rights_everything_works(
     """From a group without topics to a job that is done, seen by everybody, retried and removed."""
     await submit(secured.settings("creator"), LIFE, "first")
     await submit(secured.settings("submitter"), LIFE, "second")
+    both = finished("first", "second")
     watching = asyncio.ensure_future(
-        asyncio.to_thread(Hook(secured.settings("watcher")).wait_for, LIFE, finished("first", "second"), timeout_s=60)
+        asyncio.to_thread(Hook(secured.settings("watcher")).wait_for, LIFE, both, timeout_s=2 * DEADLINE_S)
     )
     config = tmp_path / "connection.json"
     config.write_text(json.dumps(secured.extra("worker")))
@@ -286,7 +288,7 @@ async def test_with_exactly_these_rights_everything_works(
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert (worker.returncode, "drained" in worker.stdout) == (0, True), worker.stderr
     assert "right" not in worker.stderr
@@ -337,16 +339,18 @@ async def test_a_connection_that_is_refused_names_its_setting(secured: SecuredBr
 
     async def check(setting: str, wrong: dict[str, str]) -> None:
         settings = secured.settings("worker", **wrong)
+        answered = not setting.startswith("security.protocol")
+        timeout_s = DEADLINE_S if answered else 5
         with pytest.raises(TransportError, match=f"check .*{setting.strip()}") as by_group:
             await reach(settings)
         with pytest.raises((RefusedError, BrokerAwayError), match=f"check .*{setting.strip()}") as by_topics:
-            await asyncio.to_thread(one_shot.read_group, settings, GROUP, timeout_s=5)
+            await asyncio.to_thread(one_shot.read_group, settings, GROUP, timeout_s=timeout_s)
         with pytest.raises((RefusedError, BrokerAwayError), match=f"check .*{setting.strip()}"):
-            await asyncio.to_thread(one_shot.list_groups, settings, timeout_s=5)
+            await asyncio.to_thread(one_shot.list_groups, settings, timeout_s=timeout_s)
         for caught in (by_group, by_topics):
             assert "guessed" not in str(caught.value)
             assert secured.passwords["worker"] not in str(caught.value)
-        if not setting.startswith("security.protocol"):
+        if answered:
             assert by_group.value.fault is Fault.SECURITY
             assert isinstance(by_topics.value, RefusedError)
 

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -92,7 +93,7 @@ def test_failed_tasks_are_tried_again_and_finished_ones_are_not(hook: SparkGroup
 
 def test_waiting_ends_with_the_change(hook: SparkGroupHook, group_id: str) -> None:
     threading.Timer(0.5, hook.submit_job, (group_id, definition())).start()
-    report = hook.wait_for(group_id, lambda jobs, status: JobReport.of("job", jobs, status), timeout_s=30)
+    report = hook.wait_for(group_id, lambda jobs, status: JobReport.of("job", jobs, status), timeout_s=DEADLINE_S)
     assert report.progress.job == "job"
     with pytest.raises(TopicTimeoutError):
         hook.wait_for(group_id, lambda jobs, status: JobReport.of("other", jobs, status), timeout_s=0.1)

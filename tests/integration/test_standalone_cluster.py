@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from runner_bench import BENCH, NOTICED_S, Events, counting, holding, let_go, until
+from runner_bench import BENCH, NOTICED_BUSY_S, NOTICED_S, Events, counting, holding, let_go, until
 from standalone import StandaloneCluster
 
 from airflow_provider.spark.local import LocalRunner
@@ -49,7 +49,7 @@ async def test_a_master_that_has_forgotten_its_applications_is_a_lost_spark(
     cluster.start_master()
     await until(lambda: not cluster.executors(), "its worker hears that the application is none, and ends its executor")
     ended = time.monotonic()
-    last = await asyncio.wait_for(events.last(task.task), NOTICED_S)
+    last = await asyncio.wait_for(events.last(task.task), NOTICED_BUSY_S)
     print(f"noticed after {time.monotonic() - ended:.1f} s")
     assert NOTICED_S <= 10, "what docs/operating.md promises"
     assert isinstance(last, SparkLost)

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from topic_bench import JOB, PLAN, TASK, W1, soon, task_status
+from topic_bench import JOB, PLAN, SOON_S, TASK, W1, soon, task_status
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import ControlAction, ControlRecord
@@ -134,7 +134,7 @@ def test_a_forked_process_has_clients_of_its_own(
         [sys.executable, str(script), settings.bootstrap_servers, group_id, how],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SOON_S,
         check=False,
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},

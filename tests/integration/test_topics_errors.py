@@ -65,7 +65,7 @@ class TestBrokerAway:
             list_groups(settings, timeout_s=1.0)
         with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
             asyncio.run(GroupTopics(settings, "any", WORKER).start(timeout_s=1.0))
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < SOON_S
 
     def test_settings_that_librdkafka_refuses_are_named(self) -> None:
         settings = settings_of("127.0.0.1:9", **{"no.such.property": 1})
@@ -193,5 +193,5 @@ class TestRights:
     def test_so_it_is_to_whoever_asks_just_once(self, guarded: LocalBroker, ask: Callable[..., object]) -> None:
         settings, began = self._as(guarded, "alice", "wrong-password"), time.monotonic()
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password"):
-            ask(settings, timeout_s=60.0)
+            ask(settings, timeout_s=10 * SOON_S)
         assert time.monotonic() - began < SOON_S

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pytest
 from certificates import Certificates
 from tcp_proxy import TcpProxy
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
@@ -35,7 +36,7 @@ async def transport(broker: LocalBroker) -> AsyncIterator[GroupTransport]:
 
 async def coordinator_of(transport: GroupTransport, group_id: str) -> NodeId:
     """The coordinator, once the broker has made and loaded the topic in which it keeps groups."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         found = await transport.find_coordinator(group_id)
         if found.error is NONE:
@@ -46,10 +47,8 @@ async def coordinator_of(transport: GroupTransport, group_id: str) -> NodeId:
     raise AssertionError("no coordinator came up in time")
 
 
-async def eventually(
-    ask: Callable[[], Awaitable[KafkaErrorCode]], expected: KafkaErrorCode, timeout_s: float = 15.0
-) -> None:
-    deadline = time.monotonic() + timeout_s
+async def eventually(ask: Callable[[], Awaitable[KafkaErrorCode]], expected: KafkaErrorCode) -> None:
+    deadline = time.monotonic() + DEADLINE_S
     while (answer := await ask()) is not expected:
         assert time.monotonic() < deadline, f"still {answer!r}, not {expected!r}"
         await asyncio.sleep(0.02)
@@ -66,8 +65,8 @@ class Group:
     def request(self, worker: str | None, member_id: str = "", metadata: bytes = b"metadata") -> JoinRequest:
         return JoinRequest(
             group_id=self.group_id,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=20_000,
+            session_timeout_ms=120_000,
+            rebalance_timeout_ms=120_000,
             member_id=MemberId(member_id),
             group_instance_id=WorkerId(worker) if worker else None,
             protocols=(("sessioned", metadata), ("compatible", metadata)),
@@ -151,7 +150,7 @@ async def test_a_second_member_is_heard_of_by_heartbeat_and_both_get_what_the_le
 
     waiting = asyncio.ensure_future(group.sync("second", second))
     # While a member waits for its assignment its heartbeats must get through: they have another connection.
-    assert await asyncio.wait_for(group.heartbeat("second", second), 5) is NONE
+    assert await asyncio.wait_for(group.heartbeat("second", second), DEADLINE_S) is NONE
     assert not waiting.done()
     led = await group.sync("first", first, {first.member_id: b"for first", second.member_id: b"for second"})
     assert led.assignment == b"for first"
@@ -282,11 +281,9 @@ def connections_to(port: int) -> int:
 
 async def test_nobody_listens(unused_port: int) -> None:
     async with GroupTransport(settings_for(f"127.0.0.1:{unused_port}")) as transport:
-        started = time.monotonic()
         with pytest.raises(TransportError, match=rf"cannot connect to 127\.0\.0\.1:{unused_port}") as caught:
             await transport.find_coordinator("any")
-        assert time.monotonic() - started < 1
-    assert caught.value.fault is Fault.CONNECTION
+    assert caught.value.fault is Fault.CONNECTION, "refused, not waited for"
     assert caught.value.retriable
 
 
@@ -318,13 +315,12 @@ async def test_an_idle_connection_that_the_network_has_forgotten_is_not_waited_f
     broker: LocalBroker, group_id: str
 ) -> None:
     with TcpProxy(int(broker.bootstrap_servers.rpartition(":")[2])) as way:
-        impatient = settings_for(way.address, **{"socket.connection.setup.timeout.ms": 2_000})
+        timeouts = {"socket.connection.setup.timeout.ms": 2_000, "socket.timeout.ms": 10_000 * DEADLINE_S}
+        impatient = settings_for(way.address, **timeouts)
         async with GroupTransport(impatient) as transport:
             await transport.find_coordinator(group_id)
             way.strand()
-            began = time.monotonic()
-            await eventually(lambda: found_by(transport, group_id), NONE)
-            assert time.monotonic() - began < 15
+            await asyncio.wait_for(eventually(lambda: found_by(transport, group_id), NONE), DEADLINE_S)
 
 
 async def found_by(transport: GroupTransport, group_id: str) -> KafkaErrorCode:
@@ -360,10 +356,11 @@ async def settled(group: Group, joined: JoinResponse) -> KafkaErrorCode:
 
 
 @pytest.fixture
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+def unused_port() -> Iterator[int]:
+    """Nobody listens there, and nobody else is given it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 # ---- who may connect
@@ -429,7 +426,7 @@ async def test_the_same_settings_serve_both_clients(guarded: LocalBroker, certif
 
     settings = settings_for(guarded.bootstrap_servers, **credentials(certificates))
     client = AdminClient(settings.librdkafka())
-    assert len(client.list_topics(timeout=10).brokers) == 1
+    assert len(client.list_topics(timeout=DEADLINE_S).brokers) == 1
 
 
 @pytest.mark.parametrize(

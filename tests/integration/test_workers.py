@@ -7,8 +7,9 @@ import signal
 from functools import partial
 
 import pytest
-from fleet import MakeFleet
+from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet
 
+from airflow_provider.cli import signals
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
@@ -68,7 +69,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
 
 
 async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(fleet: MakeFleet) -> None:
-    async with fleet("--max-delay-ms", "15000") as group:
+    async with fleet(*SHORT_SESSION, "--max-delay-ms", "60000") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)
@@ -92,7 +93,7 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
 
 
 async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: MakeFleet) -> None:
-    async with fleet("--max-delay-ms", "3000") as group:
+    async with fleet(*SHORT_SESSION, "--max-delay-ms", "3000") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)
@@ -111,7 +112,7 @@ async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: M
 
 @pytest.mark.parametrize("way", ["killed", "told to stop"])
 async def test_a_worker_that_nobody_starts_again_is_not_waited_for(fleet: MakeFleet, way: str) -> None:
-    async with fleet("--max-delay-ms", "300000", "--returns-ms", "0") as group:
+    async with fleet(*SHORT_SESSION, "--max-delay-ms", "300000", "--returns-ms", "0") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)
@@ -141,7 +142,7 @@ async def test_a_worker_told_to_go_stops_its_tasks_and_leaves_at_once(fleet: Mak
 
 
 async def test_a_paused_worker_finds_its_lease_over_and_joins_anew(fleet: MakeFleet) -> None:
-    async with fleet("--max-delay-ms", "0") as group:
+    async with fleet(*SHORT_SESSION, "--max-delay-ms", "0") as group:
         await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)
@@ -187,7 +188,7 @@ async def test_a_second_process_under_a_workers_name_fences_the_first(fleet: Mak
 
         group.start("w1")
 
-        assert first.wait(30) == 1
+        assert first.wait(DEADLINE_S) == 1
         assert "another process joined" in group.log_of("w1")
         await group.balanced("w1")
 
@@ -203,9 +204,8 @@ async def test_a_second_signal_ends_a_worker_that_waits_for_its_tasks_at_once(fl
         await group.wait_for(
             lambda _jobs, status: status.workers[WorkerId("w1")].state is WorkerPhase.STOPPING, "it wants to leave"
         )
-        group.send("w1", signal.SIGTERM)
-        await asyncio.sleep(1)
-        assert group._processes["w1"].poll() is None, "whoever signals a process group, too, means it once"
+        await asyncio.sleep(2 * signals._ONE_SIGNAL_S)
+        assert group.runs("w1"), "it waits for its task"
         group.send("w1", signal.SIGTERM)
         assert group.wait_for_end("w1") == 128 + signal.SIGTERM
         assert "ends immediately, without leaving the group" in group.log_of("w1")
@@ -221,7 +221,7 @@ async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_
             lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"}, "both are in"
         )
         job = JobDefinition(name="uneven", entry_point="noop:job", max_tasks=6, run_key="first")
-        configs = [{"seconds": 0.05 if index % 2 else 1.5} for index in range(6)]
+        configs = [{"seconds": seconds} for seconds in (2, 0.05, 4, 0.05, 4, 0.05)]
         await group.topics.publish_plan(PlanRecord.of(job, configs, planned_by=WorkerId("w1"), at_ms=0))
         await group.topics.submit(job)
         await group.wait_for(

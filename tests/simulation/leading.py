@@ -46,7 +46,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             answer.record,
             call.configured,
             call.configured.intersection(*(configured(each, status.tasks) for each in since)),
-            NO_TASKS.union(*map(all_of, since)) - call.configured,
+            NO_TASKS.union(*map(all_of, since)) - all_of(jobs),
             last,
             status.workers,
             call.ended,

@@ -32,6 +32,7 @@ class Group:
     :param jobs: number of tasks by name of job
     :ivar named: whether its workers keep their names
     :ivar absent: what those who are gone have said of it
+    :ivar stays: what is not stopped for balance
     """
 
     def __init__(self, jobs: Mapping[str, int] | None = None, *, policy: Policy = DEFERRED) -> None:
@@ -45,6 +46,7 @@ class Group:
         self.rank: dict[TaskId, int] = {}
         self.named = False
         self.absent: dict[WorkerId, Absence] = {}
+        self.stays = NO_TASKS
 
     @property
     def configured(self) -> Tasks:
@@ -91,6 +93,7 @@ class Group:
                 revocation_rank=self.rank,
                 named=frozenset(self.owned) if self.named else frozenset(),
                 absent=self.absent,
+                stays=self.stays,
             ),
             self.memory,
             policy=self.policy,

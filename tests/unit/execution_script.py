@@ -14,11 +14,15 @@ from airflow_provider.execution.events import (
     AttemptStopped,
     EpochAdvanced,
     Event,
+    LearningStopped,
     TasksGiven,
     TasksRevoked,
+    TasksToLearn,
     TimerFired,
     TopicsRead,
+    WarmUpReady,
 )
+from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import Execution, ExecutionSettings
@@ -91,6 +95,19 @@ class Script:
     def revoke(self, *tasks: TaskId) -> list[Command]:
         return self.feed(TasksRevoked, tasks=frozenset(tasks), reason="revoked")
 
+    def learn(self, *tasks: TaskId) -> list[Command]:
+        return self.feed(TasksToLearn, tasks=frozenset(tasks))
+
+    def stop_learning(self, *tasks: TaskId) -> list[Command]:
+        return self.feed(LearningStopped, tasks=frozenset(tasks))
+
+    def ready(self, *tasks: TaskId) -> Script:
+        """Have these learned, and warmed up."""
+        self.learn(*tasks)
+        for task in tasks:
+            self.feed(WarmUpReady, task=task)
+        return self
+
     def advance(self, epoch: int) -> list[Command]:
         return self.feed(EpochAdvanced, epoch=Epoch(epoch))
 
@@ -122,13 +139,17 @@ class Script:
         """What the machine waits for to be written is stored, or refused."""
         return self.feed(kind, task=task, number=self.execution.runs[task].number, **fields)
 
+    def learner(self, task: TaskId) -> LearnerState | None:
+        return self.execution.learners.state_of(task)
+
     def state(self, task: TaskId) -> RunState | None:
         return self.execution.state_of(task)
 
 
 def words(done: list[Command]) -> list[str]:
     """Commands in a few words each, without those that only arm a timer."""
-    return [_in_words(command) for command in done if not isinstance(command, commands.ArmTimer)]
+    said = (command for command in done if not isinstance(command, commands.ArmTimer))
+    return [_of_learner(command) or _in_words(command) for command in said]
 
 
 def written(done: list[Command], state: TaskState) -> TaskStatus:
@@ -139,6 +160,15 @@ def written(done: list[Command], state: TaskState) -> TaskStatus:
 
 
 _WRITES = (commands.WriteStatus, commands.WriteProgress, commands.WriteStopped, commands.WriteEnd)
+
+
+def _of_learner(command: Command) -> str:
+    match command:
+        case commands.StartWarmUp(run=run):
+            return f"warm up {run.task} #{run.attempt}"
+        case commands.StopWarmUp(task=task):
+            return f"stop warming up {task}"
+    return ""
 
 
 def _in_words(command: Command) -> str:

@@ -16,7 +16,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 
 STATES = {
     "r": TaskState.RUNNING,
@@ -58,3 +58,7 @@ class Group:
     def record(self) -> ClassicRecord:
         assert isinstance(self.status.group, ClassicRecord)
         return self.status.group
+
+    @property
+    def running(self) -> Tasks:
+        return frozenset(task for task, told in self.status.tasks.items() if told.state is TaskState.RUNNING)

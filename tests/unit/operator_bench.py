@@ -9,7 +9,7 @@ import pytest
 from airflow_values import jobs_snapshot
 
 from airflow_provider.common.linking import FollowedLink
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -94,7 +94,7 @@ class FakeRun:
 
     def __init__(
         self,
-        plan: WorkerPlan,
+        spec: WorkerSpec,
         equipment: Equipment,
         kafka: KafkaSettings,
         story: WorkerStory,
@@ -103,7 +103,7 @@ class FakeRun:
         link: FollowedLink,
     ):
         self.link = link
-        self.plan, self.equipment, self.kafka, self.story, self.saved = plan, equipment, kafka, story, saved
+        self.spec, self.equipment, self.kafka, self.story, self.saved = spec, equipment, kafka, story, saved
         self.tries = tries
         self.left: list[str] = []
         self.while_it_runs: Callable[[], None] = lambda: None

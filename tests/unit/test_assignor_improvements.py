@@ -309,3 +309,26 @@ def shuffled(source: random.Random) -> Round:
         configured=frozenset(configured),
         owned=dict(owned),
     )
+
+
+class TestWhatWaitsMovesAlone:
+    def test_what_runs_stays_where_it_is_and_what_waits_is_evened_out_around_it(self) -> None:
+        group = group_in_which_run(w1=4, w2=1, w3=0)
+        group.stays = frozenset(sorted(group.owned[W1])[:2]) | group.owned[W2]
+        outcome = group.rebalance()
+        assert {worker: len(tasks_in(tasks)) for worker, tasks in outcome.revoked.items()} == {W1: 2, W2: 0, W3: 0}
+        assert not stopped(outcome) & group.stays
+        group.rebalance()
+        assert group.task_counts() == [1, 2, 2]
+
+    def test_what_can_not_be_evened_out_makes_no_further_round(self) -> None:
+        group = group_in_which_run(w1=3, w2=0, w3=0)
+        group.stays = group.owned[W1]
+        for outcome in group.settle():
+            assert (stopped(outcome), outcome.delay_ms) == (NO_TASKS, 0)
+
+    def test_planners_are_evened_out_all_the_same(self) -> None:
+        group = group_of(1, {"a": 1, "b": 1})
+        group.join("w2")
+        group.stays = group.configured
+        assert stopped(group.rebalance()) == {planner_of("b")}

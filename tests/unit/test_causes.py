@@ -10,7 +10,7 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory
-from airflow_provider.membership.causes import OTHERS_BEGAN, Cause, cause_of
+from airflow_provider.membership.causes import DELAY_OVER, OTHERS_BEGAN, Cause, cause_of
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 
@@ -66,6 +66,19 @@ def test_new_work_during_a_delay_is_named_and_the_delay_ends_as_what_it_began_fo
     assert new == Cause(reason="new work: b:0; before that: w2 got lost")
     over = replace(waiting, memory=Memory(assignment={W2: A1}, deadline_ms=NOW))
     assert after(over, W1) == Cause(reason="w2 got lost", step="the scheduled delay is over")
+
+
+def test_a_member_that_joins_late_for_a_step_goes_on_with_the_chain_that_is_done() -> None:
+    """Another one's join has brought the round that the step was for, and nothing is left of it."""
+    done = round_of(W1, W2, reason="w2 joined", step=STOPPED)
+    assert after(done, W1, W2, otherwise=DELAY_OVER) == Cause(reason="w2 joined", step=DELAY_OVER)
+
+
+@pytest.mark.parametrize("step", [STOPPED, DELAY_OVER])
+def test_a_step_is_never_said_to_be_what_began_a_chain(step: str) -> None:
+    """Of a chain whose first round nobody knows there is nothing to say."""
+    assert after(round_of(W1, reason="", revoked=REVOKED), W1, otherwise=step).reason == STOPPED
+    assert after(round_of(W1, reason=step, revoked=REVOKED), W1, W2).reason == "w2 joined"
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
             "url": "http://w1",
             "condition": "",
             "drains": False,
+            "leaves_soon": False,
             "assigned": [["a", 0], ["a", 1]],
         },
         {
@@ -108,6 +109,7 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
             "url": "http://w2",
             "condition": "",
             "drains": False,
+            "leaves_soon": False,
             "assigned": [["a", 2]],
         },
     ]
@@ -115,6 +117,10 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
     about["members"][1]["drains"] = True
     assert "  w1 (stable, waiting for executors): a:0, a:1" in as_lines(about)
     assert "  w2 (deferred, drains): a:2" in as_lines(about)
+    about["members"][1]["leaves_soon"] = True
+    assert "  w2 (deferred, drains, as nobody learns its tasks): a:2" in as_lines(about)
+    about["members"][1]["drains"] = False
+    assert "  w2 (deferred, leaves soon): a:2" in as_lines(about)
     assert about["tasks"]["a:2"] == {
         "state": "failed",
         "worker": "w2",
@@ -210,7 +216,7 @@ def ended(*states: tuple[WorkerPhase, int]) -> StatusSnapshot:
 
 
 @pytest.mark.parametrize(
-    ("status", "gone"),
+    ("status", "empty"),
     [
         (
             ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 61_900)),
@@ -226,16 +232,16 @@ def ended(*states: tuple[WorkerPhase, int]) -> StatusSnapshot:
         ),
     ],
 )
-def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, gone: str) -> None:
+def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, empty: str) -> None:
     lines = as_lines(describe(coordinator(state="Empty"), JOBS, status))
-    assert lines[:3] == ["group g: Empty", gone, "  because: w2 joined"]
+    assert lines[:3] == ["group g: Empty", empty, "  because: w2 joined"]
 
 
 def test_of_workers_that_have_left_until_they_can_run_something_is_told_what_keeps_them() -> None:
     left = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 60_000)).workers
     away = replace(BUSY, workers={W1: left[W1], W2: replace(left[W2], condition="no Spark master")})
-    gone = describe(coordinator(state="Empty"), JOBS, away)["gone"]
-    assert gone.endswith("epoch 5; w2 stands back: no Spark master")
+    empty = describe(coordinator(state="Empty"), JOBS, away)["empty"]
+    assert empty.endswith("epoch 5; w2 stands back: no Spark master")
 
 
 class Broker:

@@ -14,7 +14,7 @@ from stand_ins import LonelyCoordinator, MemoryTopics
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.cli import worker as worker_module
 from airflow_provider.cli.main import main
-from airflow_provider.common.worker_values import WorkerPlan
+from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.group import classic
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.ledger.records import JobDefinition, TaskState
@@ -31,7 +31,7 @@ BROKER = ("--bootstrap-servers", "nowhere:9")
 class Began:
     """What the worker would have been started with."""
 
-    settings: WorkerPlan
+    settings: WorkerSpec
     returns_ms: int
     equipment: Equipment
 
@@ -43,8 +43,8 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome | Exception], Beg
     def make(outcome: Outcome | Exception) -> Began:
         began = Began()
 
-        async def work(_kafka: object, plan: WorkerPlan, returns_ms: int, equipment: Equipment) -> Outcome:
-            began.settings, began.returns_ms, began.equipment = plan, returns_ms, equipment
+        async def work(_kafka: object, spec: WorkerSpec, returns_ms: int, equipment: Equipment) -> Outcome:
+            began.settings, began.returns_ms, began.equipment = spec, returns_ms, equipment
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from waiting import eventually
 
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -78,3 +79,11 @@ async def test_those_who_wait_for_their_turn_keep_nobody_from_giving_up() -> Non
             join.cancel()
         ended = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 10)
         assert {type(each) for each in ended} == {asyncio.CancelledError}
+
+
+async def test_who_reaches_no_broker_at_all_learns_what_to_check() -> None:
+    async with Silent().listening() as gone:
+        pass
+    async with connections_to(gone) as connections:
+        with pytest.raises(TransportError, match=r"cannot connect to .*; check bootstrap\.servers .* broker runs$"):
+            await connections.nodes()

@@ -31,6 +31,10 @@ FIELDS: dict[type[events.Event], dict[str, Any]] = {
     events.AttemptFailed: {"failure": TaskFailure.of("boom"), "retryable": True},
     events.SparkLost: {"spark": 1, "failure": TaskFailure.of("gone")},
     events.SparkAbsent: {"error": "no Java"},
+    events.WarmUpProgressed: {"progress": 0.5},
+    events.WarmUpFailed: {"failure": TaskFailure.of("boom")},
+    events.WarmUpLost: {"spark": 2},
+    events.NoSparkToWarmUp: {"error": "no Java"},
     events.PlanRefused: {"refusal": "too large"},
     events.EndRefused: {"refusal": "too large"},
 }
@@ -47,6 +51,8 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
     {"replan_interval_ms": 200, "timeout_ms": 300},
     {"replan_interval_ms": None, "retries": 1, "timeout_ms": 100},
 )
+END_WARMTH = (events.WarmUpFailed, events.WarmUpLost, events.NoSparkToWarmUp)
+OF_WARM_UP = (events.WarmUpProgressed, events.WarmUpReady, *END_WARMTH)
 OF_RUNNER = sorted(
     {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.TaskEvent)}
     - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused},
@@ -68,6 +74,8 @@ class World:
         self.mine: set[TaskId] = set()
         self.revoked: set[TaskId] = set()
         self.said: dict[TaskId, TaskStatus] = {}
+        self.warm: set[TaskId] = set()
+        self.to_learn: set[TaskId] = set()
         self.epoch = 1
         self.script = Script(slots=SLOTS, **DEFINITIONS[0])
         for task in TASKS:
@@ -78,6 +86,8 @@ class World:
     def feed(self, kind: type[events.Event], **fields: Any) -> None:
         if kind in LAST:
             self.out.pop(fields["task"], None)
+        if kind in END_WARMTH:
+            self.warm.discard(fields["task"])
         self.carry_out(self.script.feed(kind, **fields))
 
     def carry_out(self, done: list[Command]) -> None:
@@ -90,6 +100,9 @@ class World:
                     assert run.task not in self.revoked, f"{run.task} is to be released"
                     assert not self.held_elsewhere(run), "its checkpoint is in use"
                     self.out[run.task] = run.attempt
+                    self.warm.discard(run.task)
+                case commands.StartWarmUp() | commands.StopWarmUp():
+                    self.warm_up(command)
                 case commands.StopAttempts(tasks=tasks) | commands.StopWatching(tasks=tasks):
                     assert tasks <= self.out.keys(), "what does not run is told to stop"
                 case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
@@ -113,6 +126,19 @@ class World:
         assert sum(not task.is_planner for task in self.out) <= SLOTS, "more tasks run than there are slots"
         assert self.out.keys() == {task for task, run in execution.runs.items() if run.state.runs}
         assert execution.runs.keys() == self.mine, "each task that was not released is here"
+        learners = execution.learners.tasks.values()
+        assert self.warm == {learner.task for learner in learners if learner.state.with_runner}
+        assert execution.learners.progress.keys() <= self.to_learn, "what is not to be learned is"
+
+    def warm_up(self, command: commands.StartWarmUp | commands.StopWarmUp) -> None:
+        if isinstance(command, commands.StopWarmUp):
+            assert command.task in self.warm, "what is not warmed up is told to stop that"
+            self.warm.remove(command.task)
+        else:
+            task = command.run.task
+            assert task not in self.warm, f"a second warm-up of {task}"
+            assert task in self.to_learn, f"{task} is not to be learned"
+            self.warm.add(task)
 
     def held_elsewhere(self, run: TaskRun) -> bool:
         statuses = self.script.status.tasks.items()
@@ -124,14 +150,33 @@ class World:
     def give(self, task: TaskId) -> None:
         self.mine.add(task)
         self.revoked.discard(task)
+        self.to_learn.discard(task)
         self.feed(events.TasksGiven, tasks=frozenset({task}), epoch=self.epoch)
 
     def revoke(self, task: TaskId) -> None:
         self.mine.add(task)  # until it is released, which may be now
         self.revoked.add(task)
+        self.to_learn.discard(task)
         if task not in self.script.execution.runs:
             self.mine.discard(task)
         self.feed(events.TasksRevoked, tasks=frozenset({task}), reason="revoked")
+
+    def learn(self, task: TaskId) -> None:
+        if task.is_planner:
+            return
+        self.to_learn.add(task)
+        self.feed(events.TasksToLearn, tasks=frozenset({task}))
+
+    def stop_learning(self, task: TaskId) -> None:
+        self.to_learn.discard(task)
+        self.feed(events.LearningStopped, tasks=frozenset({task}))
+
+    def warm_up_says(self, task: TaskId, number: int) -> None:
+        """Also of what is not warmed up any more."""
+        kind = OF_WARM_UP[number % len(OF_WARM_UP)]
+        if kind is events.NoSparkToWarmUp and number % 20:
+            return
+        self.feed(kind, task=task, **FIELDS.get(kind, {}))
 
     def advance(self) -> None:
         self.epoch += 1
@@ -200,6 +245,10 @@ class World:
     def step(self, what: int, task: TaskId, number: int) -> None:
         doing: Sequence[Callable[[], None]] = (
             lambda: self.give(task),
+            lambda: self.learn(task),
+            lambda: self.learn(task),
+            lambda: self.stop_learning(task),
+            *(3 * (lambda: self.warm_up_says(task, number),)),
             lambda: self.give(task),
             lambda: self.revoke(task),
             self.advance,
@@ -220,6 +269,8 @@ class World:
         """Everything is revoked, and whoever has to answer does: then everything is released."""
         for task in TASKS:
             self.revoke(task)
+            self.stop_learning(task)
+        assert not self.warm, "what is not learned any more is kept ready"
         for _ in range(3):
             for task in list(self.out):
                 self.feed(events.AttemptStopped, task=task)

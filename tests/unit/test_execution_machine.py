@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words, written
 
-from airflow_provider.execution.commands import ArmTimer, StartAttempt
+from airflow_provider.execution.commands import ArmTimer, StartAttempt, WritePlan
 from airflow_provider.execution.events import (
+    AttemptFinished,
     AttemptStopped,
     Closed,
     Drained,
@@ -25,9 +26,10 @@ from airflow_provider.execution.machine import TRANSITIONS
 from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import LAST_WORDS_MS, ImpossibleEventError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import CheckpointClaim, TaskFailure, TaskState, TaskStatus
+from airflow_provider.ledger.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId
 
+BATCH, STREAMING = TaskKind.BATCH, TaskKind.STREAMING
 NONE = JobsSnapshot()
 
 
@@ -262,6 +264,24 @@ def test_a_plan_is_published_before_its_planner_is_closed() -> None:
     assert words(script.finish(PLANNER, [{"i": 1}])) == ["insist on a plan of 1"]
     assert words(script.answer(PlanWritten, PLANNER)) == ["insist on a:planner finished"]
     assert words(script.answer(EndWritten, PLANNER)) == ["finished a:planner"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "stateful"),
+    [(BATCH, None, False), (BATCH, True, True), (STREAMING, None, True), (STREAMING, False, False)],
+)
+def test_a_plan_says_that_its_tasks_are_stateful_as_the_jobs_code_does_or_if_they_are_streams(
+    kind: TaskKind, said: bool | None, stateful: bool
+) -> None:
+    script = Script(kind=kind, replan_interval_ms=5).running(PLANNER)
+    done = script.feed(AttemptFinished, task=PLANNER, result=[{"i": 7}], stateful=said)
+    assert [command.plan.stateful for command in done if isinstance(command, WritePlan)] == [stateful]
+
+
+def test_a_plan_that_says_something_else_of_its_tasks_only_is_published_too() -> None:
+    script = Script(replan_interval_ms=5).running(PLANNER)
+    same = script.feed(AttemptFinished, task=PLANNER, result=script.configs, stateful=True)
+    assert words(same) == ["insist on a plan of 3"]
 
 
 def test_a_plan_that_is_too_large_fails_its_job() -> None:

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,15 @@ import pytest
 from airflow_provider.ledger.records.json_value import NotJsonError, to_json_value
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
-from airflow_provider.spark.job import FencedError, FunctionJob, JobContext, SparkJob, TaskContext, spark_job
+from airflow_provider.spark.job import (
+    FencedError,
+    FunctionJob,
+    JobContext,
+    SparkJob,
+    TaskContext,
+    is_stateful,
+    spark_job,
+)
 from airflow_provider.spark.planning import PlanError, make_plan
 
 if TYPE_CHECKING:
@@ -81,6 +90,33 @@ def test_a_plan_can_be_the_list_itself_which_stays_as_it_is() -> None:
     make_plan(clean, job_context())[0]["month"] = 12
     assert make_plan(clean, job_context()) == [{"month": 1}, {"month": 2}]
     assert configs == [{"month": 1}, {"month": 2}]
+
+
+class Warm(SparkJob):
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
+        yield 0.5
+
+
+class Cold(SparkJob):
+    warm_up = None
+
+
+@spark_job(warm_up=lambda spark, task: None)
+def warm(spark: SparkSession, task: TaskContext) -> None: ...
+
+
+@spark_job(warm_up=None)
+def cold(spark: SparkSession, task: TaskContext) -> None: ...
+
+
+@spark_job
+def bare(spark: SparkSession, task: TaskContext) -> None: ...
+
+
+def test_a_job_is_stateful_if_it_has_a_warm_up_and_otherwise_leaves_that_to_its_kind() -> None:
+    assert [is_stateful(job) for job in (Warm(), warm)] == [True, True]
+    assert [is_stateful(job) for job in (Cold(), cold)] == [False, False]
+    assert [is_stateful(job) for job in (SparkJob(), bare)] == [None, None]
 
 
 def test_a_job_without_run_says_what_is_missing() -> None:

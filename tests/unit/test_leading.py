@@ -23,6 +23,7 @@ from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.causes import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord
@@ -61,6 +62,8 @@ W1, W2 = WorkerId("w1"), WorkerId("w2")
         {"w1": "r r p", "w2": "r r", "w3": ""},
         {"w1": "s p", "w2": "f f"},
         {"w1": "r r r p p p", "w2": "f f f"},
+        {"w1": "r r p", "w2": "", "w3": ""},
+        {"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""},
     ],
 )
 def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str, str]) -> None:
@@ -78,7 +81,6 @@ def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str
         ({"w1": "r", "w2": "r", "w3": ""}, "one task each"),
         ({"w1": "f p", "w2": ""}, "the waiting one is about to start"),
         ({"w1": "r . ", "w2": ""}, "it isn't known whether it waits"),
-        ({"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""}, "running ones would be stopped, too"),
         ({"w1": "r p"}, "alone"),
         ({"w1": "f", "w2": "f"}, "all done"),
     ],
@@ -165,16 +167,40 @@ def test_a_planner_that_waits_is_no_load() -> None:
     assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)))
 
 
-@pytest.mark.parametrize("workers", [{"w1": "r p", "w2": ""}, {"w1": "r r p", "w2": "r r", "w3": ""}])
-def test_the_round_that_is_asked_for_takes_what_waits(workers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {"w1": "r p", "w2": ""},
+        {"w1": "r r p", "w2": "r r", "w3": ""},
+        {"w1": "r r p", "w2": "", "w3": ""},
+        {"w1": "s s s p p", "w2": "", "w3": ""},
+        {"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""},
+    ],
+)
+def test_the_rounds_that_are_asked_for_move_what_waits_and_nothing_that_runs(workers: dict[str, str]) -> None:
     """The leader's own assignor, asked with what the workers would report."""
     group = Group(workers)
-    assert spare_capacity(group.jobs, group.status)
+    reason = spare_capacity(group.jobs, group.status)
+    assert reason
     pending = {task for task, told in group.status.tasks.items() if told.state is TaskState.PENDING}
-    record = record_after(group, reason="a worker has a slot free")
-    revoked = frozenset().union(*record.revoked.values())
-    assert revoked
-    assert revoked <= pending
+    revoking = record_after(group, reason=reason)
+    assert NO_TASKS.union(*revoking.revoked.values()) == pending
+    group.status = replace(group.status, group=revoking)
+    placing = record_after(group, reason=OTHERS_BEGAN)
+    assert not placing.revokes
+    assert placing.delay_ms == 0
+    assert placing.because == f"{reason}: {HAVE_STOPPED}"
+    assert not pending & placing.owned_by(W1)
+    assert NO_TASKS.union(*placing.assignment.values()) == group.status.tasks.keys()
+
+
+def test_who_joins_meanwhile_gets_its_share_of_what_runs() -> None:
+    group = Group({"w1": "r r r r p", "w2": ""})
+    reason = spare_capacity(group.jobs, group.status)
+    assert reason
+    assert not record_after(group, reason=reason).revoked.get(W1, NO_TASKS) & group.running
+    joined = record_after(group, reason=reason, joins=(WorkerId("w3"),))
+    assert joined.revoked[W1] & group.running
 
 
 # ---- work that nobody has
@@ -375,7 +401,7 @@ def record_after(
             policy=Deferred(),
             now_ms=now_ms,
             reason=reason,
-            revocation_rank={task: 2 for task, told in group.status.tasks.items() if told.state is TaskState.RUNNING},
+            revocation_rank=dict.fromkeys(group.running, 2),
         )
     )
     assert answer.record is not None

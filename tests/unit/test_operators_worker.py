@@ -49,7 +49,7 @@ class TestWorkerOperator:
             worker_operator().execute(context(dag_id="d", task_id="w", **changes))
         runs.endings.append(outcome(Ending.DRAINED))
         worker_operator().execute(context(dag_id="d", task_id="w", map_index=4))
-        assert [run.plan.member.worker for run in runs.made] == ["d.w"] * 3 + ["d.w.4"]
+        assert [run.spec.member.worker for run in runs.made] == ["d.w"] * 3 + ["d.w.4"]
 
     def test_times_go_to_the_membership_in_milliseconds(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.DRAINED))
@@ -62,10 +62,10 @@ class TestWorkerOperator:
             slots="4",
         ).execute(context())
         (run,) = runs.made
-        assert (run.plan.member.session_timeout_ms, run.plan.member.heartbeat_interval_ms) == (30_000, 2_000)
-        assert (run.plan.member.rebalance_timeout_ms, run.plan.policy) == (90_000, Deferred(max_delay_ms=60_000))
-        assert (run.equipment.linger_s, run.plan.slots) == (0.5, 4)
-        assert run.plan.member.url == URL
+        assert (run.spec.member.session_timeout_ms, run.spec.member.heartbeat_interval_ms) == (30_000, 2_000)
+        assert (run.spec.member.rebalance_timeout_ms, run.spec.policy) == (90_000, Deferred(max_delay_ms=60_000))
+        assert (run.equipment.linger_s, run.spec.slots) == (0.5, 4)
+        assert run.spec.member.url == URL
 
     @pytest.mark.parametrize(
         ("parameters", "policy"),
@@ -85,7 +85,7 @@ class TestWorkerOperator:
     ) -> None:
         runs.endings.append(outcome(Ending.DRAINED))
         worker_operator(**parameters).execute(context())
-        assert runs.made[0].plan.policy == policy
+        assert runs.made[0].spec.policy == policy
 
     def test_drained_it_returns_a_summary(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.DRAINED))
@@ -113,7 +113,7 @@ class TestWorkerOperator:
         trigger = deferred.value.trigger
         assert isinstance(trigger, WorkerTrigger)
         assert trigger.kafka_conn_id == "broker"
-        assert trigger.plan == runs.made[0].plan
+        assert trigger.spec == runs.made[0].spec
         assert trigger.story.deferrals == 1
 
         event = {
@@ -316,7 +316,7 @@ class TestWorkerOperator:
         runs.endings.append(outcome(Ending.IDLE, error=error))
         with pytest.raises(AirflowFailException, match=rf"{error}.*'kafka_default' sees: etl, ingest"):
             operator.execute(context())
-        assert runs.made[0].plan.idle_timeout_ms == 600_000
+        assert runs.made[0].spec.idle_timeout_ms == 600_000
         event = {"v": 1, "ending": "idle", "error": error, "story": WorkerStory(began_ms=1).to_json()}
         with pytest.raises(AirflowFailException, match=error):
             operator.resume(context(), {**event, "summary": {"last_epoch": 3}})

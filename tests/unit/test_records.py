@@ -110,6 +110,7 @@ RECORDS = [
     JobDefinition(name="s", entry_point="m:f", kind=TaskKind.STREAMING, replan_interval_ms=60_000),
     PlanRecord.of(JOB, [{"month": 1}, {"month": 2}], planned_by=W1, at_ms=3),
     ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=4),
+    ControlRecord(worker=W1, action=ControlAction.LEAVE_SOON, at_ms=4, within_ms=60_000),
     STATUS,
     TaskStatus(task=planner_of("flights"), state=TaskState.FINISHED, epoch=Epoch(0), worker=W1),
     WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(3), slots=2, owned=frozenset({TaskId("flights", 1)})),
@@ -157,10 +158,18 @@ def test_a_worker_that_an_older_release_has_written_says_nothing_of_its_absence(
     old = {
         name: value
         for name, value in data.items()
-        if name not in ("member_id", "left", "returns_ms", "condition", "learning")
+        if name not in ("member_id", "left", "returns_ms", "condition", "learning", "leaves_soon")
     }
     read = WorkerStatus.from_json(old)
     assert (read.member_id, read.left, read.returns_ms, read.condition) == ("", None, None, "")
+
+
+def test_a_release_that_knows_of_no_learning_reads_a_drain() -> None:
+    wish = ControlRecord(worker=W1, action=ControlAction.LEAVE_SOON, at_ms=4)
+    written = wish.to_json()
+    assert written == {"worker": W1, "action": "drain", "at_ms": 4, "learned_first": True}
+    drain = ControlRecord(worker=W1, action=ControlAction.DRAIN, at_ms=4)
+    assert drain.to_json() == {"worker": W1, "action": "drain", "at_ms": 4}, "nothing else is written than before"
 
 
 def test_how_long_a_return_takes_is_no_negative_number_and_no_longer_than_any_delay() -> None:

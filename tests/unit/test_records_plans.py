@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import (
     JobDefinition,
     JobError,
@@ -95,3 +96,25 @@ def test_only_tasks_with_another_config_get_another_fingerprint_in_a_new_plan() 
     old = PlanRecord.of(JOB, [{"m": 1}, {"m": 2}], planned_by=W1, at_ms=0)
     new = PlanRecord.of(JOB, [{"m": 1}, {"m": 3}], planned_by=WorkerId("w2"), at_ms=9)
     assert [a == b for a, b in zip(old.fingerprints, new.fingerprints, strict=True)] == [True, False]
+
+
+def test_a_plan_of_an_earlier_release_says_that_nothing_is_to_be_warmed_up() -> None:
+    plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0, stateful=True)
+    data = plan.to_json()
+    assert PlanRecord.from_json(data) == plan
+    del data["stateful"]
+    assert PlanRecord.from_json(data).stateful is False
+
+
+def test_a_job_is_stateful_as_its_present_plan_says() -> None:
+    plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0, stateful=True)
+    jobs = JobsSnapshot(jobs={"flights": JOB}, plans={"flights": plan})
+    assert jobs.stateful == {"flights"}
+    assert replace(jobs, jobs={}).stateful == frozenset()
+    assert replace(jobs, jobs={"flights": _job(config={})}).stateful == frozenset(), "it is to be planned anew"
+    assert replace(jobs, plans={"flights": replace(plan, stateful=False)}).stateful == frozenset()
+
+
+def test_that_tasks_are_stateful_now_is_no_reason_to_start_them_again() -> None:
+    plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0)
+    assert replace(plan, stateful=True).fingerprints == plan.fingerprints

@@ -91,6 +91,27 @@ def test_other_events_are_remarks(run: Replay) -> None:
     assert run({**FIRST, "event": "w1 starts"}) == run(FIRST)
 
 
+def test_what_stays_is_not_stopped_for_balance(run: Replay) -> None:
+    _, answers = run({**JOINED, "stays": ALL})
+    assert answers[0]["revoked"] == {"w1": [["b", -1]], "w2": []}, "planners are counted apart, and cost nothing"
+
+
+def test_a_key_that_means_nothing_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped one would change the answer, and nobody would know why."""
+    file = tmp_path / "history"
+    mistyped = {**GONE, "retuns_ms": {"w2": 0}}
+    file.write_text("\n".join(json.dumps(line) for line in (FIRST, {**mistyped, "ready": {}}, mistyped)))
+    ignored = "means nothing here, and is ignored\n"
+    for options, said in (
+        ("", f"cospark replay: line 2: the key 'ready' {ignored}cospark replay: line 2: the key 'retuns_ms' {ignored}"),
+        ("--protocol extensible ", f"cospark replay: line 2: the key 'retuns_ms' {ignored}"),
+    ):
+        assert replay.run(parse(f"{options}{file}")) == 0
+        told = capsys.readouterr()
+        assert told.err == said
+        assert len(told.out.splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
@@ -118,6 +139,7 @@ def test_other_events_are_remarks(run: Replay) -> None:
         ({"draining": "w1"}, 'draining must be a list of workers, not "w1"'),
         ({"running": {"w1": []}}, 'running must be a list of [job, index] pairs, not {"w1": []}'),
         ({"running": [["a"]]}, "running: "),
+        ({"stays": 1}, "stays must be a list of [job, index] pairs, not 1"),
         ({"returns_ms": {"w2": True}}, 'returns_ms: of "w2": must be an integer >= 0 or null, not true'),
         ({"owned": {"w1": "x" * 100}}, 'owned: "w1" must have a list of [job, index] pairs, not "' + "x" * 36 + "..."),
     ],

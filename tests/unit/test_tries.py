@@ -12,7 +12,7 @@ import pytest
 from airflow_values import URL, context
 from operator_bench import NO_LINK, SETTINGS, FakeRun, outcome, worker_operator
 from test_operators_worker import group, runs
-from trigger_bench import PLAN, STORY
+from trigger_bench import SPEC, STORY
 from waiting import eventually
 
 from airflow_provider.assignors.model import Absence, LeaveReason
@@ -131,9 +131,9 @@ class Recorder:
 
 
 def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
-    plan = replace(PLAN, member=replace(PLAN.member, url=url))
+    spec = replace(SPEC, member=replace(SPEC.member, url=url))
     tries = Tries(again=again, wait_ms=5_000)
-    run = WorkerRun(plan, EQUIPMENT, SETTINGS, STORY, None, tries, NO_LINK)
+    run = WorkerRun(spec, EQUIPMENT, SETTINGS, STORY, None, tries, NO_LINK)
     worker = Recorder()
     reins: Any = worker
     run._reins = reins
@@ -188,5 +188,5 @@ def test_the_operator_gives_its_worker_what_it_knows(runs: type[FakeRun]) -> Non
 
 def test_of_a_membership_in_a_triggerer_nothing_is_known() -> None:
     """Airflow gives its trigger to another triggerer, whatever becomes of this one."""
-    assert PLAN.settings(WorkerPhase.DEFERRED).returns_ms is None
-    assert PLAN.settings(WorkerPhase.STABLE, 0).returns_ms == 0
+    assert SPEC.settings(WorkerPhase.DEFERRED).returns_ms is None
+    assert SPEC.settings(WorkerPhase.STABLE, 0).returns_ms == 0

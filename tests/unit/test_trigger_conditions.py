@@ -52,6 +52,8 @@ def test_what_older_releases_have_stored_can_be_read() -> None:
     )
     with pytest.raises(ValueError, match="upgrade the triggerer"):
         condition_from_json({"of": "tides"})
+    with pytest.raises(ValueError, match="a condition of 'job' without 'run_key': upgrade the triggerer"):
+        condition_from_json({"of": "job", "job": "job"})
 
 
 class TestEpochs:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from airflow_values import worker_status
-from trigger_bench import PLAN, SAVED, Triggerer, worker_trigger
+from trigger_bench import SAVED, SPEC, Triggerer, worker_trigger
 from waiting import eventually
 
 from airflow_provider.ledger.records import WorkerPhase
@@ -36,8 +36,8 @@ def said(state: WorkerPhase, *, at_ms: int, page: str = PAGE) -> StatusSnapshot:
 
 
 def trigger_of_page() -> WorkerTrigger:
-    plan = replace(PLAN, member=replace(PLAN.member, url=PAGE))
-    return worker_trigger(plan=plan.to_json(), deferred_at_ms=5_000)
+    spec = replace(SPEC, member=replace(SPEC.member, url=PAGE))
+    return worker_trigger(plan=spec.to_json(), deferred_at_ms=5_000)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from airflow.sdk.module_loading import import_string  # type: ignore[attr-defined]  # as triggerers do
 from airflow.triggers.base import TaskSuccessEvent
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
-from trigger_bench import PLAN, SETTINGS, STORY, FakeTopics, Triggerer, events_of, worker_trigger
+from trigger_bench import SETTINGS, SPEC, STORY, FakeTopics, Triggerer, events_of, worker_trigger
 from turned_clock import time_passes
 from waiting import eventually
 
@@ -26,7 +26,7 @@ from airflow_provider.assignors.model import LeaveReason, Memory
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred
 from airflow_provider.common import resuming
 from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.group import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -404,14 +404,14 @@ class TestPages:
 
 class TestValues:
     def test_plans_and_stories_are_stored_as_json(self) -> None:
-        for policy in (PLAN.policy, Deferred(), IMMEDIATE):
-            plan = replace(PLAN, policy=policy)
-            assert WorkerPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+        for policy in (SPEC.policy, Deferred(), IMMEDIATE):
+            spec = replace(SPEC, policy=policy)
+            assert WorkerSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
     def test_a_plan_that_an_older_release_stored_has_a_delay_and_no_policy(self) -> None:
-        stored = {key: value for key, value in PLAN.to_json().items() if key not in ("policy", "idle_timeout_ms")}
-        assert WorkerPlan.from_json(stored).policy == Deferred(max_delay_ms=1_000)
-        assert WorkerPlan.from_json(stored).idle_timeout_ms is None
+        stored = {key: value for key, value in SPEC.to_json().items() if key not in ("policy", "idle_timeout_ms")}
+        assert WorkerSpec.from_json(stored).policy == Deferred(max_delay_ms=1_000)
+        assert WorkerSpec.from_json(stored).idle_timeout_ms is None
         assert WorkerStory.from_json(json.loads(json.dumps(STORY.to_json()))) == STORY
 
     def test_a_story_grows(self) -> None:

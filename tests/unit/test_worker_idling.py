@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from rich.console import Console
-from trigger_bench import PLAN
+from trigger_bench import SPEC
 from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, LONG, ME, Life
@@ -121,7 +121,7 @@ async def test_what_others_have_run_meanwhile_counts_though_it_was_not_told() ->
 
 
 def test_what_a_deferred_worker_lives_by_has_the_limit() -> None:
-    assert PLAN.settings(WorkerPhase.DEFERRED).idle_timeout_ms == PLAN.idle_timeout_ms == 600_000
+    assert SPEC.settings(WorkerPhase.DEFERRED).idle_timeout_ms == SPEC.idle_timeout_ms == 600_000
 
 
 def test_the_status_page_says_it() -> None:

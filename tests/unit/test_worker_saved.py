@@ -10,7 +10,7 @@ import pytest
 from stand_ins import IdleListener
 from worker_life import Life, living
 
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
@@ -89,8 +89,8 @@ async def test_garbage_in_a_membership_is_refused_with_what_to_do(
         memberships.make(IdleListener(), saved)
 
 
-@pytest.mark.parametrize("kind", [WorkerPlan, WorkerStory])
-def test_garbage_that_goes_with_it_is_refused_with_what_to_do(kind: type[WorkerPlan] | type[WorkerStory]) -> None:
+@pytest.mark.parametrize("kind", [WorkerSpec, WorkerStory])
+def test_garbage_that_goes_with_it_is_refused_with_what_to_do(kind: type[WorkerSpec] | type[WorkerStory]) -> None:
     with pytest.raises(ValueError, match=r"not a saved (plan|story): KeyError .*Clear the task"):
         kind.from_json({"v": SAVED_VERSION})
     with pytest.raises(ValueError, match=r"not a saved worker: .*Clear the task"):

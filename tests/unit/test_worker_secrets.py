@@ -14,7 +14,7 @@ from operator_bench import NO_LINK, SETTINGS
 from stand_ins import LonelyCoordinator, MemoryTopics
 
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.group import classic
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskEvent, TaskState
@@ -126,11 +126,11 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     monkeypatch.setattr(in_process, "SparkOfProcess", Noted)
     monkeypatch.setattr(APPLICATION, "running_for", does_not_start)
     equipment = Equipment(runner="local", allowed=("jobs",), checkpoint_root="/nowhere", spark_master="local[1]")
-    plan = WorkerPlan(
+    spec = WorkerSpec(
         member=MemberSettings(group_id="g", worker=WorkerId("w1")), slots=1, until=Until.DRAINED, policy=Deferred()
     )
     tries = Tries(again=False, wait_ms=None)
-    WorkerRun(plan, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries, NO_LINK).run()
+    WorkerRun(spec, equipment, SETTINGS, WorkerStory(began_ms=wall_ms()), None, tries, NO_LINK).run()
     error = topics.status.tasks[A0].error
     assert error is not None
     assert "***" in error.message

@@ -13,7 +13,7 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Incremental
-from airflow_provider.common.worker_values import WorkerPlan, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.group import classic, shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -31,7 +31,7 @@ from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.settings import Until
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092", "sasl.password": "hunter2"}, conn_id="c")
-PLAN = WorkerPlan(
+SPEC = WorkerSpec(
     member=MemberSettings(
         group_id="g", worker=WorkerId("w1"), url="http://airflow.example/w1", session_timeout_ms=60_000
     ),
@@ -182,5 +182,5 @@ async def events_of(trigger: Any) -> list[TriggerEvent]:
 
 def worker_trigger(**changes: Any) -> WorkerTrigger:
     return WorkerTrigger(
-        **{"kafka_conn_id": "c", "plan": PLAN.to_json(), "saved": SAVED, "story": STORY.to_json(), **changes}
+        **{"kafka_conn_id": "c", "plan": SPEC.to_json(), "saved": SAVED, "story": STORY.to_json(), **changes}
     )

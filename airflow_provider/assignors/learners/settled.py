@@ -60,7 +60,8 @@ def settle(
         created=minus(difference.created, gone),
         lost={task: worker for task, worker in difference.lost.items() if task not in gone},
     )
-    kept = {worker: minus(round.owned[worker], difference.stopped) for worker in sorted(round.owned)}
+    stopped = difference.stopped
+    kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
     held = {worker: plus(tasks, warm.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
     lost_work = judge(difference.lost, held, memory.cooperative, round, max_delay_ms=policy.max_delay_ms)
     lost_work = _only_for_staying(round, lost_work)

@@ -26,6 +26,7 @@ from airflow_provider.kafka.errors import (
     CHECK_MECHANISM,
     CHECK_NAME,
     CHECK_PROTOCOL,
+    CHECK_SERVERS,
     Fault,
     TransportError,
 )
@@ -128,6 +129,8 @@ class Connections:
                 failure = error if failure is None or failure.retriable else failure
         if failure is None:
             failure = TransportError("no broker is known", fault=Fault.CONNECTION)
+        if failure.retriable and not str(failure).endswith(CHECK_PROTOCOL):
+            raise TransportError(f"{failure}; {CHECK_SERVERS}", fault=failure.fault) from failure
         raise failure
 
     async def turn(self) -> None:

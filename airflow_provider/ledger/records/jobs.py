@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from reprlib import repr as short
 from typing import Annotated, Any, Final
@@ -174,6 +174,7 @@ class PlanRecord:
     :param planned_by: the worker whose planner made it
     :param at_ms: wall clock, milliseconds since 1970
     :param configs: equal ones are one object
+    :param stateful: whether the tasks have something to warm up before they move; it is no part of what a task is
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
         stays the same over a new plan needs no restart
     :raises JobError: if it has too many tasks, or a config that can't be written as JSON
@@ -185,6 +186,7 @@ class PlanRecord:
     configs: tuple[Mapping[str, Any], ...]
     planned_by: Annotated[WorkerId, TEXT]
     at_ms: Annotated[int, COUNT]
+    stateful: bool = False
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -212,10 +214,17 @@ class PlanRecord:
 
     @classmethod
     def of(
-        cls, definition: JobDefinition, configs: Iterable[Mapping[str, Any]], *, planned_by: WorkerId, at_ms: int
+        cls,
+        definition: JobDefinition,
+        configs: Iterable[Mapping[str, Any]],
+        *,
+        planned_by: WorkerId,
+        at_ms: int,
+        stateful: bool = False,
     ) -> PlanRecord:
         """What a planner returned, checked.
 
+        :param stateful: whether its tasks have something to warm up before they move
         :raises JobError: if it has more than ``max_tasks`` tasks, or a config that isn't a JSON object
         """
         if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
@@ -235,12 +244,17 @@ class PlanRecord:
             configs=checked,
             planned_by=planned_by,
             at_ms=at_ms,
+            stateful=stateful,
         )
 
     def is_of(self, definition: JobDefinition) -> bool:
         """Whether this plans that definition in its present run; no planner makes more tasks than were asked for."""
         planned = self.run_key == definition.run_key and self.definition == definition.fingerprint
         return planned and len(self.configs) <= definition.max_tasks
+
+    def says_the_same(self, other: PlanRecord) -> bool:
+        """Whether both have the same to say of the tasks, whoever has made them, and when."""
+        return (self.configs, self.stateful) == (other.configs, other.stateful)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -250,6 +264,7 @@ class PlanRecord:
             "configs": [dict(config) for config in self.configs],
             "planned_by": self.planned_by,
             "at_ms": self.at_ms,
+            "stateful": self.stateful,
         }
 
     @classmethod
@@ -276,6 +291,10 @@ class TaskWork:
     config: Mapping[str, Any]
     fingerprint: str
 
+    def is_same(self, other: TaskWork) -> bool:
+        """Whether both are the same to run, by whatever definition."""
+        return (self.fingerprint, self.definition.run_key) == (other.fingerprint, other.definition.run_key)
+
 
 class ControlAction(str, Enum):
     """What an operator of the group may ask of a worker."""
@@ -284,6 +303,15 @@ class ControlAction(str, Enum):
     """Leave the group, when what runs has finished."""
     STOP = "stop"
     """Stop what runs and leave the group."""
+    LEAVE_SOON = "leave soon"
+    """Leave the group, when others have learned and taken what the worker has. Where tasks are not learned: drain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Soon:
+    """How a wish to leave soon differs in JSON from one to drain."""
+
+    learned_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,14 +320,25 @@ class ControlRecord:
 
     :param at_ms: wall clock, milliseconds since 1970; for people. Whether the worker had begun by then is a matter of
         offsets: its clock is another one
+    :param within_ms: so long after it has heard of it, the worker stops what it still runs and leaves; None: it takes
+        the time that it takes
     """
 
     worker: Annotated[WorkerId, TEXT]
     action: ControlAction
     at_ms: Annotated[int, COUNT]
+    within_ms: Annotated[int, COUNT] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"worker": self.worker, "action": self.action.value, "at_ms": self.at_ms}
+        # A release that knows of no learning is to drain: it could not read an action that it does not know.
+        soon = self.action is ControlAction.LEAVE_SOON
+        return {
+            "worker": self.worker,
+            "action": (ControlAction.DRAIN if soon else self.action).value,
+            "at_ms": self.at_ms,
+            **({"learned_first": True} if soon else {}),
+            **({} if self.within_ms is None else {"within_ms": self.within_ms}),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ControlRecord:
@@ -307,7 +346,9 @@ class ControlRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        wish = msgspec.convert(data, cls)
+        soon = msgspec.convert(data, _Soon).learned_first
+        return replace(wish, action=ControlAction.LEAVE_SOON) if soon else wish
 
 
 def _hash(text: bytes) -> str:

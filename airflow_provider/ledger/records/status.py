@@ -311,6 +311,8 @@ class WorkerStatus:
         not known
     :param condition: what keeps its tasks from running, or the worker from taking any; mostly nothing
     :param learning: it stands here, and not in a record of the task: that one is its owner's
+    :param leaves_soon: it was asked to leave when others have learned what it has. It goes on running that, unless it
+        drains because its group learns nothing
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -327,6 +329,7 @@ class WorkerStatus:
     returns_ms: Annotated[int, COUNT] | None = None
     condition: Annotated[str, TEXT] = ""
     learning: tuple[Lesson, ...] = ()
+    leaves_soon: bool = False
 
     @property
     def drains(self) -> bool:
@@ -353,6 +356,7 @@ class WorkerStatus:
             "returns_ms": self.returns_ms,
             "condition": self.condition,
             "learning": [[list(lesson.task), lesson.progress, lesson.ready] for lesson in self.learning],
+            "leaves_soon": self.leaves_soon,
         }
 
     @classmethod

@@ -1,0 +1,108 @@
+"""The learner tasks of one worker: what it makes ready to run, while another has it or until it has a slot for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from airflow_provider.ledger.records import TaskWork
+from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.protocol.replacing import replacer
+
+ALMOST: Final = 0.99
+"""The most that a warm-up has done before its end."""
+_FIRST_WAIT_MS: Final = 5_000
+_LONGEST_WAIT_MS: Final = 300_000
+
+
+class LearnerState(str, Enum):
+    """Where a learner task is in this worker."""
+
+    WAITING = "waiting"
+    """For its warm-up to begin, or to begin again: after a failure for a while, after Spark's end for another Spark."""
+    WARMING = "warming"
+    READY = "ready"
+
+    @property
+    def with_runner(self) -> bool:
+        """Whether a runner has something of it."""
+        return self is not LearnerState.WAITING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerTask:
+    """A learner task in this worker.
+
+    :param work: what it is to be ready for; None while the jobs topic does not say
+    :param progress: from 0 to 1, and 1 when it is ready
+    :param failures: how often its warm-up has failed in a row
+    :param spark_deaths: how often Spark has ended under it
+    :param not_before_ms: its warm-up begins no sooner (monotonic milliseconds)
+    :param began_ms: when its first warm-up began (monotonic milliseconds)
+    :param taken: it has moved here, and waits for its turn: nobody waits for its warm-up any more
+    """
+
+    task: TaskId
+    work: TaskWork | None
+    state: LearnerState = LearnerState.WAITING
+    progress: float = 0.0
+    failures: int = 0
+    spark_deaths: int = 0
+    not_before_ms: int = 0
+    began_ms: int | None = None
+    taken: bool = False
+
+    def changed(self, **changes: Any) -> LearnerTask:
+        return _replaced(self, changes)
+
+    def again(self, *, now_ms: int, failures: int = 0, spark_deaths: int = 0) -> LearnerTask:
+        """To be warmed up once more. The first death of Spark may have been another's fault: nobody waits for that."""
+        tries = self.failures + failures + max(0, self.spark_deaths + spark_deaths - 1)
+        wait_ms = min(_FIRST_WAIT_MS << min(tries - 1, 10), _LONGEST_WAIT_MS) if tries else 0
+        return self.changed(
+            state=LearnerState.WAITING,
+            progress=0.0,
+            failures=self.failures + failures,
+            spark_deaths=self.spark_deaths + spark_deaths,
+            not_before_ms=now_ms + wait_ms,
+        )
+
+
+_replaced: Final = replacer(LearnerTask)
+
+
+@dataclass(slots=True)
+class Learners:
+    """The learner tasks by task; a worker has a few of them at the same time."""
+
+    tasks: dict[TaskId, LearnerTask] = field(default_factory=dict)
+
+    def state_of(self, task: TaskId) -> LearnerState | None:
+        """None: it is no learner task here."""
+        learner = self.tasks.get(task)
+        return None if learner is None else learner.state
+
+    @property
+    def progress(self) -> Mapping[TaskId, float]:
+        """How far those are that another worker has."""
+        return {task: learner.progress for task, learner in self.tasks.items() if not learner.taken}
+
+    @property
+    def taken(self) -> Tasks:
+        return frozenset(task for task, learner in self.tasks.items() if learner.taken)
+
+    def due(self, *, now_ms: int) -> list[TaskId]:
+        """Those whose warm-up may begin."""
+        waiting = (learner for learner in self.tasks.values() if _waits(learner))
+        return sorted(learner.task for learner in waiting if learner.not_before_ms <= now_ms)
+
+    def next_due_ms(self, *, now_ms: int) -> int | None:
+        """When another may begin (monotonic milliseconds); None also if some may now."""
+        later = (learner.not_before_ms for learner in self.tasks.values() if _waits(learner))
+        return min((at for at in later if at > now_ms), default=None)
+
+
+def _waits(learner: LearnerTask) -> bool:
+    return learner.state is LearnerState.WAITING and learner.work is not None

@@ -1,0 +1,271 @@
+"""What a worker does with the tasks that it is to learn: the second table of the executor's machine.
+
+A learner task is made ready to run here while another worker has it. It takes no slot; how many there are at the same
+time, the group's leader limits. Its warm-up begins as soon as it may, and has no side effects, so nobody waits for its
+end: who lets go of it forgets it immediately.
+
+A learner task that moves here is *taken*. The attempt goes on with what was made ready for it, in the same session.
+While it waits for a slot its warm-up goes on. When it has one it starts, however far that is: a task moves before it is
+ready when its owner was lost, so it stands still already.
+
+A warm-up that fails is tried again here after a while, as long as the task is to be learned. That harms nobody: the
+task runs where it is, and the leader gives up a learner that is never ready. When Spark ends under a warm-up, it begins
+anew in the next Spark; from the second time on after a while, for it may be the reason. None begins while a task is on
+trial (``spark_restarts.py``), which would have to answer for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from airflow_provider.execution.commands import Inform, StartWarmUp, StopWarmUp, Warn
+from airflow_provider.execution.events import (
+    AttemptAdopts,
+    Closed,
+    Event,
+    LearnerEvent,
+    LearningStopped,
+    NoSparkToWarmUp,
+    TakenTaskGone,
+    TasksGiven,
+    TasksRevoked,
+    TasksToLearn,
+    TopicsRead,
+    WarmUpDue,
+    WarmUpFailed,
+    WarmUpLost,
+    WarmUpProgressed,
+    WarmUpReady,
+)
+from airflow_provider.execution.learners import ALMOST, LearnerState, LearnerTask
+from airflow_provider.execution.rules import Table, all_late, apply, late, to
+from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_word
+from airflow_provider.execution.state import WAITS_ITS_TURN, Execution
+from airflow_provider.ledger.records import TaskState, TaskWork
+from airflow_provider.protocol.model import Epoch, TaskId
+
+# ---- from the membership
+
+
+def on_to_learn(x: Execution, task: TaskId, _event: TasksToLearn) -> None:
+    """What runs here need not be learned; what is just being given up may come back."""
+    run = x.runs.get(task)
+    if run is None or run.revoked:
+        x.learners.tasks[task] = LearnerTask(task=task, work=x.jobs.work_of(task))
+
+
+def on_learning_stopped(x: Execution, task: TaskId, _event: LearningStopped) -> None:
+    """What was made ready for a task that has moved here is its attempt's."""
+    if not x.learners.tasks[task].taken:
+        _drop(x, task)
+        x.do(Inform(message=f"learns {x.jobs.label(task)} no more"))
+
+
+def on_given(x: Execution, task: TaskId, _event: TasksGiven) -> None:
+    _set(x, task, taken=True)
+
+
+def on_given_cold(x: Execution, task: TaskId, _event: TasksGiven) -> None:
+    """Nothing has been made ready."""
+    _drop(x, task)
+
+
+def on_dropped(x: Execution, task: TaskId, _event: Event) -> None:
+    _drop(x, task)
+
+
+# ---- what is to run
+
+
+def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
+    """What is configured otherwise is learned anew."""
+    learner, work = x.learners.tasks[task], x.jobs.work_of(task)
+    if work is not None and learner.work is not None and learner.work.is_same(work):
+        _set(x, task, work=work)
+    elif work is not None or learner.work is not None:
+        _drop(x, task)
+        if not learner.taken:
+            x.learners.tasks[task] = LearnerTask(task=task, work=work)
+
+
+# ---- its warm-up
+
+
+def on_due(x: Execution, task: TaskId, _event: WarmUpDue) -> None:
+    learner = x.learners.tasks[task]
+    if learner.began_ms is None:
+        owner = _owner(x, task)
+        x.do(Inform(message=f"learns {x.jobs.label(task)}{f', which {owner} runs' if owner else ''}"))
+        learner = learner.changed(began_ms=x.now)
+    x.learners.tasks[task] = learner.changed(state=LearnerState.WARMING)
+    assert learner.work is not None
+    x.do(StartWarmUp(run=_as_if_taken_now(x, learner.work)))
+
+
+def on_progressed(x: Execution, task: TaskId, event: WarmUpProgressed) -> None:
+    _set(x, task, progress=max(x.learners.tasks[task].progress, min(event.progress, ALMOST)))
+
+
+def on_ready(x: Execution, task: TaskId, _event: WarmUpReady) -> None:
+    learner = _set(x, task, state=LearnerState.READY, progress=1.0, failures=0)
+    assert learner.began_ms is not None
+    x.do(Inform(message=f"{x.jobs.label(task)} is ready after {(x.now - learner.began_ms) / 1000:.1f} s"))
+
+
+def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
+    """Tried again by this worker, or, if the task has moved here, no more: its attempt does without."""
+    learner = x.learners.tasks[task].again(now_ms=x.now, failures=1)
+    mask, failure = x.settings.mask, event.failure
+    trace = f"\n{mask(failure.traceback)}" if failure.traceback else ""
+    wait_s = (learner.not_before_ms - x.now) / 1000
+    what_next = "it runs here without" if learner.taken else f"it is tried again in {wait_s:g} s"
+    x.do(Warn(message=f"the warm-up of {x.jobs.label(task)} failed; {what_next}: {mask(failure.message)}{trace}"))
+    _keep_or_forget(x, learner)
+
+
+def on_spark_lost(x: Execution, task: TaskId, event: WarmUpLost) -> None:
+    x.restarts.wait_after(x.runs, event)
+    _keep_or_forget(x, x.learners.tasks[task].again(now_ms=x.now, spark_deaths=1))
+
+
+def on_no_spark(x: Execution, task: TaskId, event: NoSparkToWarmUp) -> None:
+    x.unable = event.error
+    _keep_or_forget(x, x.learners.tasks[task].again(now_ms=x.now))
+
+
+def on_adopted(x: Execution, task: TaskId, _event: AttemptAdopts) -> None:
+    learner = x.learners.tasks.pop(task)
+    how = "with what was made ready" if learner.state is LearnerState.READY else f"warmed up to {learner.progress:.0%}"
+    x.do(Inform(message=f"starts {x.jobs.label(task)} {how}"))
+
+
+def _set(x: Execution, task: TaskId, **changes: Any) -> LearnerTask:
+    learner = x.learners.tasks[task] = x.learners.tasks[task].changed(**changes)
+    return learner
+
+
+def _keep_or_forget(x: Execution, learner: LearnerTask) -> None:
+    """Of one that the runner has nothing of any more."""
+    if learner.taken:
+        del x.learners.tasks[learner.task]
+    else:
+        x.learners.tasks[learner.task] = learner
+
+
+def _drop(x: Execution, task: TaskId) -> None:
+    if x.learners.tasks.pop(task).state.with_runner:
+        x.do(StopWarmUp(task=task))
+    x.idle_since_ms = x.now
+
+
+def _as_if_taken_now(x: Execution, work: TaskWork) -> TaskRun:
+    epoch = Epoch(0) if x.status.group is None else x.status.group.epoch
+    last = last_word(x.status.tasks.get(work.task), x.stops.get(work.task))
+    return first_run(work, epoch, last, now_ms=x.now, wall_ms=x.wall)
+
+
+def _owner(x: Execution, task: TaskId) -> str:
+    """Who is said to run it."""
+    last = x.status.tasks.get(task)
+    return last.worker if last is not None and last.state is TaskState.RUNNING else ""
+
+
+# ---- the table
+
+_GONE: Final = None
+_WAITING = LearnerState.WAITING
+_WARMING = LearnerState.WARMING
+_READY = LearnerState.READY
+
+_OF_RUNNER = (WarmUpProgressed, WarmUpReady, WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
+
+TRANSITIONS: Final[Table[LearnerState]] = {
+    _GONE: {
+        TasksToLearn: to(on_to_learn, _WAITING, _GONE),
+        **all_late(_GONE, (LearningStopped, TasksGiven, TasksRevoked, TopicsRead, Closed), _OF_RUNNER),
+    },
+    _WAITING: {
+        TasksToLearn: to(late, _WAITING),
+        LearningStopped: to(on_learning_stopped, _GONE),
+        TasksGiven: to(on_given_cold, _GONE),
+        TasksRevoked: to(on_dropped, _GONE),
+        TopicsRead: to(on_topics, _WAITING),
+        Closed: to(on_dropped, _GONE),
+        WarmUpDue: to(on_due, _WARMING),
+        **all_late(_WAITING, _OF_RUNNER),
+    },
+    _WARMING: {
+        TasksToLearn: to(late, _WARMING),
+        LearningStopped: to(on_learning_stopped, _GONE, _WARMING),
+        TasksGiven: to(on_given, _WARMING),
+        TasksRevoked: to(on_dropped, _GONE),
+        TopicsRead: to(on_topics, _WARMING, _WAITING, _GONE),
+        Closed: to(on_dropped, _GONE),
+        AttemptAdopts: to(on_adopted, _GONE),
+        TakenTaskGone: to(on_dropped, _GONE),
+        WarmUpProgressed: to(on_progressed, _WARMING),
+        WarmUpReady: to(on_ready, _READY),
+        WarmUpFailed: to(on_failed, _WAITING, _GONE),
+        WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
+        NoSparkToWarmUp: to(on_no_spark, _WAITING, _GONE),
+    },
+    _READY: {
+        TasksToLearn: to(late, _READY),
+        LearningStopped: to(on_learning_stopped, _GONE, _READY),
+        TasksGiven: to(on_given, _READY),
+        TasksRevoked: to(on_dropped, _GONE),
+        TopicsRead: to(on_topics, _READY, _WAITING, _GONE),
+        Closed: to(on_dropped, _GONE),
+        AttemptAdopts: to(on_adopted, _GONE),
+        TakenTaskGone: to(on_dropped, _GONE),
+        WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
+        **all_late(_READY, (WarmUpProgressed, WarmUpReady, WarmUpFailed, NoSparkToWarmUp)),
+    },
+}
+
+
+# ---- what the machine calls
+
+
+def follow(x: Execution, event: Event) -> None:
+    """Take in an event, as far as it is about learner tasks."""
+    for task in _concerned(x, event):
+        _apply(x, task, event)
+
+
+def adopt(x: Execution, task: TaskId) -> None:
+    """This task has had its turn."""
+    if x.state_of(task) is RunState.STARTED and task in x.learners.taken:
+        _apply(x, task, AttemptAdopts(now_ms=x.now, wall_ms=x.wall, task=task))
+
+
+def begin_next(x: Execution) -> None:
+    """Begin each warm-up that may, when everything else has been done about an event."""
+    if not x.learners.tasks:
+        return
+    for task in sorted(x.learners.taken):
+        if x.state_of(task) not in WAITS_ITS_TURN:
+            _apply(x, task, TakenTaskGone(now_ms=x.now, wall_ms=x.wall, task=task))
+    if x.may_warm_up:
+        for task in x.learners.due(now_ms=x.now):
+            _apply(x, task, WarmUpDue(now_ms=x.now, wall_ms=x.wall, task=task))
+
+
+def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
+    match event:
+        case LearnerEvent():
+            return (event.task,)
+        case TasksToLearn():
+            return () if x.closed else sorted(task for task in event.tasks if not task.is_planner)
+        case LearningStopped():
+            return sorted(event.tasks)
+        case TasksGiven() | TasksRevoked():
+            return sorted(event.tasks & x.learners.tasks.keys())
+        case TopicsRead() | Closed():
+            return sorted(x.learners.tasks)
+    return ()
+
+
+def _apply(x: Execution, task: TaskId, event: Event) -> None:
+    apply(TRANSITIONS, x.learners.state_of, x, task, event)

@@ -1,0 +1,64 @@
+"""How the tables of this package are written and kept: what an event does to a task in a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from airflow_provider.execution.events import Event
+from airflow_provider.execution.state import Execution, ImpossibleEventError
+from airflow_provider.protocol.model import TaskId
+
+State = TypeVar("State", bound=Enum)
+Handler = Callable[[Execution, TaskId, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[State]):
+    """What an event does to a task in a state: its handler, and the states in which that may end (None: not here)."""
+
+    handler: Handler
+    leads_to: frozenset[State | None]
+
+
+Table = Mapping["State | None", Mapping[type[Event], Rule[State]]]
+
+
+def to(handler: Handler, *states: State | None) -> Rule[State]:
+    """A row's entry."""
+    return Rule(handler, frozenset(states))
+
+
+def late(_x: Execution, _task: TaskId, _event: Event) -> None:
+    """News of an attempt or a record that nobody waits for any more, or that this state has no use for."""
+
+
+def all_late(state: State | None, *events: Iterable[type[Event]]) -> dict[type[Event], Rule[State]]:
+    """None of these means anything to a task in this state."""
+    return {event: to(late, state) for some in events for event in some}
+
+
+def apply(
+    table: Table[State], state_of: Callable[[TaskId], State | None], x: Execution, task: TaskId, event: Event
+) -> None:
+    """Do what the table says, and see that it ends where the table says.
+
+    :raises ImpossibleEventError: if the table knows no such event there, or it ends elsewhere
+    """
+    before = state_of(task)
+    rule = table[before].get(type(event))
+    if rule is None:
+        raise ImpossibleEventError(f"{type(event).__name__} of task {task}, which is {_name(before)}: {event}")
+    rule.handler(x, task, event)
+    after = state_of(task)
+    if after not in rule.leads_to:
+        raise ImpossibleEventError(
+            f"{type(event).__name__} of task {task}, which was {_name(before)}, led to {_name(after)}, which its rule"
+            " excludes"
+        )
+
+
+def _name(state: Enum | None) -> str:
+    return "not here" if state is None else str(state.value)

@@ -1,0 +1,119 @@
+"""How a worker goes that was asked to leave its group: at once, when what it runs has finished, or when others have
+learned that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider.assignors.model import Absence
+from airflow_provider.group.membership import Membership
+from airflow_provider.group.timers import Timer, call_at
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.records import ControlAction, ControlRecord
+from airflow_provider.worker.ending import DRAINED, STOPPED
+from airflow_provider.worker.hands import Hands
+from airflow_provider.worker.own_record import OwnRecord
+
+log = logging.getLogger(__name__)
+
+ASKED: Final = "an operator of the group asked for it"
+"""For the coordinator's log."""
+_DRAINS: Final = "it starts nothing more, and leaves when what it runs has finished"
+
+
+class Going:
+    """What a worker does about a wish that it leaves, until it may.
+
+    :param record: what it says of itself
+    :param member: its membership, which is asked for nothing before :meth:`now`
+    :param look_again: called when :meth:`now` has to be asked
+    """
+
+    def __init__(self, record: OwnRecord, hands: Hands, member: Membership, look_again: Callable[[], None]) -> None:
+        self._record = record
+        self._hands = hands
+        self._member = member
+        self._look_again = look_again
+        self._wish: ControlRecord | None = None
+        self._since_ms: int | None = None
+        self._timer: Timer | None = None
+        self._has_nothing_left = False
+
+    @property
+    def asked_since_ms(self) -> int | None:
+        """Since when it knows of the wish (wall clock, milliseconds since 1970), for the process that goes on."""
+        return None if self._since_ms is None else wall_ms() - (now_ms() - self._since_ms)
+
+    def go_on(self, asked_since_ms: int | None) -> None:
+        """Another process has known of the wish since then."""
+        if asked_since_ms is not None:
+            self._since_ms = now_ms() - max(0, wall_ms() - asked_since_ms)
+
+    def may_leave(self) -> None:
+        """The membership has nothing left, and nobody waits for it."""
+        self._has_nothing_left = True
+        self._look_again()
+
+    def now(self, wish: ControlRecord) -> Absence | None:
+        """Whether to stop what still runs and leave.
+
+        :returns: what to say of the worker's absence; None: not yet
+        """
+        if wish != self._wish:
+            self._hear(wish)
+        if wish.action is ControlAction.STOP or self._is_overdue(wish):
+            return STOPPED
+        if wish.action is ControlAction.LEAVE_SOON and not self._drains:
+            if self._member.view.learns:
+                return DRAINED if self._has_nothing_left else None
+            self._drain("others do not learn its tasks in this group any more")
+        return None if self._hands.running else DRAINED
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def _drains(self) -> bool:
+        return self._record.slots == 0
+
+    def _hear(self, wish: ControlRecord) -> None:
+        if self._since_ms is None or self._wish is not None:  # it is another wish than the one before
+            self._since_ms = now_ms()
+        self._wish = wish
+        if wish.within_ms is not None:
+            self.close()
+            self._timer = call_at(self._since_ms + wish.within_ms, self._look_again)
+        soon = wish.action is ControlAction.LEAVE_SOON
+        self._record.leaves_soon = soon and not self._drains
+        limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"
+        if soon and self._member.view.learns:
+            self._say(f"it gets nothing more, and leaves when others have learned and taken what it has{limit}")
+            self._record.say_again()
+            self._member.leave_soon(ASKED)
+        elif not self._drains:
+            why = "nobody learns another's tasks in this group, so " if soon else ""
+            self._drain("" if wish.action is ControlAction.STOP else f"{why}{_DRAINS}{limit}")
+
+    def _drain(self, how: str) -> None:
+        self._say(how)
+        self._record.slots = 0
+        self._hands.drain()
+        self._record.say_again()
+
+    @staticmethod
+    def _say(how: str) -> None:
+        log.info("Somebody has asked this worker to leave its group%s", f": {how}" if how else "")
+
+    def _is_overdue(self, wish: ControlRecord) -> bool:
+        if wish.within_ms is None or self._since_ms is None or now_ms() - self._since_ms < wish.within_ms:
+            return False
+        if self._hands.running:
+            log.warning(
+                "This worker was to leave its group within %g s: it stops what it still runs, and leaves",
+                wish.within_ms / 1000,
+            )
+        return True
