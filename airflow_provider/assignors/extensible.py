@@ -98,13 +98,17 @@ def _even_out(
     stateful: Stateful,
 ) -> _Evened:
     """Even out what has no state, around what has; under a policy of steps a lesson counts as a move."""
-    stateless = {worker: minus(tasks, stateful.tasks) for worker, tasks in of_staying(settled.kept, round).items()}
+    planners = frozenset([task for task in round.configured if task[1] < 0])
+    stays = minus(minus(round.stays, stateful.tasks), planners)
+    apart = plus(stateful.tasks, stays)
+    stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.kept, round).items()}
     if not stateless:
         decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=False, now_ms=round.now_ms)
         return _Evened(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
-    planners = frozenset([task for task in round.configured if task[1] < 0])
     own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
     fixed = even(stateful) if stateful.tasks else {}
+    if stays:
+        fixed = {worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) for worker in stateless}
     drains = settled.drains.without(frozenset(stateful.further.learners))
     pools = pools_of(planners, round.configured, drains, stateless, own, fixed)
     stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.learners)))

@@ -247,6 +247,11 @@ class Memory:
         )
 
 
+def shares_to_json(shares: Mapping[WorkerId, Tasks]) -> dict[str, Any]:
+    """What each worker has."""
+    return {worker: tasks_to_json(tasks) for worker, tasks in shares.items()}
+
+
 def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
     """Tasks by worker.
 

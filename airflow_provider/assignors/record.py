@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from airflow_provider.assignors.model import Move
+from airflow_provider.assignors.model import Move, shares_to_json
 from airflow_provider.assignors.policy import Policy, policy_to_json
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, MemberId, Tasks, WorkerId, tasks_to_json
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, MemberId, Tasks, WorkerId
 
 Self = TypeVar("Self", bound="GroupRecord")
 
@@ -33,6 +33,10 @@ class GroupRecord(ABC):
     :param at_ms: wall clock of the leader, milliseconds since 1970
     :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
     :param unchanged: how many rounds in a row, this one included, changed nothing
+    :param learning: what each worker learns
+    :param learned: what others learn of what each worker has
+    :param lessons: what is learned from this round on, and why
+    :param leaving: the members that leave when they have nothing left
     """
 
     epoch: Epoch
@@ -48,6 +52,10 @@ class GroupRecord(ABC):
     policy: Policy | None = None
     unchanged: int = 0
     step: str = ""
+    learning: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    learned: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    lessons: tuple[Move, ...] = ()
+    leaving: frozenset[WorkerId] = frozenset()
 
     @property
     @abstractmethod
@@ -108,8 +116,8 @@ class GroupRecord(ABC):
             "leader": self.leader,
             "config_offset": self.config_offset,
             "members": dict(self.members),
-            "assignment": {worker: tasks_to_json(tasks) for worker, tasks in self.assignment.items()},
-            "revoked": {worker: tasks_to_json(tasks) for worker, tasks in self.revoked.items() if tasks},
+            "assignment": shares_to_json(self.assignment),
+            "revoked": shares_to_json({worker: tasks for worker, tasks in self.revoked.items() if tasks}),
             "moves": [move.to_json() for move in self.moves],
             "delay_ms": self.delay_ms,
             "deadline_ms": self.deadline_ms,
@@ -118,4 +126,8 @@ class GroupRecord(ABC):
             "at_ms": self.at_ms,
             "policy": None if self.policy is None else policy_to_json(self.policy),
             "unchanged": self.unchanged,
+            "learning": shares_to_json(self.learning),
+            "learned": shares_to_json(self.learned),
+            "lessons": [lesson.to_json() for lesson in self.lessons],
+            "leaving": sorted(self.leaving),
         }

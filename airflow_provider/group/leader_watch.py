@@ -8,7 +8,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.group.leading import later_epoch, unassigned_work
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.record import ClassicRecord
@@ -30,6 +32,7 @@ def _nothing() -> None:
 class LeaderWatch:
     """Looks after a stable group while this member leads it: for reasons to rebalance, and for records to mend.
 
+    :param limits: how long a task may be learned
     :param record: the newest round that the member knows of: the topic may not have given it back yet
     :param want: is told the reason
     :param mend: is called when a stale record was written over one that wins, and from time to time
@@ -40,6 +43,7 @@ class LeaderWatch:
         self,
         topics: GroupTopics,
         *,
+        limits: Limits,
         record: Callable[[], ClassicRecord | None],
         want: Callable[[str], None],
         mend: Callable[[], None],
@@ -47,6 +51,7 @@ class LeaderWatch:
     ) -> None:
         self._unsubscribe: Callable[[], None] = _nothing
         self._topics = topics
+        self._limits = limits
         self._record = record
         self._want = want
         self._mend = mend
@@ -56,6 +61,7 @@ class LeaderWatch:
         self._tended_at = time.monotonic()
         self._changed = asyncio.Event()
         self._help_timer: asyncio.TimerHandle | None = None
+        self._overdue_timer: asyncio.TimerHandle | None = None
         self._settle_s = SETTLE_S
         self._helped_at = float("-inf")
 
@@ -81,8 +87,9 @@ class LeaderWatch:
 
     def close(self) -> None:
         self.lead(False)
-        if self._help_timer is not None:
-            self._help_timer.cancel()
+        for timer in (self._help_timer, self._overdue_timer):
+            if timer is not None:
+                timer.cancel()
 
     def _tend(self) -> None:
         self._tended_at = time.monotonic()
@@ -112,8 +119,24 @@ class LeaderWatch:
         reason = await off_loop(lambda: unassigned_work(jobs, status) or later_epoch(status), tasks=jobs.planned)
         if reason is not None:
             return reason
+        if self._is_learned_too_long():
+            return "a task has been learned for too long"
         spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
         return spare if spare is not None and self._may_help() else None
+
+    def _is_learned_too_long(self) -> bool:
+        """Whether a learner has used up its time since the last round; looks again when the next one will have."""
+        if self._overdue_timer is not None:
+            self._overdue_timer.cancel()
+            self._overdue_timer = None
+        record, now = self._record(), wall_ms()
+        memory = None if record is None else record.learner_memory
+        due = None if memory is None else memory.overdue_at_ms(self._limits)
+        if record is None or due is None or due < record.at_ms:
+            return False
+        if now < due:
+            self._overdue_timer = asyncio.get_running_loop().call_later((due - now) / 1000, self.look)
+        return now >= due
 
     def _may_help(self) -> bool:
         """Not too often; what is too early now is looked at again when it is time."""

@@ -10,6 +10,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
+from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
@@ -23,15 +24,24 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord, newer
+from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.unchanged_rounds import hold_back_ms
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
+
+_LIMITS: Final = Limits()
 
 log: Final = logging.getLogger(__name__)
 
 
 def gather_call(
-    command: PerformAssignment, jobs: JobsSnapshot, status: StatusSnapshot, *, policy: Policy, at_ms: int
+    command: PerformAssignment,
+    jobs: JobsSnapshot,
+    status: StatusSnapshot,
+    *,
+    policy: Policy,
+    at_ms: int,
+    limits: Limits = _LIMITS,
 ) -> Call:
     """The round as the topics stand. Read them to their ends before, when all have joined: so nobody can have read more
     of them than is in these snapshots.
@@ -60,6 +70,8 @@ def gather_call(
             {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id},
             status.workers,
         ),
+        stateful=jobs.stateful,
+        limits=limits,
     )
 
 
@@ -80,6 +92,17 @@ def absences(
     }
 
 
+def ready_learners(learned: Tasks, status: StatusSnapshot) -> Tasks:
+    """What of these some worker says that it is ready for. Whether the leader has it move there, is the leader's."""
+    return frozenset(
+        lesson.task
+        for worker in status.workers.values()
+        if worker.learning and worker.state.applied
+        for lesson in worker.learning
+        if lesson.ready and lesson.task in learned
+    )
+
+
 def last_round(status: StatusSnapshot) -> ClassicRecord | None:
     """The group's record, if a group of this protocol has written it."""
     return status.group if isinstance(status.group, ClassicRecord) else None
@@ -92,15 +115,15 @@ def _spoken_epoch(status: StatusSnapshot) -> Epoch:
 
 
 async def assign(
-    command: PerformAssignment, topics: GroupTopics, *, policy: Policy, session_timeout_ms: int
+    command: PerformAssignment, topics: GroupTopics, *, policy: Policy, settings: MemberSettings
 ) -> AssignmentComputed:
     """Compute a round from what has been read of the topics: read them to their ends before.
 
-    :param session_timeout_ms: the leader's
+    :param settings: the leader's
     """
     jobs, status, now = topics.jobs, topics.status, wall_ms()
     answer = await off_loop(
-        lambda: lead(gather_call(command, jobs, status, policy=policy, at_ms=now)),
+        lambda: lead(gather_call(command, jobs, status, policy=policy, limits=settings.limits, at_ms=now)),
         tasks=jobs.planned + len(command.members),
     )
     for worker in answer.unreadable:
@@ -114,7 +137,7 @@ async def assign(
             jobs.offset,
         )
     if answer.record is not None:
-        await _hold_back(answer.record, topics.group, session_timeout_ms)
+        await _hold_back(answer.record, topics.group, settings.session_timeout_ms)
     return AssignmentComputed(now_ms=now_ms(), seq=command.seq, assignments=answer.assignments, record=answer.record)
 
 

@@ -18,7 +18,7 @@ from airflow_provider.group.asking import Asking, Question
 from airflow_provider.group.gone import GoneMembers
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.group.leader_watch import LeaderWatch
-from airflow_provider.group.leading import assign, last_round
+from airflow_provider.group.leading import assign, last_round, ready_learners
 from airflow_provider.group.membership import Ended, HowEnded, KnowsGone, MembershipListener, MembershipView, Saved
 from airflow_provider.group.recent_events import RecentEvents
 from airflow_provider.group.timers import Timer, call_at
@@ -36,7 +36,11 @@ from airflow_provider.membership.events import (
     Event,
     Fail,
     FindCoordinator,
+    LearnersReady,
+    LearningProgressed,
     LeaveRequested,
+    LeaveSoonRequested,
+    MayLeave,
     PerformAssignment,
     PublishAssignment,
     PublishGroup,
@@ -49,7 +53,9 @@ from airflow_provider.membership.events import (
     SendLeave,
     SendSync,
     Started,
+    StartLearning,
     StartTasks,
+    StopLearning,
     StopTasks,
     TasksFinished,
     TasksStopped,
@@ -61,7 +67,7 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import save
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import SubProtocol, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.saved import CLASSIC
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.group_topics import GroupTopics
@@ -119,6 +125,7 @@ class GroupMember:
         self._records = LeaderRecords(topics, functools.partial(self._spawn, self._writes), self._leads)
         self._watch = LeaderWatch(
             topics,
+            limits=state.settings.limits,
             record=lambda: self.state.record,
             want=self._want_rebalance,
             mend=self._records.mend,
@@ -146,9 +153,11 @@ class GroupMember:
     def tasks_finished(self, tasks: Tasks) -> None:
         self.feed(TasksFinished(now_ms=now_ms(), tasks=tasks))
 
-    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None: ...
+    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None:
+        self.feed(LearningProgressed(now_ms=now_ms(), progress=progress))
 
-    def leave_soon(self, reason: str) -> None: ...
+    def leave_soon(self, reason: str) -> None:
+        self.feed(LeaveSoonRequested(now_ms=now_ms(), reason=reason))
 
     def leave(self, reason: str) -> None:
         self.feed(LeaveRequested(now_ms=now_ms(), reason=reason))
@@ -164,6 +173,9 @@ class GroupMember:
             stopping=state.stopping,
             settled=whole and state.phase is Phase.STABLE,
             leaving=state.phase is Phase.LEAVING,
+            learning=state.lessons.learning,
+            learned=state.lessons.learned & state.owned,
+            learns=state.protocol is SubProtocol.EXTENSIBLE,
         )
 
     @property
@@ -230,12 +242,22 @@ class GroupMember:
 
     def _step(self, event: Event) -> None:
         before = self.state.phase
+        if self.state.lessons.learned:
+            self._hear_of_learners()
         self.state, commands = handle(self.state, event)
         self._recent.add(event, before, self.state.phase, commands)
         for command in commands:
             self._execute(command)
         if self.state.phase is not before:
             self._phase_changed()
+
+    def _hear_of_learners(self) -> None:
+        """Before anything that may make it join: what others are ready for, it may stop first."""
+        lessons = self.state.lessons
+        ready = ready_learners(lessons.learned, self._topics.status)
+        if ready != lessons.known_ready:
+            self.state, commands = handle(self.state, LearnersReady(now_ms=now_ms(), tasks=ready))
+            assert not any(commands)
 
     def _phase_changed(self) -> None:
         phase = self.state.phase
@@ -255,12 +277,8 @@ class GroupMember:
         match command:
             case ArmTimer():
                 self._arm(command.at_ms)
-            case StartTasks():
-                self._listener.start_tasks(command.tasks, command.epoch)
-            case StopTasks():
-                self._listener.stop_tasks(command.tasks, command.reason)
-            case PublishAssignment():
-                self._listener.assigned(command.epoch)
+            case StartTasks() | StopTasks() | StartLearning() | StopLearning() | MayLeave() | PublishAssignment():
+                self._tell_worker(command)
             case Warn():
                 log.warning("group %s, worker %s: %s", self._group_id, self._worker, command.message)
             case Fail():
@@ -275,6 +293,23 @@ class GroupMember:
                 self._request(command)
             case _:
                 raise AssertionError(f"no way to carry out {command}")
+
+    def _tell_worker(
+        self, command: StartTasks | StopTasks | StartLearning | StopLearning | MayLeave | PublishAssignment
+    ) -> None:
+        match command:
+            case StartTasks():
+                self._listener.start_tasks(command.tasks, command.epoch)
+            case StopTasks():
+                self._listener.stop_tasks(command.tasks, command.reason)
+            case StartLearning():
+                self._listener.start_learning(command.tasks)
+            case StopLearning():
+                self._listener.stop_learning(command.tasks)
+            case MayLeave():
+                self._listener.may_leave()
+            case PublishAssignment():
+                self._listener.assigned(command.epoch)
 
     def _arm(self, at_ms: int) -> None:
         if self._timer is not None:
@@ -346,8 +381,7 @@ class GroupMember:
             self._topics_watch.missed(gone.topic)
             raise
         self._on_topics()
-        session_ms = self.state.settings.session_timeout_ms
-        return await assign(command, self._topics, policy=self._policy, session_timeout_ms=session_ms)
+        return await assign(command, self._topics, policy=self._policy, settings=self.state.settings)
 
     # ---- endings that are not the machine's
 

@@ -19,6 +19,7 @@ from airflow_provider.protocol.model import (
     GenerationId,
     MemberId,
     SubProtocol,
+    TaskId,
     Tasks,
 )
 
@@ -178,6 +179,27 @@ class TasksFinished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearningProgressed(Event):
+    """How far tasks are that this member learns, from 0 to 1."""
+
+    progress: Mapping[TaskId, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnersReady(Event):
+    """All tasks of this member that the status topic says others are ready for."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveSoonRequested(Event):
+    """The worker shall leave the group once others have taken what it has."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired(Event):
     """The time asked for by :class:`ArmTimer` has come."""
 
@@ -285,6 +307,27 @@ class StopTasks(Command):
 
     tasks: Tasks
     reason: StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartLearning(Command):
+    """Make these ready to run, and tell of it by :class:`LearningProgressed`. One that this member then owns is started
+    or stopped as any other.
+    """
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopLearning(Command):
+    """Let go of what was made ready for these; nothing waits for it."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MayLeave(Command):
+    """This member wants to leave soon, and has nothing left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

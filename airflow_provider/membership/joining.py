@@ -12,14 +12,17 @@ from airflow_provider.membership.events import (
     RecordRead,
     Resumed,
     Started,
+    StartLearning,
     Synced,
     Warn,
 )
+from airflow_provider.membership.learning import adopt_target, learn_nothing
 from airflow_provider.membership.reactions import begin_again
 from airflow_provider.membership.record import epoch_of
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.embedded import CODECS
+from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
     NO_TASKS,
@@ -65,6 +68,8 @@ def on_resumed(member: Transition, event: Resumed) -> None:
         held=owned,
         rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
     )
+    if state.lessons.learning:
+        member.do(StartLearning(tasks=state.lessons.learning))
     if state.member_id != UNKNOWN_MEMBER_ID:
         member.heartbeat_fast()
     member.find_coordinator()
@@ -160,6 +165,8 @@ def on_synced(member: Transition, event: Synced) -> None:
         member.do(PublishGroup(record=member.state.record))
     if assignment.error != AssignmentError.NONE:
         _adopt_nothing(member, assignment)
+    elif isinstance(assignment, ExtensibleAssignment):
+        _adopt_target(member, assignment)
     elif not state.returning or not (protocol.cooperative or state.is_leader):
         _adopt_answer(member, assignment, protocol)
     else:
@@ -168,7 +175,7 @@ def on_synced(member: Transition, event: Synced) -> None:
         adopt_record(member)
 
 
-def _adopt_nothing(member: Transition, assignment: Assignment) -> None:
+def _adopt_nothing(member: Transition, assignment: Assignment | ExtensibleAssignment) -> None:
     """The leader could not assign, for it is behind on the jobs topic. It joins again when it has caught up; for the
     others there is nothing to do but to go on, so that the group does not spin.
     """
@@ -180,7 +187,7 @@ def _adopt_nothing(member: Transition, assignment: Assignment) -> None:
         member.want_join("the leader has read the jobs topic further by now")
 
 
-def _complete(member: Transition, assignment: Assignment) -> None:
+def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment) -> None:
     """This round is known to be the group's last one; from here on this member is in it.
 
     Its epoch is above the last one that this member was in, whatever records have got lost on the way.
@@ -188,8 +195,9 @@ def _complete(member: Transition, assignment: Assignment) -> None:
     state = member.state
     again = (state.generation, assignment.leader) == (state.last_completed, state.last_leader)
     least = state.epoch if again else Epoch(state.epoch + 1)
+    said = assignment.epoch if isinstance(assignment, ExtensibleAssignment) else None
     member.set(
-        epoch=max(epoch_of(state.generation, assignment.leader, state.record), least),
+        epoch=max(epoch_of(state.generation, assignment.leader, state.record) if said is None else said, least),
         last_completed=state.generation,
         last_leader=MemberId(assignment.leader),
         needed_offset=assignment.config_offset,
@@ -199,6 +207,19 @@ def _complete(member: Transition, assignment: Assignment) -> None:
         unadopted=None,
         record_by=None,
     )
+
+
+def _adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
+    """Who comes back to a stable group is told what it owns without the group's record. That tells, if it is here, how
+    long the delay has run.
+    """
+    state = member.state
+    begun_at = member.now
+    if state.returning and state.record is not None and state.record.is_round(state.generation, assignment.leader):
+        begun_at = state.record_at
+    _complete(member, assignment)
+    adopt_target(member, assignment)
+    _after_adoption(member, rejoin_at=begun_at + assignment.delay_ms, rejoin=len(assignment.revoked) > 0)
 
 
 def _adopt_answer(member: Transition, assignment: Assignment, protocol: SubProtocol) -> None:
@@ -216,6 +237,7 @@ def _adopt_answer(member: Transition, assignment: Assignment, protocol: SubProto
         revoked = assignment.revoked if protocol.cooperative else state.owned - assignment.assigned
         member.stop(revoked, StopReason.REVOKED)
         member.hold(assignment.assigned - state.owned)
+    learn_nothing(member)
     _after_adoption(member, rejoin_at=member.now + assignment.delay_ms, rejoin=bool(assignment.revoked))
 
 
@@ -236,6 +258,7 @@ def adopt_record(member: Transition) -> None:
         member.stop(revoked, StopReason.REVOKED)
     else:
         member.hold(owned - state.owned)
+    learn_nothing(member)
     _after_adoption(member, rejoin_at=state.record_at + assignment.delay_ms, rejoin=bool(revoked))
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_provider.assignors import cooperative, eager
+from airflow_provider.assignors.learners.model import LearnerAssignment, Limits
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.membership import extensible_round
 from airflow_provider.membership.causes import FOR_WHAT_WAITS, Cause, cause_of
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
 from airflow_provider.membership.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.protocol.embedded import CODECS
+from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
@@ -47,6 +51,8 @@ class Call:
     :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
     :param absent: what workers that were in the last round, and are not in this one, have said of their absence
     :param draining: workers that start nothing more, and leave when what they run has finished
+    :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
+    :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
     """
 
@@ -68,6 +74,8 @@ class Call:
     named: frozenset[WorkerId] = frozenset()
     absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
     draining: frozenset[WorkerId] = frozenset()
+    stateful: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +99,7 @@ def lead(call: Call) -> LeaderAnswer:
     """Assign for the whole group."""
     names = {_name(member): member.member_id for member in call.members}
     codec = CODECS[call.protocol]
-    states: dict[WorkerId, WorkerState] = {}
+    states: dict[WorkerId, Any] = {}
     for member in call.members:
         try:
             states[_name(member)] = codec.decode_metadata(member.metadata)
@@ -99,12 +107,7 @@ def lead(call: Call) -> LeaderAnswer:
             continue
     unreadable = tuple(sorted(names.keys() - states.keys()))
     leader = next(name for name, member_id in names.items() if member_id == call.leader)
-    header = Assignment(
-        version=call.protocol.version,
-        leader=call.leader,
-        leader_url=states[leader].url if leader in states else "",
-        config_offset=call.config_offset,
-    )
+    header = _header(call, states[leader].url if leader in states else "")
     offsets = {name: state.config_offset for name, state in states.items()}
     unbelievable = {
         name: offset for name, offset in offsets.items() if call.jobs_end is not None and offset > call.jobs_end
@@ -116,20 +119,59 @@ def lead(call: Call) -> LeaderAnswer:
         assignments = dict.fromkeys(names.values(), behind)
         return LeaderAnswer(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
-    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=call.reason)
+    said = extensible_round.wishes(states, call.last_record) if call.protocol is SubProtocol.EXTENSIBLE else ""
+    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=said or call.reason)
+    answers, record = _lead(call, names, leader, states, header, cause)
+    assignments = {member_id: codec.encode_assignment(answers[name]) for name, member_id in names.items()}
+    return LeaderAnswer(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
+
+
+def _header(call: Call, leader_url: str) -> Assignment | ExtensibleAssignment:
+    """What is the same in all answers."""
+    if call.protocol is SubProtocol.EXTENSIBLE:
+        return ExtensibleAssignment(leader=call.leader, leader_url=leader_url, config_offset=call.config_offset)
+    return Assignment(
+        version=call.protocol.version, leader=call.leader, leader_url=leader_url, config_offset=call.config_offset
+    )
+
+
+def _lead(
+    call: Call,
+    names: Mapping[WorkerId, MemberId],
+    leader: WorkerId,
+    states: Mapping[WorkerId, Any],
+    header: Assignment | ExtensibleAssignment,
+    cause: Cause,
+) -> tuple[Mapping[WorkerId, Assignment | ExtensibleAssignment], ClassicRecord]:
+    """Everybody's answer, and what is remembered of the round."""
+    if isinstance(header, ExtensibleAssignment):
+        known, memory = _known(call, {name: state.owned.tasks() for name, state in states.items()}, cause)
+        learners = extensible_round.decide(call, known, memory, states)
+        record = _record(call, names, leader, learners, learners.memory.cooperative, cause)
+        targets = {name: extensible_round.answer(header, name, learners, record.epoch) for name in names}
+        return targets, extensible_round.recorded(record, learners, states)
     decided = _decide(call, states, cause)
-    assignments = {
-        member_id: codec.encode_assignment(
-            replace(
-                header,
-                assigned=decided.assigned.get(name, NO_TASKS),
-                revoked=decided.revoked.get(name, NO_TASKS),
-                delay_ms=decided.delay_ms,
-            )
+    differences = {
+        name: replace(
+            header,
+            assigned=decided.assigned.get(name, NO_TASKS),
+            revoked=decided.revoked.get(name, NO_TASKS),
+            delay_ms=decided.delay_ms,
         )
-        for name, member_id in names.items()
+        for name in names
     }
-    record = ClassicRecord(
+    return differences, _record(call, names, leader, decided, decided.memory, cause)
+
+
+def _record(
+    call: Call,
+    names: Mapping[WorkerId, MemberId],
+    leader: WorkerId,
+    decided: GroupAssignment | LearnerAssignment,
+    memory: Memory,
+    cause: Cause,
+) -> ClassicRecord:
+    return ClassicRecord(
         epoch=_epoch(call),
         generation=call.generation,
         leader=leader,
@@ -144,11 +186,10 @@ def lead(call: Call) -> LeaderAnswer:
         reason=cause.reason,
         step=cause.step,
         at_ms=call.now_ms,
-        memory=decided.memory,
+        memory=memory,
         policy=call.policy if call.protocol.cooperative else None,
-        unchanged=_unchanged(call, frozenset(names), decided),
+        unchanged=0 if decided.moves else _unchanged(call, frozenset(names), memory),
     )
-    return LeaderAnswer(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
 
 
 def _epoch(call: Call) -> Epoch:
@@ -162,14 +203,14 @@ def _epoch(call: Call) -> Epoch:
     return max(epoch, Epoch(call.spoken_epoch + 1))
 
 
-def _unchanged(call: Call, members: frozenset[WorkerId], decided: GroupAssignment) -> int:
+def _unchanged(call: Call, members: frozenset[WorkerId], memory: Memory) -> int:
     """How many rounds in a row changed nothing: the same members, nothing moves, and the same delay runs or none. What
     was longer ago than it could be held back is not in a row.
     """
     last = call.last_record
-    if last is None or decided.moves or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
+    if last is None or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
         return 0
-    same_delays = sorted(decided.memory.ends_ms) == sorted(last.memory.ends_ms)
+    same_delays = sorted(memory.ends_ms) == sorted(last.memory.ends_ms)
     return last.unchanged + 1 if same_delays else 0
 
 
@@ -181,23 +222,26 @@ def _name(member: JoinedMember) -> WorkerId:
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
         return _decide_eagerly(call, frozenset(states))
-    last, last_completed = _memory(call)
-    return cooperative.assign(
-        Round(
-            now_ms=call.now_ms,
-            generation=call.generation,
-            last_completed=last_completed,
-            configured=call.configured,
-            owned={name: state.owned - call.ended for name, state in states.items()},
-            revocation_rank=call.revocation_rank,
-            named=call.named,
-            absent=call.absent,
-            draining=call.draining,
-            stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
-        ),
-        last,
-        policy=call.policy,
+    known, memory = _known(call, {name: state.owned for name, state in states.items()}, cause)
+    return cooperative.assign(known, memory, policy=call.policy)
+
+
+def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[Round, Memory]:
+    """The round, and what is remembered of the one before."""
+    memory, last_completed = _memory(call)
+    known = Round(
+        now_ms=call.now_ms,
+        generation=call.generation,
+        last_completed=last_completed,
+        configured=call.configured,
+        owned={name: tasks - call.ended for name, tasks in owned.items()},
+        revocation_rank=call.revocation_rank,
+        named=call.named,
+        absent=call.absent,
+        draining=call.draining,
+        stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
     )
+    return known, memory
 
 
 def _memory(call: Call) -> tuple[Memory, GenerationId]:

@@ -18,6 +18,9 @@ and stops the other. If it had to stop anything it joins again as soon as that h
 released tasks in that second round. If the assignment has a delay, everybody joins again when it is over. The others
 hear of a rebalance by their heartbeats, which therefore come fast for a while after each round.
 
+In the extensible protocol (v3) an assignment is the whole, and it may say that a task is learned before it moves
+(:mod:`~.learning`).
+
 In the eager protocol (v0) an assignment is the whole, and a member stops everything before it joins.
 
 What is not started immediately. A task is *held* while this member has not read the jobs topic as far as the leader
@@ -50,7 +53,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from airflow_provider.membership import joining, reactions, staying
+from airflow_provider.membership import joining, learning, reactions, staying
 from airflow_provider.membership.events import (
     AssignmentComputed,
     Command,
@@ -59,7 +62,10 @@ from airflow_provider.membership.events import (
     Event,
     HeartbeatAnswered,
     Joined,
+    LearnersReady,
+    LearningProgressed,
     LeaveRequested,
+    LeaveSoonRequested,
     Left,
     RebalanceWanted,
     RecordRead,
@@ -130,6 +136,9 @@ def _ended(phase: Phase) -> Mapping[type[Event], Rule]:
         _on(RecordRead, _late, phase),
         _on(ConfigAdvanced, _late, phase),
         _on(RebalanceWanted, _late, phase),
+        _on(LearningProgressed, _late, phase),
+        _on(LearnersReady, _late, phase),
+        _on(LeaveSoonRequested, _late, phase),
         _on(TimerFired, _late, phase),
         _on(LeaveRequested, _late, phase),
         _on(Left, _late, phase),
@@ -154,6 +163,9 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         _on(RebalanceWanted, _late, _UNJOINED),
         _on(TasksStopped, staying.on_tasks_stopped, _UNJOINED, _PREPARING),
         _on(TasksFinished, staying.on_tasks_finished, _UNJOINED, _PREPARING),
+        _on(LearningProgressed, learning.on_learning_progressed, _UNJOINED, _PREPARING),
+        _on(LearnersReady, learning.on_learners_ready, _UNJOINED),
+        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _UNJOINED, _PREPARING),
         _on(TimerFired, staying.on_timer, _UNJOINED, _PREPARING),
         _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
         _on(Left, _late, _UNJOINED),
@@ -171,6 +183,9 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         _on(RebalanceWanted, _late, _PREPARING),
         _on(TasksStopped, staying.on_tasks_stopped, _PREPARING),
         _on(TasksFinished, staying.on_tasks_finished, _PREPARING),
+        _on(LearningProgressed, learning.on_learning_progressed, _PREPARING),
+        _on(LearnersReady, learning.on_learners_ready, _PREPARING),
+        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _PREPARING),
         _on(TimerFired, staying.on_timer, _PREPARING),
         _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
         _on(Left, _late, _PREPARING),
@@ -188,6 +203,9 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         _on(RebalanceWanted, _late, _COMPLETING),
         _on(TasksStopped, staying.on_tasks_stopped, _COMPLETING),
         _on(TasksFinished, staying.on_tasks_finished, _COMPLETING),
+        _on(LearningProgressed, learning.on_learning_progressed, _COMPLETING),
+        _on(LearnersReady, learning.on_learners_ready, _COMPLETING),
+        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _COMPLETING),
         _on(TimerFired, staying.on_timer, _COMPLETING, _UNJOINED),
         _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
         _on(Left, _late, _COMPLETING),
@@ -205,6 +223,9 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         _on(RebalanceWanted, staying.on_rebalance_wanted, _STABLE, _PREPARING),
         _on(TasksStopped, staying.on_tasks_stopped, _STABLE, _PREPARING),
         _on(TasksFinished, staying.on_tasks_finished, _STABLE, _PREPARING),
+        _on(LearningProgressed, learning.on_learning_progressed, _STABLE, _PREPARING),
+        _on(LearnersReady, learning.on_learners_ready, _STABLE),
+        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _STABLE, _PREPARING),
         _on(TimerFired, staying.on_timer, _STABLE, _PREPARING),
         _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
         _on(Left, _late, _STABLE),
@@ -222,6 +243,9 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
         _on(RebalanceWanted, _late, _LEAVING),
         _on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
         _on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
+        _on(LearningProgressed, _late, _LEAVING),
+        _on(LearnersReady, _late, _LEAVING),
+        _on(LeaveSoonRequested, _late, _LEAVING),
         _on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
         _on(LeaveRequested, _late, _LEAVING),
         _on(Left, staying.on_left, _LEAVING, _LEFT),

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 from airflow_provider.membership.state import MemberState
-from airflow_provider.protocol.embedded import CODECS
+from airflow_provider.protocol import extensible
+from airflow_provider.protocol.embedded import CONNECTS, EXTENSIBLE
+from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Assignment, SubProtocol, Tasks, WorkerState
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 
 def offers(state: MemberState, now_ms: int) -> tuple[tuple[str, bytes], ...]:
     """The names of the sub-protocols that this member offers, the preferred one first, each with its metadata."""
-    return tuple((offer.value, _metadata(state, offer, now_ms)) for offer in state.settings.protocol.offered)
+    return tuple(
+        (
+            offer.value,
+            _extensible(state, now_ms) if offer is SubProtocol.EXTENSIBLE else _connects(state, offer, now_ms),
+        )
+        for offer in state.settings.protocol.offered
+    )
 
 
-def _metadata(state: MemberState, offer: SubProtocol, now_ms: int) -> bytes:
-    return CODECS[offer].encode_metadata(
+def _extensible(state: MemberState, now_ms: int) -> bytes:
+    """The epoch is another one after each round, so these metadata differ from those of the last join: where a delay is
+    over, that makes the coordinator rebalance.
+    """
+    learning, progress = extensible.learning(state.lessons.how_far())
+    return EXTENSIBLE.encode_metadata(
+        ExtensibleState(
+            url=state.settings.url,
+            config_offset=state.config_offset,
+            owned=PackedTasks.of(_predecessors(state, now_ms) if state.returning else state.owned),
+            learning=learning,
+            progress=progress,
+            ready=PackedTasks.of(state.lessons.ready(state.settings.limits.ready_from)),
+            leaving=state.leaving_soon,
+            epoch=state.epoch or None,
+        )
+    )
+
+
+def _connects(state: MemberState, offer: SubProtocol, now_ms: int) -> bytes:
+    return CONNECTS[offer].encode_metadata(
         WorkerState(
             version=offer.version,
             url=state.settings.url,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from reprlib import repr as short
 from typing import Any, Final
 
+from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Memory, Move, shares_from_json
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, policy_from_json
 from airflow_provider.assignors.record import GroupRecord
@@ -39,12 +40,14 @@ class ClassicRecord(GroupRecord):
 
     :param leader_member: the leader's member id
     :param memory: what the leader carries to the next round
+    :param learner_memory: the same, with what it remembers of learners; None in a group where nothing is learned
     """
 
     generation: GenerationId
     leader_member: MemberId
     protocol: SubProtocol
     memory: Memory
+    learner_memory: LearnerMemory | None = None
 
     @property
     def round_id(self) -> Mapping[str, int]:
@@ -75,7 +78,7 @@ class ClassicRecord(GroupRecord):
         return {**others, "successive_revocations": self.memory.successive_revocations}
 
     def without_memory(self) -> ClassicRecord:
-        return replace(self, memory=Memory())
+        return replace(self, memory=Memory(), learner_memory=None)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,6 +87,7 @@ class ClassicRecord(GroupRecord):
             "leader_member": self.leader_member,
             "protocol": self.protocol.value,
             "memory": self._memory_to_json(),
+            "learner_memory": None if self.learner_memory is None else self.learner_memory.to_json(),
         }
 
     def _memory_to_json(self) -> dict[str, Any]:
@@ -100,6 +104,8 @@ class ClassicRecord(GroupRecord):
         """
         try:
             assignment = shares_from_json(data["assignment"])
+            memory = _memory_from_json(data["memory"], assignment)
+            learners = data.get("learner_memory")
             return cls(
                 epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
                 generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
@@ -118,9 +124,14 @@ class ClassicRecord(GroupRecord):
                 reason=_words_from_json(data["reason"], "a reason"),
                 step=_words_from_json(data.get("step", ""), "a step"),
                 at_ms=whole_from_json(data["at_ms"], "a time"),
-                memory=_memory_from_json(data["memory"], assignment),
+                memory=memory,
+                learner_memory=None if learners is None else LearnerMemory.from_json(learners, memory),
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
                 unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
+                learning=shares_from_json(data.get("learning", {})),
+                learned=shares_from_json(data.get("learned", {})),
+                lessons=tuple(Move.from_json(lesson) for lesson in data.get("lessons", ())),
+                leaving=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("leaving", ())),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong

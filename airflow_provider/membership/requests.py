@@ -17,6 +17,7 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.metadata import offers
 from airflow_provider.membership.state import MemberState, Phase, StateChanges
 from airflow_provider.protocol.model import (
+    NO_TASKS,
     UNKNOWN_MEMBER_ID,
     MemberId,
 )
@@ -93,6 +94,7 @@ class Requesting:
             join_sent_at=self.now,
             joining_since=self.now if state.joining_since is None else state.joining_since,
             rejoin_reason=None,
+            released_since_join=NO_TASKS,
         )
         self.forget_round()
         self.do(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from airflow_provider.membership.lessons import NO_LESSONS, Lessons
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
@@ -50,6 +51,8 @@ def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
         "epoch": state.epoch,
         "told_delay_ms": state.told_delay_ms,
         "owned": tasks_to_json(state.owned - (state.stopping - state.held)),
+        **state.lessons.to_json(),
+        "leaving_soon": state.leaving_soon,
         "needed_offset": state.needed_offset,
         "predecessor": state.predecessor.value,
         "returning": state.returning,
@@ -91,6 +94,8 @@ def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, w
         epoch=Epoch(int(data["epoch"])),
         told_delay_ms=int(data["told_delay_ms"]),
         owned=tasks_from_json(data["owned"]),
+        lessons=Lessons.from_json(data),
+        leaving_soon=data.get("leaving_soon"),
         needed_offset=ConfigOffset(int(data["needed_offset"])),
         predecessor=Predecessor(data["predecessor"]),
         returning=bool(data["returning"]),
@@ -128,6 +133,7 @@ def taken_over(saved: Mapping[str, Any]) -> dict[str, Any]:
         "epoch": 0,
         "told_delay_ms": 0,
         "owned": [],
+        **NO_LESSONS.to_json(),
         "predecessor": Predecessor.GONE.value,
         "returning": True,
         "rejoin_reason": "another triggerer goes on with the worker",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 
 _CLOCK_TOLERANCE: Final = 100
@@ -23,6 +24,8 @@ class MemberSettings:
     :param worker: the group instance id (KIP-345), by which the worker is known everywhere
     :param url: where people can look at this worker
     :param protocol: which versions of the embedded protocol to offer (``connect.protocol``)
+    :param learned: when this member stops what others learn of its tasks
+    :param limits: how much is learned together while this member leads, and from which progress on it is ready itself
     :param session_timeout_ms: the coordinator removes a member that is silent for so long
     :param heartbeat_interval_ms: time between heartbeats in a stable group
     :param fast_heartbeat_ms: time to the first heartbeat after a rebalance; from there each interval is half as long
@@ -38,6 +41,8 @@ class MemberSettings:
     worker: WorkerId
     url: str = ""
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
+    learned: LearnedRule = LearnedRule.WHEN_READY
+    limits: Limits = field(default_factory=Limits)
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     fast_heartbeat_ms: int = 50

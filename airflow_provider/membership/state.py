@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypedDict
 
+from airflow_provider.membership.lessons import NO_LESSONS, Lessons
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.holding import Predecessor
@@ -75,6 +76,9 @@ class StateChanges(TypedDict, total=False):
     owned: Tasks
     held: Tasks
     stopping: Tasks
+    released_since_join: Tasks
+    lessons: Lessons
+    leaving_soon: str | None
     hold_until: int | None
     needed_offset: ConfigOffset
     predecessor: Predecessor
@@ -114,6 +118,9 @@ class MemberState:
     :param owned: what this worker has: running, held back, or stopping; what it reports when it joins
     :param held: the part of ``owned`` that may not be started yet
     :param stopping: the part of ``owned`` that was told to stop and has not said that it did
+    :param released_since_join: what it has reported when it joined last, and let go of since
+    :param lessons: what it learns, and what others learn of its own; nothing of what it learns is in ``owned``
+    :param leaving_soon: why it shall leave when others have taken what it has
     :param former_id: the member id with which it was expelled last
     :param record_at: when the record was written
     :param told_delay_ms: the scheduled delay of the last completed round
@@ -156,6 +163,9 @@ class MemberState:
     owned: Tasks = NO_TASKS
     held: Tasks = NO_TASKS
     stopping: Tasks = NO_TASKS
+    released_since_join: Tasks = NO_TASKS
+    lessons: Lessons = NO_LESSONS
+    leaving_soon: str | None = None
     hold_until: int | None = None
     needed_offset: ConfigOffset = ConfigOffset(0)
     predecessor: Predecessor = Predecessor.UNKNOWN
@@ -231,6 +241,7 @@ class MemberState:
         broken = {
             "held tasks are owned": self.held <= self.owned,
             "stopping tasks are owned": self.stopping <= self.owned,
+            "what is learned is another's": not self.lessons.learning & self.owned,
             "a stable member has a member id": self.phase is not Phase.STABLE or self.member_id != UNKNOWN_MEMBER_ID,
             "a stable member has a generation": self.phase is not Phase.STABLE or self.generation != NO_GENERATION,
             "an ended member wants no timer": not self.phase.ended or self.next_deadline() is None,

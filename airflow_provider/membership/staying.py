@@ -16,6 +16,7 @@ from airflow_provider.membership.events import (
     TimerFired,
 )
 from airflow_provider.membership.joining import without_record
+from airflow_provider.membership.learning import learn_nothing, may_leave
 from airflow_provider.membership.reactions import Refusal, begin_again, gone, react
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
@@ -95,6 +96,7 @@ def _heartbeat_due(member: Transition) -> None:
 def on_tasks_stopped(member: Transition, event: TasksStopped) -> None:
     """What has stopped is to go on elsewhere, which takes another round; others may still be stopping."""
     _stopped(member, event.tasks)
+    may_leave(member)
     member.join_when_ready()
     member.limit_patience()
 
@@ -110,6 +112,7 @@ def _stopped(member: Transition, tasks: Tasks) -> None:
 def on_tasks_finished(member: Transition, event: TasksFinished) -> None:
     """Everybody knows it from the status topic: no reason to join again."""
     member.released(event.tasks)
+    may_leave(member)
     member.join_when_ready()
 
 
@@ -143,6 +146,7 @@ def on_rebalance_wanted(member: Transition, event: RebalanceWanted) -> None:
 def on_leave_requested(member: Transition, event: LeaveRequested) -> None:
     """Stop everything, then leave; the coordinator may be away, so not for longer than a session."""
     member.stop(member.state.owned, StopReason.LEAVING)
+    learn_nothing(member)
     member.set(
         phase=Phase.LEAVING,
         awaiting=None,

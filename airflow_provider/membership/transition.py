@@ -7,8 +7,10 @@ from airflow_provider.membership.events import (
     Fail,
     PublishAssignment,
     StartTasks,
+    StopLearning,
     StopTasks,
 )
+from airflow_provider.membership.lessons import NO_LESSONS
 from airflow_provider.membership.requests import Requesting
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor, StopReason
@@ -42,6 +44,8 @@ class Transition(Requesting):
             return
         if state.protocol is SubProtocol.DEFAULT:
             self.stop(state.owned, StopReason.EAGER)
+        elif state.protocol is SubProtocol.EXTENSIBLE:
+            self.stop(state.lessons.to_stop(state.settings.learned), StopReason.LEARNED)
         if not self.state.stopping:
             self.send_join(state.rejoin_reason)
 
@@ -102,7 +106,12 @@ class Transition(Requesting):
     def released(self, tasks: Tasks) -> None:
         """These do not run here any more."""
         state = self.state
-        self.set(owned=state.owned - tasks, held=state.held - tasks, stopping=state.stopping - tasks)
+        self.set(
+            owned=state.owned - tasks,
+            held=state.held - tasks,
+            stopping=state.stopping - tasks,
+            released_since_join=state.released_since_join | (tasks & state.owned),
+        )
 
     def hold(self, tasks: Tasks) -> None:
         """These are this worker's now; start them once nothing speaks against it."""
@@ -180,7 +189,10 @@ class Transition(Requesting):
         """Nothing more will be sent; what still runs is told to stop."""
         self.set(hold_until=None)
         self.stop(self.state.owned, reason)
+        if self.state.lessons.learning:
+            self.do(StopLearning(tasks=self.state.lessons.learning))
         self.set(
+            lessons=NO_LESSONS,
             phase=phase,
             awaiting=None,
             coordinator=None,

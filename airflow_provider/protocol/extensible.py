@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.protocol.model import AssignmentError, ConfigOffset, Epoch, TaskId
+from airflow_provider.protocol.model import AssignmentError, ConfigOffset, Epoch, SubProtocol, TaskId
 from airflow_provider.protocol.packed_tasks import NOTHING, PackedTasks
 
-VERSION: Final = 3
+VERSION: Final = SubProtocol.EXTENSIBLE.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ class StopReason(str, Enum):
 
     REVOKED = "revoked"
     """The leader gives them to somebody else."""
+    LEARNED = "learned"
+    """Another worker has made itself ready for them, and may have them."""
     EAGER = "eager"
     """The eager protocol: who joins has stopped everything."""
     LEASE_OVER = "lease over"
@@ -26,7 +28,7 @@ class StopReason(str, Enum):
     @property
     def ends_lease(self) -> bool:
         """Whether it is about all that the worker has: what runs from then on is held under another lease."""
-        return self not in (StopReason.REVOKED, StopReason.EAGER)
+        return self not in (StopReason.REVOKED, StopReason.LEARNED, StopReason.EAGER)
 
 
 class Predecessor(str, Enum):

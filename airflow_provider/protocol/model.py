@@ -79,6 +79,8 @@ class SubProtocol(str, Enum):
     """v1, incremental cooperative (KIP-415)."""
     SESSIONED = "sessioned"
     """v2, as v1 on the wire (KIP-507)."""
+    EXTENSIBLE = "extensible"
+    """v3, in which tasks can be learned before they move (:mod:`airflow_provider.protocol.extensible`)."""
 
     @property
     def version(self) -> int:
@@ -89,7 +91,12 @@ class SubProtocol(str, Enum):
         return self is not SubProtocol.DEFAULT
 
 
-_VERSIONS: Final = {SubProtocol.DEFAULT: 0, SubProtocol.COMPATIBLE: 1, SubProtocol.SESSIONED: 2}
+_VERSIONS: Final = {
+    SubProtocol.DEFAULT: 0,
+    SubProtocol.COMPATIBLE: 1,
+    SubProtocol.SESSIONED: 2,
+    SubProtocol.EXTENSIBLE: 3,
+}
 
 
 class ConnectProtocol(str, Enum):
@@ -98,6 +105,7 @@ class ConnectProtocol(str, Enum):
     EAGER = "eager"
     COMPATIBLE = "compatible"
     SESSIONED = "sessioned"
+    EXTENSIBLE = "extensible"
 
     @property
     def offered(self) -> tuple[SubProtocol, ...]:
@@ -109,6 +117,12 @@ _OFFERED: Final = {
     ConnectProtocol.EAGER: (SubProtocol.DEFAULT,),
     ConnectProtocol.COMPATIBLE: (SubProtocol.COMPATIBLE, SubProtocol.DEFAULT),
     ConnectProtocol.SESSIONED: (SubProtocol.SESSIONED, SubProtocol.COMPATIBLE, SubProtocol.DEFAULT),
+    ConnectProtocol.EXTENSIBLE: (
+        SubProtocol.EXTENSIBLE,
+        SubProtocol.SESSIONED,
+        SubProtocol.COMPATIBLE,
+        SubProtocol.DEFAULT,
+    ),
 }
 
 

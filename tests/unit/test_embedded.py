@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.protocol.embedded import CODECS, codec_of_bytes, fields, v0, v1
+from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.model import (
     Assignment,
     AssignmentError,
@@ -329,7 +330,11 @@ def decodes(decode: Decoder, data: bytes) -> bool:
 def test_each_sub_protocol_has_a_codec_that_writes_its_number() -> None:
     assert CODECS.keys() == set(SubProtocol)
     for protocol, codec in CODECS.items():
-        state = WorkerState(version=protocol.version, url="u", config_offset=ConfigOffset(9))
+        state: WorkerState | ExtensibleState
+        if protocol is SubProtocol.EXTENSIBLE:
+            state = ExtensibleState(url="u", config_offset=ConfigOffset(9))
+        else:
+            state = WorkerState(version=protocol.version, url="u", config_offset=ConfigOffset(9))
         assert codec.decode_metadata(codec.encode_metadata(state)) == state
         assert codec_of_bytes(codec.encode_metadata(state)) is codec
 

@@ -14,6 +14,7 @@ from led_group import EPOCH, Group
 from turned_clock import time_passes
 from waiting import eventually
 
+from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.group import leader_watch
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import unassigned_work
@@ -60,6 +61,7 @@ class Watched:
         self.asked: list[str] = []
         self.watch = LeaderWatch(
             topics,
+            limits=Limits(),
             record=lambda: self.record,
             want=self.asked.append,
             mend=lambda: self.asked.append("mend"),

@@ -27,6 +27,7 @@ from airflow_provider.membership.causes import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_GENERATION,
@@ -420,7 +421,9 @@ async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assi
         members=(member(W1, NO_TASKS), member(W2, NO_TASKS, offset=2**63 - 1)),
         reason="a test",
     )
-    answer = await assign(command, topics, policy=Deferred(), session_timeout_ms=10_000)
+    answer = await assign(
+        command, topics, policy=Deferred(), settings=MemberSettings(group_id="g", worker=WorkerId("w1"))
+    )
     assert answer.record is not None
     assert "worker w2 claims to have read the jobs topic up to 9223372036854775807, but it ends at 0" in caplog.text
 

@@ -20,7 +20,7 @@ from airflow_provider.assignors.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignors.model import GroupAssignment, MoveReason, Round
+from airflow_provider.assignors.model import GroupAssignment, Memory, MoveReason, Round
 from airflow_provider.assignors.policy import Deferred, Incremental, Policy
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 
@@ -335,7 +335,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def the_leader_hands_its_memory_over(self) -> None:
-        self.group.memory = LearnerMemory.from_json(self.group.memory.to_json())
+        self.group.memory = written_and_read(self.group.memory)
 
     @rule()
     def the_leader_is_lost_with_its_memory(self) -> None:
@@ -379,7 +379,11 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def memory_survives_json(self) -> None:
-        assert LearnerMemory.from_json(self.group.memory.to_json()) == self.group.memory
+        assert written_and_read(self.group.memory) == self.group.memory
+
+
+def written_and_read(memory: LearnerMemory) -> LearnerMemory:
+    return LearnerMemory.from_json(memory.to_json(), Memory.from_json(memory.cooperative.to_json()))
 
 
 def check_ownership(this: LearnerRound, outcome: LearnerAssignment) -> None:

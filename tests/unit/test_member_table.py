@@ -26,18 +26,22 @@ from airflow_provider.membership.reactions import OTHERWISE, REACTIONS
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol.embedded import v3
 from airflow_provider.protocol.embedded.v1 import encode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
+    Epoch,
     LocalProtocolError,
     SubProtocol,
     TaskId,
     Tasks,
     planner_of,
 )
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 EVENTS = sorted(
     (
@@ -92,6 +96,7 @@ FIELDS: dict[str, Any] = {
     "assignment": encode_assignment(Assignment(version=1, leader=OTHER)),
     "sent_at_ms": 0,
     "tasks": tasks("a0"),
+    "progress": {TaskId("a", 0): 1.0},
     "reason": "a test",
     "seq": -1,
 }
@@ -179,6 +184,25 @@ def test_each_request_has_its_reactions() -> None:
     assert REACTIONS.keys() == OTHERWISE.keys() == set(Request)
 
 
+def _any_target(rng: random.Random, leader: str, some: list[Tasks]) -> bytes:
+    target, revoked = rng.choice(some), rng.choice(some)
+    error = rng.choice([0, 0, 0, 0, 1, 9])
+    return v3.encode_assignment(
+        ExtensibleAssignment(
+            error=error,
+            leader=leader,
+            target=None if error else PackedTasks.of(target - revoked),
+            revoked=PackedTasks.of(revoked),
+            learning=PackedTasks.of(rng.choice(some)),
+            learned=PackedTasks.of(rng.choice(some)),
+            delay_ms=rng.choice([0, 40_000]),
+            shutdown=rng.random() < 0.1,
+            config_offset=ConfigOffset(rng.randint(0, 3)),
+            epoch=rng.choice([None, Epoch(1), Epoch(7)]),
+        )
+    )
+
+
 def _any_assignment(rng: random.Random, leader: str, some: list[Tasks]) -> bytes:
     version, assigned, revoked = rng.choice([0, 1, 1, 2, 2, 2]), rng.choice(some), rng.choice(some)
     if rng.random() < 0.05:
@@ -197,14 +221,18 @@ def _any_assignment(rng: random.Random, leader: str, some: list[Tasks]) -> bytes
 
 
 def _any_fields(rng: random.Random, state: MemberState, now_ms: int) -> dict[str, Any]:
-    some = [tasks(""), tasks("a0"), tasks("a0 a1"), state.stopping, state.owned]
+    some = [tasks(""), tasks("a0"), tasks("a0 a1"), tasks("a2"), state.stopping, state.owned]
     return {
         "now_ms": now_ms,
         "sent_at_ms": now_ms,
         "seq": (state.awaiting or 0) - rng.choice([0, 0, 0, 0, 1]),
         "error": rng.choice([*KafkaErrorCode, *[KafkaErrorCode.NONE, KafkaErrorCode.REBALANCE_IN_PROGRESS] * 10]),
         "tasks": rng.choice([*some, state.stopping]),
-        "assignment": _any_assignment(rng, state.leader, some),
+        "assignment": (_any_target if state.protocol is SubProtocol.EXTENSIBLE else _any_assignment)(
+            rng, state.leader, some
+        ),
+        "progress": {task: rng.choice([0.1, 0.5, 1.0]) for task in tasks("a0 a1 a2")},
+        "protocol": rng.choice([SubProtocol.COMPATIBLE, SubProtocol.SESSIONED, SubProtocol.EXTENSIBLE]),
         "request": rng.choice(REQUESTS.get(state.phase, [Request.JOIN])),
         "leader": rng.choice([ME, OTHER]),
         "skip_assignment": rng.random() < 0.1,

@@ -25,6 +25,8 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, ConfigOffset, LocalProtocolError, SubProtocol
 
 WALL = 1_700_000_000_000
+ABSENT_BEFORE = ("former_id", "learning", "learned", "leaving_soon")
+"""What older releases had not."""
 
 
 def saved(script: Script) -> dict[str, Any]:
@@ -133,13 +135,14 @@ def test_another_version_is_refused_by_name(version: object) -> None:
         resume(document, SETTINGS, now_ms=0, wall_ms=WALL)
 
 
-def test_what_a_release_has_saved_that_knew_of_no_former_member_ids_is_taken_on() -> None:
+def test_what_an_older_release_has_saved_is_taken_on() -> None:
     older = saved(Script().stable("a0"))
-    del older["former_id"]
+    for key in ABSENT_BEFORE:
+        del older[key]
     assert resume(older, SETTINGS, now_ms=0, wall_ms=WALL).former_id == UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("key", sorted(set(saved(Script().stable("a0"))) - {"v", "stable", "former_id"}))
+@pytest.mark.parametrize("key", sorted(set(saved(Script().stable("a0"))) - {"v", "stable", *ABSENT_BEFORE}))
 def test_a_document_with_a_gap_or_nonsense_is_refused(key: str) -> None:
     whole = saved(Script().stable("a0"))
     gap = {name: value for name, value in whole.items() if name != key}

@@ -135,7 +135,7 @@ async def test_a_leader_holds_the_assignment_back_and_says_so(
         members=(JoinedMember(member_id=MemberId("w1"), instance_id=W1, metadata=encode_metadata(state)),),
         reason="no reason at all",
     )
-    answer = await assign(command, topics, policy=Deferred(), session_timeout_ms=60_000)
+    answer = await assign(command, topics, policy=Deferred(), settings=SETTINGS)
     assert answer.record is not None
     assert answer.record.unchanged == (last + 1 if len(before) == 1 else 0)
     assert waited == [held_back_s] * bool(held_back_s)

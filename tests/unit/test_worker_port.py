@@ -159,7 +159,9 @@ async def test_it_runs_what_it_is_assigned_and_gives_up_what_is_revoked(life: Ot
 async def test_the_reason_says_whether_the_lease_is_another_one_afterwards(life: OtherLife, reason: StopReason) -> None:
     grant = life.worker.lease.grant
     life.membership.stop(frozenset({A0, A1}), reason)
-    assert (life.worker.lease.grant > grant) == (reason not in (StopReason.REVOKED, StopReason.EAGER))
+    assert (life.worker.lease.grant > grant) == (
+        reason not in (StopReason.REVOKED, StopReason.LEARNED, StopReason.EAGER)
+    )
 
 
 async def test_it_leaves_when_everything_has_stopped(life: OtherLife) -> None:

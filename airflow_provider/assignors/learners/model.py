@@ -129,8 +129,8 @@ class LearnerMemory:
         return min(since) + limits.longest_ms if since else None
 
     def to_json(self) -> dict[str, Any]:
+        """Without what KIP-415 remembers, which has its place beside it."""
         return {
-            "cooperative": self.cooperative.to_json(),
             "learned": {worker: tasks_to_json(tasks) for worker, tasks in self.learned.items()},
             "learned_before": {worker: tasks_to_json(tasks) for worker, tasks in self.learned_before.items()},
             "since_ms": {
@@ -141,13 +141,13 @@ class LearnerMemory:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LearnerMemory:
+    def from_json(cls, data: Mapping[str, Any], cooperative: Memory) -> LearnerMemory:
         """The inverse of :meth:`to_json`.
 
         :raises AttributeError, KeyError, TypeError, ValueError: for anything else
         """
         return cls(
-            cooperative=Memory.from_json(data["cooperative"]),
+            cooperative=cooperative,
             learned=shares_from_json(data["learned"]),
             learned_before=shares_from_json(data["learned_before"]),
             since_ms={

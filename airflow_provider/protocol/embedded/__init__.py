@@ -2,7 +2,7 @@
 
 The coordinator passes these bytes on without looking at them, and says which of the offered versions it has chosen for
 the round. Each version is a module of its own with the four functions of a :class:`Codec`. :data:`CODECS` is the table
-of those that can be offered. :data:`EXTENSIBLE`, v3, has values of its own, and is not offered yet.
+of them. Those of Connect itself (:data:`CONNECTS`) have the same values, :data:`EXTENSIBLE` has its own.
 
 Bytes that a peer has sent raise ``MalformedEmbeddedError`` and nothing else, in time and memory that are a small
 multiple of their size.
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.protocol.embedded import v0, v1, v3
-from airflow_provider.protocol.extensible import VERSION, ExtensibleAssignment, ExtensibleState
+from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.model import Assignment, SubProtocol, WorkerState
 
 _State = TypeVar("_State")
@@ -49,16 +49,14 @@ class Codec(Protocol[_State, _Assignment]):
         """
 
 
-CODECS: Final[Mapping[SubProtocol, Codec[WorkerState, Assignment]]] = {
+CONNECTS: Final[Mapping[SubProtocol, Codec[WorkerState, Assignment]]] = {
     SubProtocol.DEFAULT: v0,
     SubProtocol.COMPATIBLE: v1,
     SubProtocol.SESSIONED: v1,  # v2 differs from v1 by its number only
 }
 EXTENSIBLE: Final[Codec[ExtensibleState, ExtensibleAssignment]] = v3
-_BY_VERSION: Final[Mapping[int, Codec[Any, Any]]] = {
-    **{protocol.version: codec for protocol, codec in CODECS.items()},
-    VERSION: EXTENSIBLE,
-}
+CODECS: Final[Mapping[SubProtocol, Codec[Any, Any]]] = {**CONNECTS, SubProtocol.EXTENSIBLE: EXTENSIBLE}
+_BY_VERSION: Final[Mapping[int, Codec[Any, Any]]] = {protocol.version: codec for protocol, codec in CODECS.items()}
 
 
 def codec_of_bytes(data: bytes) -> Codec[Any, Any]:

@@ -1,0 +1,112 @@
+"""What a leader does in a round of version 3: from what workers have, learn and wish to whole targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider.assignors import extensible
+from airflow_provider.assignors.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound
+from airflow_provider.assignors.model import Memory, Round
+from airflow_provider.membership.causes import names_in_short
+from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.packed_tasks import PackedTasks
+
+if TYPE_CHECKING:
+    from airflow_provider.membership.leader import Call
+
+States = Mapping[WorkerId, ExtensibleState]
+
+
+def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerAssignment:
+    """Compute the round.
+
+    :param known: what the round is without learning
+    :param memory: what of the last one KIP-415 remembers
+    """
+    last = call.last_record
+    learners = last.learner_memory if last is not None and last.learner_memory is not None else LearnerMemory()
+    owned = NO_TASKS.union(*known.owned.values())
+    return extensible.assign(
+        LearnerRound(
+            now_ms=known.now_ms,
+            generation=known.generation,
+            last_completed=known.last_completed,
+            configured=known.configured,
+            owned=known.owned,
+            revocation_rank=known.revocation_rank,
+            named=known.named,
+            absent=known.absent,
+            draining=known.draining,
+            stays=known.stays,
+            stateful=call.stateful,
+            # What has started has a rank.
+            pending=owned - call.revocation_rank.keys(),
+            learning={name: _how_far(state) for name, state in states.items() if state.learning},
+            leaving=frozenset(name for name, state in states.items() if state.leaving is not None),
+        ),
+        replace(learners, cooperative=memory),
+        policy=call.policy,
+        limits=call.limits,
+    )
+
+
+def answer(
+    header: ExtensibleAssignment, worker: WorkerId, decided: LearnerAssignment, epoch: Epoch
+) -> ExtensibleAssignment:
+    """The leader's word to one worker. One whose metadata nobody could read gets nothing."""
+    revoked = decided.revoked.get(worker, NO_TASKS)
+    return replace(
+        header,
+        target=_packed(decided.target, worker),
+        revoked=PackedTasks.of(revoked),
+        delay_ms=decided.delay_ms,
+        learning=_packed(decided.learning, worker),
+        learned=_packed(decided.learned, worker),
+        another_round=decided.another_round_follows,
+        shutdown=worker in decided.shutdown,
+        epoch=epoch,
+    )
+
+
+def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) -> ClassicRecord:
+    """The record, with what is learned."""
+    return replace(
+        record,
+        learning={worker: tasks for worker, tasks in decided.learning.items() if tasks},
+        learned={worker: tasks for worker, tasks in decided.learned.items() if tasks},
+        lessons=decided.lessons,
+        leaving=frozenset(name for name, state in states.items() if state.leaving is not None),
+        learner_memory=decided.memory,
+    )
+
+
+def wishes(states: States, last: ClassicRecord | None) -> str:
+    """What members have joined for: they are ready, or want to leave; empty: for something else."""
+    return "; ".join(_wishes(states, last))
+
+
+def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
+    ready: set[TaskId] = set()
+    leaving: list[WorkerId] = []
+    for worker, state in sorted(states.items()):
+        ready |= state.ready.tasks()
+        if state.leaving is not None and (last is None or worker not in last.leaving):
+            leaving.append(worker)
+    if leaving:
+        yield f"{names_in_short(leaving)} {'leave' if len(leaving) > 1 else 'leaves'} soon"
+    if ready:
+        first = ", ".join(map(str, sorted(ready)[:3]))
+        yield f"a learner is ready for {first}" + (f" and {len(ready) - 3} more" if len(ready) > 3 else "")
+
+
+def _how_far(state: ExtensibleState) -> dict[TaskId, float]:
+    """What a worker learns. It says itself what it is ready for."""
+    return {**state.how_far(), **dict.fromkeys(state.ready.tasks(), READY)}
+
+
+def _packed(shares: Mapping[WorkerId, Tasks], worker: WorkerId) -> PackedTasks:
+    return PackedTasks.of(shares.get(worker, NO_TASKS))

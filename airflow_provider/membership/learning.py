@@ -1,0 +1,86 @@
+"""How a member takes part in learning: tasks are made ready on their new worker before they move (version 3).
+
+An assignment says what a member learns, and what others learn of its own. A member that has become ready for a task
+joins again, so that the leader can have the task moved. Its owner stops it before it joins that round, if it knows of
+it by then (:class:`~airflow_provider.assignors.learners.model.LearnedRule`): then the task moves in one round.
+"""
+
+from __future__ import annotations
+
+from airflow_provider.membership.events import (
+    LearnersReady,
+    LearningProgressed,
+    LeaveSoonRequested,
+    MayLeave,
+    StartLearning,
+    StopLearning,
+)
+from airflow_provider.membership.transition import Transition
+from airflow_provider.protocol.extensible import ExtensibleAssignment
+from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.model import NO_TASKS, Tasks
+
+
+def adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
+    """Own what the target names, which is the whole: so a member that comes back to a stable group needs nothing else.
+
+    What a member has released since it joined is in the target still. It has ended, or the next round moves it.
+    """
+    state = member.state
+    assert assignment.target is not None  # the leader could assign
+    target, revoked = assignment.target.tasks() - state.released_since_join, assignment.revoked.tasks()
+    member.stop(state.owned - target, StopReason.REVOKED)
+    if member.predecessor_may_run:
+        member.hold((target | revoked) - member.state.owned)
+        member.stop(revoked, StopReason.REVOKED)
+    else:
+        member.hold(target - member.state.owned)
+    learn(member, assignment.learning.tasks(), assignment.learned.tasks())
+    if assignment.shutdown:
+        may_leave(member)
+
+
+def learn(member: Transition, learning: Tasks, learned: Tasks) -> None:
+    """Learn these and nothing else; others learn those."""
+    state = member.state
+    learning = learning - state.owned
+    before = state.lessons.learning
+    if dropped := before - learning - state.owned:
+        member.do(StopLearning(tasks=dropped))
+    if new := learning - before:
+        member.do(StartLearning(tasks=new))
+    member.set(lessons=state.lessons.next(learning, learned & state.owned))
+
+
+def learn_nothing(member: Transition) -> None:
+    """The group speaks an older protocol, or this member is to leave it."""
+    learn(member, NO_TASKS, NO_TASKS)
+
+
+def on_learning_progressed(member: Transition, event: LearningProgressed) -> None:
+    """Whoever has become ready for a task joins again, so that it can move."""
+    state = member.state
+    ready_from = state.settings.limits.ready_from
+    was_ready = state.lessons.ready(ready_from)
+    member.set(lessons=state.lessons.heard(event.progress))
+    if now_ready := member.state.lessons.ready(ready_from) - was_ready:
+        member.want_join(f"{state.settings.worker} is ready for {', '.join(map(str, sorted(now_ready)))}")
+
+
+def on_learners_ready(member: Transition, event: LearnersReady) -> None:
+    """Known when this member joins next; the learner makes the group rebalance."""
+    member.set(lessons=member.state.lessons.knowing(event.tasks))
+
+
+def on_leave_soon_requested(member: Transition, event: LeaveSoonRequested) -> None:
+    member.set(leaving_soon=event.reason)
+    if member.state.owned:
+        member.want_join(f"{member.state.settings.worker} leaves soon: {event.reason}")
+    else:
+        may_leave(member)
+
+
+def may_leave(member: Transition) -> None:
+    """Say so, if this member wants to leave soon and has nothing left."""
+    if member.state.leaving_soon is not None and not member.state.owned:
+        member.do(MayLeave())
