@@ -41,7 +41,13 @@ from dataclasses import dataclass, replace
 from airflow_provider.assignors.balance import limited
 from airflow_provider.assignors.cooperative import limits_of, over_shares, pools_of
 from airflow_provider.assignors.learners.lessons import at_most
-from airflow_provider.assignors.learners.model import LearnerAssignment, LearnerMemory, LearnerRound, Limits
+from airflow_provider.assignors.learners.model import (
+    DEFAULT_LIMITS,
+    LearnerAssignment,
+    LearnerMemory,
+    LearnerRound,
+    Limits,
+)
 from airflow_provider.assignors.learners.settled import Settled, of_staying, settle
 from airflow_provider.assignors.learners.stateful import Stateful, even, given_up, lessons, spread
 from airflow_provider.assignors.learners.under_way import by_worker
@@ -53,15 +59,13 @@ from airflow_provider.assignors.policy import Incremental, Policy
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
-_DEFAULT_LIMITS = Limits()
-
 
 def assign(
     round: LearnerRound,  # noqa: A002  # it is KIP-415's word
     memory: LearnerMemory,
     *,
     policy: Policy,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> LearnerAssignment:
     """Compute one round.
 

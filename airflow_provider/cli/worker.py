@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.learners import add_learner_arguments, learner_limits_of
 from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
@@ -101,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " that its tasks may wait for it when it is lost or signalled; 0: nobody does (default)",
     )
     _add_timing(parser)
+    add_learner_arguments(parser)
     add_policy_arguments(parser)
     add_connection_arguments(parser)
 
@@ -174,6 +177,8 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
         worker=WorkerId(name),
         url=f"process://{socket.gethostname()}/{os.getpid()}",
         protocol=connect_protocol,
+        learned=LearnedRule(args.learned),
+        limits=learner_limits_of(args),
         session_timeout_ms=args.session_timeout_ms,
         heartbeat_interval_ms=args.heartbeat_interval_ms,
         rebalance_timeout_ms=args.rebalance_timeout_ms,

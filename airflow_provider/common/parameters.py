@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 from airflow_provider.ledger.records.checks import JobError, check_job_name
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
@@ -103,6 +104,23 @@ def resolution_policy(
         parameter = _POLICY_PARAMETERS.get(wrong.setting, wrong.setting)
         raise ValueError(f"{parameter}: {wrong.problem}") from wrong
     return chosen
+
+
+def learner_limits(
+    *, max_learners: object, max_group_learners: object, ready_from: object, learner_timeout: TimeSpan
+) -> Limits:
+    """How much is learned together, and how long.
+
+    :raises ValueError: for what is out of range
+    """
+    if not isinstance(ready_from, (int, float)) or isinstance(ready_from, bool) or not 0 < ready_from <= 1:
+        raise ValueError(f"ready_from: {ready_from!r} must be a number above 0 and at most 1")
+    return Limits(
+        per_worker=whole_number("max_learners", max_learners, least=1),
+        per_group=whole_number("max_group_learners", max_group_learners, least=1),
+        ready_from=float(ready_from),
+        longest_ms=milliseconds("learner_timeout", learner_timeout, least_ms=1),
+    )
 
 
 def native_text(value: object) -> object:

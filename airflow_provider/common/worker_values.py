@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.group.membership import GroupProtocol
 from airflow_provider.ledger.records import TaskState, WorkerPhase
@@ -65,6 +66,8 @@ class WorkerSpec:
             "worker": member.worker,
             "url": member.url,
             "protocol": member.protocol.value,
+            "learned": member.learned.value,
+            "limits": member.limits.to_json(),
             "session_timeout_ms": member.session_timeout_ms,
             "heartbeat_interval_ms": member.heartbeat_interval_ms,
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
@@ -90,6 +93,8 @@ class WorkerSpec:
                     worker=WorkerId(data["worker"]),
                     url=data["url"],
                     protocol=ConnectProtocol(data["protocol"]),
+                    learned=LearnedRule(data.get("learned", LearnedRule.WHEN_READY)),
+                    limits=Limits.from_json(data["limits"]) if "limits" in data else Limits(),
                     session_timeout_ms=data["session_timeout_ms"],
                     heartbeat_interval_ms=data["heartbeat_interval_ms"],
                     fast_heartbeat_ms=min(50, data["heartbeat_interval_ms"]),

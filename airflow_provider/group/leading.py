@@ -10,7 +10,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
-from airflow_provider.assignors.learners.model import Limits
+from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
@@ -29,8 +29,6 @@ from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 
-_LIMITS: Final = Limits()
-
 log: Final = logging.getLogger(__name__)
 
 
@@ -41,7 +39,7 @@ def gather_call(
     *,
     policy: Policy,
     at_ms: int,
-    limits: Limits = _LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Call:
     """The round as the topics stand. Read them to their ends before, when all have joined: so nobody can have read more
     of them than is in these snapshots.

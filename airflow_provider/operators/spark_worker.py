@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
+from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.claims import is_of
 from airflow_provider.common.linking import FollowedLink
@@ -18,6 +19,7 @@ from airflow_provider.common.parameters import (
     choice,
     group_name,
     is_template,
+    learner_limits,
     milliseconds,
     prefixes,
     resolution_policy,
@@ -101,7 +103,15 @@ class SparkWorkerOperator(BaseOperator):
         ``scheduled.rebalance.max.delay.ms``); by default 5 minutes, or not at all if ``immediate``
     :param max_moves: ``incremental`` needs it: so many tasks are taken from their workers in a round to even out
     :param move_interval: ``incremental``: so long from a round that moved tasks to the next (default: 30 s)
-    :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``
+    :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
+        ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
+    :param learned: ``extensible``: when this worker stops what another learns. ``when-ready``: when it hears that the
+        other one is ready; ``at-rebalance``: at the start of every rebalance, and it may have to start it again
+    :param max_learners: ``extensible``: a worker learns so many tasks together, while this one leads the group
+    :param max_group_learners: the same for the whole group
+    :param ready_from: ``extensible``: from this progress of a warm-up on (above 0, at most 1) a task may move here
+    :param learner_timeout: ``extensible``: a warm-up that takes longer is given up, and the task stays where it is,
+        unless its worker leaves
 
     All times are timedeltas, or seconds.
 
@@ -148,6 +158,11 @@ class SparkWorkerOperator(BaseOperator):
         max_moves: int | None = None,
         move_interval: TimeSpan | None = None,
         connect_protocol: str = ConnectProtocol.SESSIONED.value,
+        learned: str = LearnedRule.WHEN_READY.value,
+        max_learners: int = DEFAULT_LIMITS.per_worker,
+        max_group_learners: int = DEFAULT_LIMITS.per_group,
+        ready_from: float = DEFAULT_LIMITS.ready_from,
+        learner_timeout: TimeSpan = timedelta(minutes=30),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -172,6 +187,11 @@ class SparkWorkerOperator(BaseOperator):
         self.max_moves = max_moves
         self.move_interval = move_interval
         self.connect_protocol = connect_protocol
+        self.learned = learned
+        self.max_learners = max_learners
+        self.max_group_learners = max_group_learners
+        self.ready_from = ready_from
+        self.learner_timeout = learner_timeout
         self.group_link = ""
         self._run: WorkerRun | None = None
         self._killed = False
@@ -234,6 +254,13 @@ class SparkWorkerOperator(BaseOperator):
             worker=WorkerId(worker),
             url=url,
             protocol=choice("connect_protocol", self.connect_protocol, ConnectProtocol),
+            learned=choice("learned", self.learned, LearnedRule),
+            limits=learner_limits(
+                max_learners=self.max_learners,
+                max_group_learners=self.max_group_learners,
+                ready_from=self.ready_from,
+                learner_timeout=self.learner_timeout,
+            ),
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=heartbeat_ms,
             fast_heartbeat_ms=min(50, heartbeat_ms),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
@@ -66,6 +66,20 @@ class Limits:
             raise ValueError("per_worker, per_group and longest_ms must be at least 1")
         if not 0 < self.ready_from <= READY:
             raise ValueError(f"ready_from must be above 0 and at most {READY:g}, not {self.ready_from}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limits:
+        """The inverse of :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError: for anything else
+        """
+        return cls(**{each.name: data[each.name] for each in fields(cls)})
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,64 @@
+"""The options that say how tasks are learned before they move."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule, Limits
+
+
+def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
+    learners = parser.add_argument_group("how tasks are learned before they move, with --connect-protocol extensible")
+    learners.add_argument(
+        "--learned",
+        choices=[rule.value for rule in LearnedRule],
+        default=LearnedRule.WHEN_READY.value,
+        help="when this worker stops what another learns: when it hears that the other one is ready, or at the start"
+        " of every rebalance (default: %(default)s)",
+    )
+    learners.add_argument(
+        "--max-learners",
+        type=int,
+        default=DEFAULT_LIMITS.per_worker,
+        metavar="N",
+        help="a worker learns so many tasks together, while this one leads the group (default: %(default)s)",
+    )
+    learners.add_argument(
+        "--max-group-learners",
+        type=int,
+        default=DEFAULT_LIMITS.per_group,
+        metavar="N",
+        help="the same for the whole group (default: %(default)s)",
+    )
+    learners.add_argument(
+        "--ready-from",
+        type=float,
+        default=DEFAULT_LIMITS.ready_from,
+        metavar="PROGRESS",
+        help="from this progress of a warm-up on, above 0 and at most 1, a task may move here (default: %(default)s)",
+    )
+    learners.add_argument(
+        "--learner-timeout-ms",
+        type=int,
+        default=DEFAULT_LIMITS.longest_ms,
+        metavar="MS",
+        help="a warm-up that takes longer is given up, and the task stays where it is (default: %(default)s)",
+    )
+
+
+def learner_limits_of(args: argparse.Namespace) -> Limits:
+    """What the options of :func:`add_learner_arguments` ask for.
+
+    :raises ValueError: naming the option that is wrong
+    """
+    for option in ("max_learners", "max_group_learners", "learner_timeout_ms"):
+        if getattr(args, option) < 1:
+            raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
+    if not 0 < args.ready_from <= 1:
+        raise ValueError(f"--ready-from {args.ready_from:g}: must be above 0 and at most 1")
+    return Limits(
+        per_worker=args.max_learners,
+        per_group=args.max_group_learners,
+        ready_from=args.ready_from,
+        longest_ms=args.learner_timeout_ms,
+    )

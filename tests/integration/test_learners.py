@@ -1,0 +1,75 @@
+"""Workers as processes on a real broker, in a group that speaks version 3: tasks are warm before they move."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import TaskKind
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, WorkerId
+
+WARM_UP = {"warm_up_seconds": 2.0}
+
+
+@pytest.fixture
+def fleet(fleet: MakeFleet) -> MakeFleet:
+    """Its workers run nothing, and have room for everything."""
+    return partial(fleet, "--runner", "noop", "--slots", "20", "--connect-protocol", "extensible")
+
+
+def learns(worker: str, number: int, _jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    said = status.workers.get(WorkerId(worker))
+    return said is not None and len(said.learning) == number
+
+
+async def test_a_worker_that_joins_learns_before_it_is_given_anything(fleet: MakeFleet) -> None:
+    async with fleet() as group:
+        await group.submit("streams", tasks=4, kind=TaskKind.STREAMING, config=WARM_UP)
+        group.start("w1")
+        await group.balanced("w1")
+        stopped_before = await group.stops()
+
+        group.start("w2")
+        await group.wait_for(partial(learns, "w2", 2), "w2 learns two tasks")
+        assert group.owned("w1") == frozenset(group.topics.status.tasks)
+        assert await group.stops() == stopped_before, "the owner runs them on"
+
+        await group.balanced("w1", "w2")
+        assert len(group.owned("w2")) == 2
+        assert {task for task, _ in await group.stops() - stopped_before} == group.owned("w2")
+        await group.wait_for(partial(learns, "w2", 0), "w2 has learned all")
+        assert "is ready for" in "\n".join(event.record.reason for event in await group.rounds()), group.story()
+
+
+async def test_the_owner_stops_what_another_is_ready_for_before_the_round_that_moves_it(fleet: MakeFleet) -> None:
+    async with fleet() as group:
+        await group.submit("streams", tasks=2, kind=TaskKind.STREAMING, config=WARM_UP)
+        group.start("w1")
+        await group.balanced("w1")
+        group.start("w2")
+        await group.balanced("w1", "w2")
+        assert all(not any(record.revoked.values()) for record in group.records), group.story()
+
+
+async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without_the_delay(fleet: MakeFleet) -> None:
+    """The learner is kept from having its task by a group limit of one: what it has half learned is preferred later."""
+    async with fleet(*SHORT_SESSION, "--max-delay-ms", "600000") as group:
+        await group.submit("streams", tasks=2, kind=TaskKind.STREAMING, config={"warm_up_seconds": 12.0})
+        group.start("w1")
+        await group.balanced("w1")
+        group.start("w2")
+        await group.wait_for(partial(learns, "w2", 1), "w2 learns a task")
+        learned = frozenset(lesson.task for lesson in group.topics.status.workers[WorkerId("w2")].learning)
+
+        group.kill("w1")
+
+        def moved(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+            record = status.group
+            return record is not None and learned <= record.assignment.get(WorkerId("w2"), NO_TASKS)
+
+        await group.wait_for(moved, "w2 has what it has learned", within_s=DEADLINE_S)
+        assert group.record.deadline_ms > 0, "the other task waits for its worker"
