@@ -29,7 +29,7 @@ _KEYS: Final = frozenset(
         *("event", "left", "returns_ms", "draining", "running", "stays"),
     }
 )
-_LEARNER_KEYS: Final = (_KEYS - {"stays"}) | {"stateful", "learning", "ready", "leaving"}
+_LEARNER_KEYS: Final = _KEYS | {"stateful", "learning", "ready", "leaving"}
 
 _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""

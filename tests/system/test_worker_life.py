@@ -10,7 +10,6 @@ from airflow_group import Group
 from fleet import Fleet
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
@@ -161,7 +160,7 @@ def wait_for_failure(group: Group, task: TaskId, *, attempt: int, failures: int)
 @pytest.mark.shows("a Spark task fails")
 @pytest.mark.timeout(240)
 def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
-    group: Group, outside: Callable[..., Fleet], broker: LocalBroker
+    group: Group, outside: Callable[..., Fleet]
 ) -> None:
     run = group.start("failing_job")
     api = group.api
@@ -188,7 +187,8 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
     assert (status.state, status.failures) == (TaskState.FAILED, 2)
 
     # A stream is the same job in each run of its DAG.
-    outside(group).start("a.outside")
+    others = outside(group)
+    others.start("a.outside")
     for attempt in (1, 2):
         run = group.start("failing_stream")
         # Each time with all its retries: here none.
@@ -196,7 +196,7 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
     submit = api.wait_for_task("failing_stream", run, "submit")
     assert "1 failed task of job stream is tried again: stream:0" in api.log(submit)
     assert not api.xcom(submit)["changed"]
-    assert main(["jobs", "retry", group.name, "stream", "--bootstrap-servers", broker.bootstrap_servers]) == 0
+    assert main(["jobs", "retry", group.name, "stream", "--bootstrap-servers", others.settings.bootstrap_servers]) == 0
     wait_for_failure(group, TaskId("stream", 0), attempt=3, failures=1)
 
 
