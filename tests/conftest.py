@@ -16,7 +16,7 @@ import pytest
 from airflow_provider.broker.local_broker import LocalBroker
 
 _HERE = Path(__file__).parent
-# What is fetched for tests is kept with the checkout, whoever runs them.
+# What is fetched for tests is kept with the checkout.
 os.environ.setdefault("COSPARK_CACHE", str(_HERE.parent / ".cache"))
 # Airflow writes into its home when it is imported: that shall not be the user's.
 if "AIRFLOW_HOME" not in os.environ:

@@ -32,7 +32,7 @@ from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import WORKER
 
 DEADLINE_S = 150.0
-"""For whatever is waited for: several JVMs that start at once take their time."""
+"""For whatever is waited for: several JVMs that start together take their time."""
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
 TIMING = ("--session-timeout-ms", "30000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "3000")
 """A session that nobody loses only because the machine is busy."""
@@ -46,7 +46,7 @@ SUPERVISED = ("--returns-ms", "600000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A start of a task, as its worker told it (wall clock, ms); no end: its worker never told."""
+    """A start of a task, as its worker wrote it (wall clock, ms); no end: its worker never wrote one."""
 
     worker: str
     from_ms: int

@@ -14,7 +14,7 @@ from airflow_provider.broker.local_broker import LocalBroker
 
 
 class Network(NamedTuple):
-    """A broker that is reached directly and, by whoever begins there, through proxies."""
+    """A broker that is reached directly, and through proxies by those who begin there."""
 
     broker: LocalBroker
     ways: Sequence[TcpProxy]

@@ -20,7 +20,7 @@ _END = b""
 
 
 class TcpProxy:
-    """Hands bytes on, both ways, between whoever connects to :attr:`port` and a server on this machine.
+    """Hands bytes on, both ways, between clients of :attr:`port` and a server on this machine.
 
     :param target_port: the server's; may be set later, because Kafka brokers have to know the proxy's port first
     """
@@ -46,11 +46,11 @@ class TcpProxy:
         self._delay_s = delay_s
 
     def stall(self) -> None:
-        """Nothing gets through, and nobody is told: what is sent arrives when the network is healed, as TCP has it."""
+        """Nothing gets through, and nobody notices: what is sent arrives when the network is healed, as TCP has it."""
         self._loop.call_soon_threadsafe(lambda: self._passing.clear())
 
     def strand(self) -> None:
-        """Nothing gets through connections that are open now, ever, and nobody is told: a firewall has forgotten them.
+        """Nothing gets through connections that are open now, ever, and nobody notices: a firewall has forgotten them.
         New ones are fine.
         """
 
@@ -62,7 +62,7 @@ class TcpProxy:
         self._loop.call_soon_threadsafe(forget)
 
     def cut(self) -> None:
-        """Connections break, and new ones break at once."""
+        """Connections break, and new ones break immediately."""
         self._refusing = True
         self._call(self._end_all())
 
@@ -127,7 +127,7 @@ class TcpProxy:
                 writers.append(onward)
                 await _first_to_end(self._carry(reader, onward), self._carry(there, writer))
         except OSError:
-            pass  # one side has gone, so the other one is told
+            pass  # one side has gone, so the other one is closed
         finally:
             for each in writers:
                 each.transport.abort()

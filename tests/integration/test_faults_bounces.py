@@ -103,7 +103,7 @@ def is_at_work(group: Fleet, worker: str, since_ms: int, jobs: JobsSnapshot, sta
 
 
 def write_lines(folder: Path, number: int) -> None:
-    """A file that appears at once or not at all."""
+    """A file that appears whole or not at all."""
     (folder / "input").mkdir(exist_ok=True)
     hidden = folder / "input" / f".{number}"
     hidden.write_text("".join(json.dumps({"id": each}) + "\n" for each in range(LINES * number, LINES * (number + 1))))

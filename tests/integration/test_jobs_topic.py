@@ -1,4 +1,4 @@
-"""Whoever may write to the jobs topic writes what they like: no code runs that the worker did not allow."""
+"""Who may write to the jobs topic may write anything: no code runs that the worker did not allow."""
 
 from __future__ import annotations
 

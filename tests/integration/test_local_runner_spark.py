@@ -177,7 +177,7 @@ def read_what_is_new(spark: SparkSession, task: TaskContext) -> object:
 
 
 async def test_no_attempt_leaves_a_listener_behind(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
-    """Each would be told of every step of every Spark job, for as long as the worker lives."""
+    """Each would hear of every step of every Spark job, for as long as the worker lives."""
 
     def attempts(number: int) -> Iterator[TaskOrder]:
         yield counting(5, number)

@@ -174,7 +174,7 @@ def leave_a_named_query_behind(spark: SparkSession, task: TaskContext) -> object
 async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(
     runner: LocalRunner, events: Events, tmp_path: Path, job: str, why: str
 ) -> None:
-    """Whoever waits for the end of its job would wait for ever."""
+    """Who waits for the end of its job would wait for ever."""
     SEEN.clear()
     (tmp_path / "source").mkdir()
     task = order(job, checkpoint=tmp_path / "c", source=str(tmp_path / "source"), sink=str(tmp_path / "sink"))

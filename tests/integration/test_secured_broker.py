@@ -1,4 +1,4 @@
-"""Exactly the rights of ``docs/security.md`` are enough, each is needed, and whoever lacks one is told which."""
+"""Exactly the rights of ``docs/security.md`` are enough, each is needed, and the error says which one is missing."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def test_every_role_of_the_page_is_tried() -> None:
     assert sum(len(rights) for rights in RIGHTS.values()) > 20
 
 
-# ---- a group in which all is well, whoever tries what beside it
+# ---- a group in which all is well, whatever others try beside it
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -217,7 +217,7 @@ async def undisturbed(observer: GroupTopics) -> AsyncIterator[None]:
 
 
 async def complaint(action: Awaitable[None]) -> str:
-    """What is told to whoever tries."""
+    """The error of one who tries."""
     with pytest.raises((TopicError, AssertionError)) as caught:
         await action
     return str(caught.value)

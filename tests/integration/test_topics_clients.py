@@ -49,7 +49,7 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings: KafkaS
 
 
 async def test_what_many_write_at_once_is_told_in_a_few_turns(settings: KafkaSettings, group_id: str) -> None:
-    """With a fetch for each record, whoever reads would be woken as often as somebody writes."""
+    """With a fetch for each record, a reader would be woken as often as somebody writes."""
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.publish_task(task_status(0))
         told = []

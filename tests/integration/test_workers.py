@@ -180,7 +180,7 @@ async def test_the_group_is_done_when_its_jobs_are_and_a_new_run_key_runs_them_a
 
 
 async def test_a_second_process_under_a_workers_name_fences_the_first(fleet: MakeFleet) -> None:
-    async with fleet() as group:
+    async with fleet(*SHORT_SESSION) as group:
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
         group.start("w1")
         await group.balanced("w1")

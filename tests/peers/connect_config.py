@@ -6,7 +6,7 @@ appear as jobs: ``connector-NAME`` as a definition whose planner is always wante
 as it is configured), the ``task-NAME-N`` of the last ``commit-NAME`` as its plan. Everything that a worker writes goes
 where it always goes, to the topics of its own group.
 
-What ours does not do is run connectors: whoever holds a connector in Connect computes the configs of its tasks and has
+What ours does not do is run connectors: who holds a connector in Connect computes the configs of its tasks and has
 the leader write them down. The plan that our runner makes is thrown away.
 """
 
@@ -73,7 +73,7 @@ class ConfigTopic:
         self._changes.tell()
 
     def closed(self) -> None:
-        """Whoever stops reading knows."""
+        """Who stops reading knows."""
 
     def _put(self, key: str, value: Any) -> None:
         kind, _, name = key.partition("-")

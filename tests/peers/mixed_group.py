@@ -35,7 +35,7 @@ _NEVER_S: Final = 10.0**9
 
 
 class OurWorker:
-    """The product's worker with its noop runner, told of jobs by Connect's config topic.
+    """The product's worker with its noop runner; its jobs are in Connect's config topic.
 
     :param note: is told of each task that starts or stops
     """
@@ -275,7 +275,7 @@ class MixedGroup:
         )
 
     def overlaps(self, *, of: str | None = None) -> dict[TaskId, int]:
-        """Of which tasks two copies have ever run at once (in one worker, or anywhere), and how long, in ms."""
+        """Of which tasks two copies have ever run together (in one worker, or anywhere), and how long, in ms."""
         running: Counter[TaskId] = Counter()
         doubled: dict[TaskId, int] = {}
         since: dict[TaskId, int] = {}

@@ -69,7 +69,7 @@ class Event(Enum):
 
 @dataclass
 class Group:
-    """A group as its leader sees it from round to round; members that hear do at once what they are told."""
+    """A group as its leader sees it from round to round; members that hear do what they are assigned immediately."""
 
     max_delay_ms: int
     owned: dict[WorkerId, Tasks]

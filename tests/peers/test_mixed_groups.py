@@ -1,6 +1,6 @@
 """Java Connect's workers and ours in one group on a real broker, led by either, with each protocol.
 
-What holds, whoever leads: work is dealt to both kinds by what they report, each of them runs what it was given, a
+What holds under either leader: work is dealt to both kinds by what they report, each of them runs what it was given, a
 newcomer costs the others only what moves to it, nothing ever runs twice.
 
 What does not work while one of ours leads, because our workers have no REST interface for others:
@@ -13,7 +13,7 @@ What does not work while one of ours leads, because our workers have no REST int
 - A connector that is assigned to one of ours is not run, so nobody works out its tasks; those that it has are assigned.
 - Nobody makes session keys (``sessioned``, KIP-507). They sign nothing but those requests.
 
-And whoever leads: what ours hold shows in Connect's REST status as it was when a Java worker held it last (mostly
+And under either leader: what ours hold shows in Connect's REST status as it was when a Java worker held it last (mostly
 ``UNASSIGNED``), because ours do not write to Connect's status topic.
 """
 

@@ -3,11 +3,12 @@
 An upgrade needs nothing but that every worker is started anew, one after the other (KIP-415, migration).
 
 A downgrade begins when the first worker comes back as ``eager``. KIP-415 wants its first assignment to be empty, since
-the members came into that round with their tasks running, and everybody to join again. Ours do that, whoever leads.
-Java Connect does neither (KAFKA-13816): its leader deals out everything at once, and its workers run on for ever what
-is not in an assignment, beside whoever has got it; not before that worker is started anew is all well. When ours
-lead, they tell each Java worker in the first assignment what it has, which makes it stop that before it joins again.
-So a downgrade that one of ours leads runs nothing twice; let one of ours lead, or stop the Java workers before.
+the members came into that round with their tasks running, and everybody to join again. Ours do that under either
+leader. Java Connect does neither (KAFKA-13816): its leader deals out everything immediately, and its workers run on for
+ever what is not in an assignment, beside the worker that has got it; not before that worker is started anew is all
+well. When ours lead, they tell each Java worker in the first assignment what it has, which makes it stop that before it
+joins again. So a downgrade that one of ours leads runs nothing twice; let one of ours lead, or stop the Java workers
+before.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
-from fleet import Fleet
+from fleet import SHORT_SESSION, Fleet
 from java_classes import java_command
 from waiting import eventually
 
@@ -29,7 +29,8 @@ SESSION_MS = 6_000
 @pytest.fixture
 async def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> AsyncIterator[Fleet]:
     """Our workers, with tasks that run until they are stopped."""
-    async with Fleet(broker.bootstrap_servers, group_id, tmp_path, "--runner", "noop", "--slots", "9") as fleet:
+    options = ("--runner", "noop", "--slots", "9", *SHORT_SESSION)
+    async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options) as fleet:
         await fleet.submit("forever", tasks=TASKS, kind=TaskKind.STREAMING)
         yield fleet
 

@@ -131,7 +131,7 @@ class Group:
         asyncio.run(publish())
 
     def steps(self) -> list[TaskStatus]:
-        """Every step of every task so far, from the timeline: the status topic may be told several at once."""
+        """Every step of every task so far, from the timeline: of the status topic only the last of several is seen."""
         timeline = read_timeline(self._settings, self.name)
         return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
 

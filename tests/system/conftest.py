@@ -158,7 +158,7 @@ def broker(network: Network) -> LocalBroker:
 
 @pytest.fixture
 def way(network: Network) -> Iterator[TcpProxy]:
-    """What lies between the broker and whoever uses the connection ``distant``."""
+    """What lies between the broker and the users of the connection ``distant``."""
     (way,) = network.ways
     yield way
     way.heal()

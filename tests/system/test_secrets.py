@@ -266,7 +266,7 @@ def test_the_command_line_shows_no_password(
 
 
 def test_the_arguments_of_what_makes_the_broker_have_no_password(watch: ProcessWatch, secured: SecuredBroker) -> None:
-    """It has to be told of the users."""
+    """It has to know the users."""
     assert any(b"kafka.tools.StorageTool" in arguments for arguments in watch.seen)
     watch.check(*map(Secret, secured.passwords.values()))
 

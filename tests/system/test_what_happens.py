@@ -106,7 +106,7 @@ def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Gro
 
 @pytest.mark.shows("it leaves in order: its task is marked failed or success, it is drained or stopped")
 def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[..., Fleet]) -> None:
-    """Marked success, drained, stopped: all at once."""
+    """Marked success, drained, stopped: all together."""
     others = outside(group, "--slots", "1")
     others.start(STAYS)
     run = group.start("two_workers", slots=1)
@@ -119,7 +119,7 @@ def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[.
     group.ask(LATE, ControlAction.STOP)
     group.api.set_state(group.api.task_instance("two_workers", run, "w1"), "success")
 
-    # Their sessions have a minute to go: whoever is out of the group before has left.
+    # Their sessions have a minute to go: a worker that is out of the group before has left.
     seen = group.wait_for(
         lambda seen: seen.status.group is not None and set(seen.status.group.members) == {STAYS},
         "all but one have left",

@@ -76,7 +76,7 @@ def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) 
         group.wait_for_members("two_workers.w1", "two_workers.w2")
         group.wait_for_running("endless", 4)
     group.api.set_state(group.api.task_instance("two_workers", run, "w1"), "failed")
-    # Its session has a minute to go: whoever is out of the group before has left.
+    # Its session has a minute to go: a worker that is out of the group before has left.
     record = group.wait_for(
         lambda seen: seen.status.group is not None and set(seen.status.group.members) == {"two_workers.w2"},
         "w1 has left",

@@ -69,7 +69,7 @@ class Group:
         self.memory = Memory()
 
     def rebalance(self) -> GroupAssignment:
-        """One round; every member stops and starts what it is told to."""
+        """One round; every member stops and starts what it was assigned."""
         outcome = self.rebalance_in_vain()
         self.owned = dict(outcome.target)
         return outcome

@@ -118,7 +118,7 @@ class LearnerGroup:
             self.owned[worker] = tasks - self.rule.stops(self.learned[worker], self.knows)
 
     def rebalance(self) -> LearnerAssignment:
-        """One round; every member stops, starts and learns what it is told to."""
+        """One round; every member stops, starts and learns what it was assigned."""
         outcome = self.rebalance_in_vain()
         self.owned = dict(outcome.target)
         self.learned = dict(outcome.learned)

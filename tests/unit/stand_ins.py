@@ -210,7 +210,7 @@ class HandRunner:
 
 
 class LonelyCoordinator:
-    """A coordinator of a group with one member (a :class:`GroupTransport`): it answers at once, or as the test says."""
+    """A coordinator of a group with one member (a :class:`GroupTransport`): it answers soon, or as the test says."""
 
     principal = "User:etl"
 

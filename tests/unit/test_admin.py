@@ -1,4 +1,4 @@
-"""What is asked about topics of a broker that lets nobody in: told at once, not when the time is over."""
+"""What is asked about topics of a broker that lets nobody in: it is answered soon, not when the time is over."""
 
 from __future__ import annotations
 

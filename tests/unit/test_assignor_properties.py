@@ -81,7 +81,7 @@ class TestOneEvent:
     def test_when_a_delay_ends_all_that_was_lost_starts(
         self, workers: int, jobs: dict[str, int], later: dict[str, int], data: st.DataObject
     ) -> None:
-        """Whoever left, came back or is new, and whatever was submitted meanwhile."""
+        """Whichever left, came back or are new, and whatever was submitted meanwhile."""
         group = balanced_group(workers, jobs)
         names = sorted(group.owned)
         leaving = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1, max_size=workers - 1))

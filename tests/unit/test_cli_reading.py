@@ -57,7 +57,7 @@ async def test_by_default_standard_error_is_told(
 async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() -> None:
     topics = SlowTopics()
     topics.whole.set()
-    await read_on(topics, lambda: pytest.fail("it was read at once"))
+    await read_on(topics, lambda: pytest.fail("it was read immediately"))
 
     topics.failing = NoTopicError("g.jobs")
     with pytest.raises(NoTopicError):

@@ -1,4 +1,4 @@
-"""What others have written into names and errors stays text on the terminal of whoever looks."""
+"""What others have written into names and errors stays text on the terminal that shows it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Began:
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome | Exception], Began]:
-    """Have every worker end so at once."""
+    """Have every worker end so immediately."""
 
     def make(outcome: Outcome | Exception) -> Began:
         began = Began()

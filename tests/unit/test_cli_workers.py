@@ -115,7 +115,7 @@ def test_a_group_that_does_not_exist(cli: Cli) -> None:
 def test_it_waits_until_the_process_has_ended_too_but_never_for_a_triggerer(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, phase: WorkerPhase, waits: bool
 ) -> None:
-    """Whoever upgrades it, or starts it anew, does so then; on another host that can't be seen."""
+    """Who upgrades it, or starts it anew, does so then; on another host that can't be seen."""
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = f"{this_process().rpartition('/')[0].rpartition('/')[0]}/{sleeper.pid}/{start_of(sleeper.pid)}"
     published = cli.topics.publish_control

@@ -1,4 +1,4 @@
-"""How many connections a crowd of memberships opens at once. The broker here is a socket that says nothing."""
+"""How many connections a crowd of memberships opens at the same time. The broker here is a socket that says nothing."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ _OF_ENDS: _Answers = (events.EndWritten, events.EndRefused)
 
 
 class World:
-    """Whoever is around the machine: a membership, a runner, a topic. It checks what each of them may rely on."""
+    """What is around the machine: a membership, a runner, a topic. It checks what each of them may rely on."""
 
     def __init__(self) -> None:
         self.out: dict[TaskId, int] = {}
@@ -266,7 +266,7 @@ class World:
         doing[what % len(doing)]()
 
     def end(self) -> None:
-        """Everything is revoked, and whoever has to answer does: then everything is released."""
+        """Everything is revoked, and all that have to answer do: then everything is released."""
         for task in TASKS:
             self.revoke(task)
             self.stop_learning(task)

@@ -183,7 +183,7 @@ def test_stopping_and_letting_go_are_two_things() -> None:
     assert words(script.revoke(A0, A1)) == ["stop a:0: revoked", "stop watching a:1"]
     told = script.stopped(A1)
     assert words(told) == ["write a:1 stopped", "released a:1"]
-    assert written(told, TaskState.STOPPED).handle == {"query": "q"}, "whoever is next finds it by that"
+    assert written(told, TaskState.STOPPED).handle == {"query": "q"}, "the next worker finds it by that"
 
 
 def test_what_is_no_longer_configured_is_ended_whoever_could_go_on_with_it() -> None:

@@ -64,7 +64,7 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
     coordinator.heartbeats_say = KafkaErrorCode.REBALANCE_IN_PROGRESS
     coordinator.hears.set()
     saved = await handing_over
-    assert topics.status.group is not None, "whoever goes on needs it"
+    assert topics.status.group is not None, "the one who goes on needs it"
     assert saved["generation"] == coordinator.generation == 1, "it joined nothing any more"
     assert member.state.phase is Phase.STABLE
     assert member.lease_until_ms is None, "whatever still runs in this process must not write"

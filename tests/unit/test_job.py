@@ -216,7 +216,7 @@ def test_a_context_in_a_udf_is_refused_with_advice() -> None:
 
 
 class Guard:
-    """A guard that raises at the checks it is told to."""
+    """A guard that raises at the given checks."""
 
     stopping = False
 

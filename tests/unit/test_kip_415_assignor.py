@@ -46,7 +46,7 @@ class Kip(Group):
         self.leave(worker)
 
     def sends(self, **expected: Sent) -> None:
-        """The leader computes and sends assignments: exactly these, and each worker does as it is told."""
+        """The leader computes and sends assignments: exactly these, and each worker does as it was assigned."""
         outcome = self.rebalance()
         assert sent(outcome) == expected
 

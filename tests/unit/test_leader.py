@@ -140,7 +140,7 @@ def test_metadata_that_nobody_can_read_get_an_empty_assignment_and_a_mention() -
     assert "bad" not in record_of(answer).assignment
 
 
-# ---- the memory of whoever led before
+# ---- the memory of the leader before
 
 
 def two_workers(generation: int = 4) -> ClassicRecord:

@@ -1,4 +1,4 @@
-"""The link from a task to its group: while it runs or is deferred it leads to whoever leads the group now."""
+"""The link from a task to its group: while it runs or is deferred it leads to the worker that leads the group now."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_whoever_had_to_stop_anything_joins_again_as_soon_as_it_has_stopped(scri
 
 
 def test_revoked_is_also_what_a_returning_worker_is_not_given_yet(script: Script) -> None:
-    """It runs nowhere; all it means is: join again at once, and be given it in the next round."""
+    """It runs nowhere; all it means is: join again immediately, and be given it in the next round."""
     script.stable("a0")
     script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)
@@ -157,7 +157,7 @@ def test_a_scheduled_delay_ends_with_a_join_that_makes_the_coordinator_rebalance
     assert last.protocols != before.protocols, "with the same metadata a follower is just answered with the last round"
 
 
-# ---- what is not started at once
+# ---- what is not started immediately
 
 
 def test_a_member_behind_on_the_jobs_topic_catches_up_before_it_starts_anything(script: Script) -> None:
@@ -338,7 +338,7 @@ def join_with_what_runs(script: Script, *, within_ms: int) -> SendJoin:
 
 
 def test_tasks_that_stop_while_the_group_rebalances_make_for_another_rebalance(script: Script) -> None:
-    """The leader was told of them; without another round they would run nowhere."""
+    """The leader has heard of them; without another round they would run nowhere."""
     script.stable("a0 a1")
     script.heartbeat(KafkaErrorCode.REBALANCE_IN_PROGRESS)
     script.joined(3)

@@ -302,7 +302,7 @@ def test_a_leader_of_an_eager_group_comes_back_as_well(recorded: bool) -> None:
 
 @pytest.mark.parametrize("after_ms", [0, 3, 6, 20, 5_000])
 def test_who_took_a_name_over_and_leaves_gives_nobody_what_its_predecessor_may_run(world: World, after_ms: int) -> None:
-    """LeaveGroup takes the name out of the group, and its tasks go to others at once."""
+    """LeaveGroup takes the name out of the group, and its tasks go to others immediately."""
     world.policy = IMMEDIATE
     old = world.processes["follower"]
     old.cut_off = True

@@ -226,7 +226,7 @@ class TestLostWork:
         assert stopped(outcome) == frozenset()
 
     def test_what_nobody_runs_does_not_count(self) -> None:
-        """A worker that is back for the work of two: what is above its share goes on to the others, at once."""
+        """A worker that is back for the work of two: what is above its share goes on to the others immediately."""
         group = group_of(4, 16, Incremental(max_moves=1, move_interval_ms=10 * MAX_DELAY_MS))
         lost = group.leave("w3", "w4")
         group.rebalance()

@@ -27,7 +27,7 @@ class Stored:
 
 
 class HeldProducer:
-    """A producer whose records are stored, all at once, when the test says so."""
+    """A producer whose records are stored, all together, when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[str, Delivered]] = []

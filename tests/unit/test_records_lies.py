@@ -1,4 +1,4 @@
-"""Whoever may write to the status topic may lie in it. Whatever they say, the group goes on.
+"""Who may write to the status topic may lie in it. Whatever they say, the group goes on.
 
 A lie is put at each place of each record. Either the record is skipped, or those who read it go on with it: a leader
 makes a round that everybody can read, a member can join, a worker can say what became of a task.
@@ -125,7 +125,7 @@ TEXTS: list[object] = ["", "x" * 250, "x" * 40_000, "\U0001f600" * 8_192, "\ud80
 
 
 class Topic:
-    """A status topic, and the clock of whoever reads it."""
+    """A status topic, and its reader's clock."""
 
     def __init__(self) -> None:
         self.now_ms = NOW_MS
@@ -164,7 +164,7 @@ def with_part(value: Any, path: tuple[Any, ...], part: Any) -> Any:
 
 
 def lies(record: ClassicRecord | WorkerStatus | TaskStatus) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The record with a lie in each of its places, names of fields that are chosen by whoever writes among them."""
+    """The record with a lie in each of its places, names of fields that the writer chooses among them."""
     truth = record.to_json()
     for path in places(truth):
         part = part_of(truth, path)
@@ -260,7 +260,7 @@ def test_an_epoch_that_nobody_can_have_counted_up_to_is_dropped(key: str, epoch:
 
 @pytest.mark.parametrize("lease_ms", [-1, 2**31, 2**63 - 1])
 def test_a_claim_of_a_checkpoint_for_longer_than_any_session_is_dropped(lease_ms: int) -> None:
-    """Whoever is to run the checkpoint next would wait for so long."""
+    """The next one to run the checkpoint would wait for so long."""
     topic = Topic()
     assert TASK.claim is not None
     topic.write(task_key(A0), replace(TASK, claim=replace(TASK.claim, lease_ms=lease_ms)))
@@ -269,7 +269,7 @@ def test_a_claim_of_a_checkpoint_for_longer_than_any_session_is_dropped(lease_ms
 
 
 def test_no_real_epoch_is_dropped_however_long_a_group_has_lived_and_whatever_it_was_told() -> None:
-    """A hundred years of a thousand rounds a second; and every lie that is believed, told again after each round."""
+    """A hundred years of a thousand rounds a second; and every lie that is believed, repeated after each round."""
     topic = Topic()
     topic.write(GROUP_KEY, replace(GROUP, epoch=Epoch(100 * 365 * 86_400 * 1_000)))
     assert topic.unreadable == []

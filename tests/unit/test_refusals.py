@@ -1,4 +1,4 @@
-"""Who may not do what, and whom a broker refuses: what is told of it, and to whom."""
+"""Who may not do what, and whom a broker refuses: what is said of it, and to whom."""
 
 from __future__ import annotations
 

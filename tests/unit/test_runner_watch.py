@@ -78,7 +78,7 @@ class Session:
 
 
 class Watched:
-    """A runner that runs a task, what it told, and what it sees of its Spark."""
+    """A runner that runs a task, its events, and what it sees of its Spark."""
 
     def __init__(self) -> None:
         self.events: list[RunnerEvent] = []

@@ -1,4 +1,4 @@
-"""What is told first of Spark's exceptions: the messages are those that PySpark 4.3 gives, with fewer frames."""
+"""What is said first of Spark's exceptions: the messages are those that PySpark 4.3 gives, with fewer frames."""
 
 from __future__ import annotations
 

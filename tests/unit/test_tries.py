@@ -118,7 +118,7 @@ def test_what_nobody_has_marked_or_cleared_is_a_failure_like_any_other(again: bo
 
 
 class Recorder:
-    """A worker that is told to leave."""
+    """A worker that is asked to leave."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Absence]] = []

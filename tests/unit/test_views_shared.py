@@ -131,7 +131,7 @@ def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() 
 
 
 async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many records come at once, and some take long: the loops of a triggerer ask for snapshots meanwhile."""
+    """Many records come together, and some take long: the loops of a triggerer ask for snapshots meanwhile."""
     parsing, go_on = threading.Event(), threading.Event()
     from_json = WorkerStatus.from_json
 

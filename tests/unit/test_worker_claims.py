@@ -81,7 +81,7 @@ def running(bench: Bench) -> dict[TaskId, str]:
 
 
 async def a_few_looks() -> None:
-    """Time enough for whoever would start too early."""
+    """Time enough for a start that comes too early."""
     await time_passes(60)
 
 
@@ -154,7 +154,7 @@ async def test_two_that_change_places_wait_for_each_other_to_stop_and_not_to_sta
 
 
 async def test_that_a_task_has_stopped_is_said_until_it_is_stored() -> None:
-    """Whoever waits for it would else wait for as long as this worker lives."""
+    """Otherwise it would be waited for as long as this worker lives."""
     async with two_workers("orders", "users") as (one, other):
         one.runner.stubborn.add(A0)
         await one.plan(JOB, tables("users"))

@@ -357,7 +357,7 @@ async def test_closing_stops_what_runs_says_so_and_fails_nothing() -> None:
         await worker.runs(A0)
         await worker.executor.close()
         assert worker.state(A0) is TaskState.STOPPED
-        assert worker.state(A1) is None, "it has not started; whoever comes next starts it"
+        assert worker.state(A1) is None, "it has not started; the next worker starts it"
         assert [order.task for order in worker.runner.orders] == [A0]
 
 

@@ -1,4 +1,4 @@
-"""What a worker does when a task of it fails: retries, their waits, and how the end of it is told."""
+"""What a worker does when a task of it fails: retries, their waits, and what is said of its end."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:
 
 
 async def test_a_plan_that_the_topic_does_not_take_fails_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To write it again and again would bring nothing, and whoever waits for the job would never hear of it."""
+    """To write it again and again would bring nothing, and those who wait for the job would never hear of it."""
     async with bench() as worker:
 
         async def refuse(_plan: object) -> None:

@@ -226,7 +226,7 @@ async def held_by_a_standby() -> tuple[Life, Any]:
 
 @pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "new"])
 async def test_no_task_starts_before_it_is_stored_which_process_has_the_membership(*, resumed: bool) -> None:
-    """Else whoever takes the name up sees that nothing of it can run: it was held in a triggerer."""
+    """Otherwise the next one of that name sees that nothing of it can run: it was held in a triggerer."""
     life, saved = await held_by_a_standby()
     life.topics.takes_s = 0.1
     life.begin(saved if resumed else None)

@@ -22,7 +22,7 @@ def said(life: Life) -> WorkerStatus:
 
 
 class Witness:
-    """What the worker's record said when the coordinator was told that it leaves."""
+    """What the worker's record said when the coordinator heard that it leaves."""
 
     def __init__(self, life: Life) -> None:
         self.record: WorkerStatus | None = None

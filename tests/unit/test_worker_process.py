@@ -189,7 +189,7 @@ def test_a_jvm_that_outlived_its_worker_is_ended_by_the_next_one(
 
 @on_linux
 def test_no_record_ends_what_is_somebody_elses(jvm_in_use: subprocess.Popen[bytes]) -> None:
-    """Whoever may write to the status topic could name any process there."""
+    """Who may write to the status topic could name any process there."""
     start = procfs.start_of(jvm_in_use.pid)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as no_jvm:
         for process in (

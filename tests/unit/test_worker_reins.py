@@ -13,7 +13,7 @@ KILLED = Absence(left=LeaveReason.KILLED)
 
 
 class Told:
-    """A worker that notes what it is told."""
+    """A worker that notes what is asked of it."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []

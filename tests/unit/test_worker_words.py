@@ -82,7 +82,7 @@ async def test_nor_when_its_job_is_removed() -> None:
         await worker.topics.remove("a")
         await eventually(lambda: not worker.topics.status.tasks and not worker.executor.running)
         assert words(worker) == {TaskState.RUNNING: 1, TaskState.STOPPED: 1}
-        assert worker.stopped == [frozenset(tasks(MANY)[1:]), frozenset({A0})], "all that waited are released at once"
+        assert worker.stopped == [frozenset(tasks(MANY)[1:]), frozenset({A0})], "all that waited are released together"
 
 
 async def test_who_lets_go_of_a_waiting_task_by_itself_says_so() -> None:
@@ -176,7 +176,7 @@ async def test_what_waits_counts_on_though_nothing_was_said_of_it() -> None:
 
 
 async def test_what_ended_elsewhere_while_it_waited_is_not_started_again() -> None:
-    """The last word of whoever had it before came late: sensors may have seen it."""
+    """The last word of the worker before came late: sensors may have seen it."""
     async with bench(slots=1) as worker:
         await worker.submit(tasks=3, run_key="r")
         await told(worker, A1, TaskState.STOPPED, OTHER, started_at_ms=1)

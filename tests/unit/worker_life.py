@@ -52,7 +52,7 @@ SHORT = {"rebalance_timeout_ms": MEMBER.session_timeout_ms}
 LONG: dict[str, Any] = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 60_000, "rebalance_timeout_ms": 120_000}
 GONE = TransportError("connection refused", fault=Fault.CONNECTION)
 OTHER_CLOCKS = pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
-"""By so much the clock of whoever asks differs from the worker's."""
+"""By so much the asker's clock differs from the worker's."""
 
 
 class Life:
