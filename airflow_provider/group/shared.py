@@ -45,19 +45,20 @@ class _Pool(Generic[T]):
         self._close = close
         self._held: dict[object, _Held[T]] = {}
 
-    @asynccontextmanager
-    async def use(self, key: object, make: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+    def use(self, key: object, make: Callable[[], Awaitable[T]]) -> _Use[T]:
+        return _Use(self, key, make)
+
+    def take(self, key: object, make: Callable[[], Awaitable[T]]) -> _Held[T]:
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = _Held(asyncio.ensure_future(make()))
         held.users += 1
-        try:
-            # Shielded: one user that gives up while it waits must not end the opening for the others.
-            yield await asyncio.shield(held.opening)
-        finally:
-            held.users -= 1
-            if held.users == 0:
-                await self._drop(key, held)
+        return held
+
+    async def give_back(self, key: object, held: _Held[T]) -> None:
+        held.users -= 1
+        if held.users == 0:
+            await self._drop(key, held)
 
     async def _drop(self, key: object, held: _Held[T]) -> None:
         if self._held.get(key) is held:
@@ -66,6 +67,31 @@ class _Pool(Generic[T]):
         await asyncio.wait([held.opening])
         if not held.opening.cancelled() and held.opening.exception() is None:
             await self._close(held.opening.result())
+
+
+class _Use(Generic[T]):
+    """A thing of a pool for one more user, as long as the block runs. A generator would do, but of 900 bytes, for each
+    of thousands.
+    """
+
+    __slots__ = ("_held", "_key", "_make", "_pool")
+
+    def __init__(self, pool: _Pool[T], key: object, make: Callable[[], Awaitable[T]]) -> None:
+        self._pool = pool
+        self._key = key
+        self._make = make
+
+    async def __aenter__(self) -> T:
+        self._held = self._pool.take(self._key, self._make)
+        try:
+            # Shielded: one user that gives up while it waits must not end the opening for the others.
+            return await asyncio.shield(self._held.opening)
+        except BaseException:
+            await self._pool.give_back(self._key, self._held)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.give_back(self._key, self._held)
 
 
 class _Pools:
@@ -84,15 +110,13 @@ def _pools() -> _Pools:
     return _POOLS.setdefault(asyncio.get_running_loop(), _Pools())
 
 
-@asynccontextmanager
-async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransport]:
+def shared_transport(settings: KafkaSettings) -> AbstractAsyncContextManager[GroupTransport]:
     """The transport to a cluster, as long as somebody on this loop uses it."""
 
     async def make() -> GroupTransport:
         return GroupTransport(settings)
 
-    async with _pools().transports.use(settings, make) as transport:
-        yield transport
+    return _pools().transports.use(settings, make)
 
 
 @asynccontextmanager
