@@ -117,7 +117,8 @@ class Transition(Requesting):
 
     def hold(self, tasks: Tasks) -> None:
         """These are this worker's now; start them once nothing speaks against it."""
-        self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
+        if tasks:
+            self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
         self.start_held()
 
     def start_held(self) -> None:
