@@ -37,6 +37,8 @@ class ClassicProtocol:
         self, kafka: KafkaSettings, topics: GroupTopics, is_gone: KnowsGone | None
     ) -> AsyncIterator[ClassicMemberships]:
         async with shared_transport(kafka) as transport:
+            # A crowd that waited for its group's topics begins together.
+            await transport.turn()
             yield ClassicMemberships(self.member, transport, topics, policy=self.policy, is_gone=is_gone)
 
 

@@ -59,7 +59,7 @@ class LeaderWatch:
         self._watching: asyncio.Task[None] | None = None
         self._tending: asyncio.TimerHandle | None = None
         self._tended_at = time.monotonic()
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None
         self._help_timer: asyncio.TimerHandle | None = None
         self._overdue_timer: asyncio.TimerHandle | None = None
         self._settle_s = SETTLE_S
@@ -71,7 +71,8 @@ class LeaderWatch:
             return
         if self._watching is None:
             self._unsubscribe = self._topics.subscribe(self.look)
-            self._watching = self._spawn(self._watch())
+            self._changed = asyncio.Event()
+            self._watching = self._spawn(self._watch(self._changed))
             self.look()
             self._tend_later()
         else:
@@ -79,11 +80,12 @@ class LeaderWatch:
             if self._tending is not None:
                 self._tending.cancel()
             self._watching.cancel()
-            self._watching = None
+            self._watching = self._changed = None
 
     def look(self) -> None:
         """Something changed: look once it has settled."""
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
 
     def close(self) -> None:
         self.lead(False)
@@ -101,11 +103,11 @@ class LeaderWatch:
         wait_s = max(0.0, self._tended_at + _TEND_S - time.monotonic())
         self._tending = asyncio.get_running_loop().call_later(wait_s, self._tend)
 
-    async def _watch(self) -> None:
+    async def _watch(self, changed: asyncio.Event) -> None:
         while True:
-            await self._changed.wait()
+            await changed.wait()
             await asyncio.sleep(self._settle_s)
-            self._changed.clear()
+            changed.clear()
             began = time.perf_counter()
             reason = await self._reason()
             self._settle_s = max(SETTLE_S, REST * (time.perf_counter() - began))

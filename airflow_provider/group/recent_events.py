@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import fields
 from enum import Enum
@@ -24,7 +23,7 @@ class RecentEvents:
     """Keeps the last events and what came of them, a line each; what happens all the time is left out."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=_KEPT)
+        self._lines: list[str] = []
 
     def add(self, event: Event, before: Phase, after: Phase, commands: Iterable[Command]) -> None:
         commands = tuple(commands)
@@ -33,6 +32,7 @@ class RecentEvents:
         phases = before.value if before is after else f"{before.value} -> {after.value}"
         self._lines.append(f"{event.now_ms} ms, {phases}: {_line(event)}")
         self._lines.extend(f"    {_line(command)}" for command in commands if not isinstance(command, ArmTimer))
+        del self._lines[:-_KEPT]
 
     def __str__(self) -> str:
         return "\n".join(self._lines)

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider.kafka.settings import KafkaSettings
@@ -25,9 +25,13 @@ from airflow_provider.topics.rights import WATCHER, Needs
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Make: TypeAlias = Callable[[], Awaitable[T]]
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 5.0
+
+
+async def _as_it_is(_thing: object) -> None: ...
 
 
 @dataclass(slots=True)
@@ -45,19 +49,21 @@ class _Pool(Generic[T]):
         self._close = close
         self._held: dict[object, _Held[T]] = {}
 
-    @asynccontextmanager
-    async def use(self, key: object, make: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+    def use(self, key: object, make: Make[T], get_ready: Callable[[T], Awaitable[None]] = _as_it_is) -> _Use[T]:
+        """:param get_ready: what this user needs done before the block begins"""
+        return _Use(self, key, make, get_ready)
+
+    def take(self, key: object, make: Make[T]) -> _Held[T]:
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = _Held(asyncio.ensure_future(make()))
         held.users += 1
-        try:
-            # Shielded: one user that gives up while it waits must not end the opening for the others.
-            yield await asyncio.shield(held.opening)
-        finally:
-            held.users -= 1
-            if held.users == 0:
-                await self._drop(key, held)
+        return held
+
+    async def give_back(self, key: object, held: _Held[T]) -> None:
+        held.users -= 1
+        if held.users == 0:
+            await self._drop(key, held)
 
     async def _drop(self, key: object, held: _Held[T]) -> None:
         if self._held.get(key) is held:
@@ -66,6 +72,34 @@ class _Pool(Generic[T]):
         await asyncio.wait([held.opening])
         if not held.opening.cancelled() and held.opening.exception() is None:
             await self._close(held.opening.result())
+
+
+class _Use(Generic[T]):
+    """A thing of a pool for one more user, as long as the block runs. A generator would do, but of 900 bytes, for each
+    of thousands.
+    """
+
+    __slots__ = ("_get_ready", "_held", "_key", "_make", "_pool")
+
+    def __init__(self, pool: _Pool[T], key: object, make: Make[T], get_ready: Callable[[T], Awaitable[None]]) -> None:
+        self._pool = pool
+        self._key = key
+        self._make = make
+        self._get_ready = get_ready
+
+    async def __aenter__(self) -> T:
+        self._held = self._pool.take(self._key, self._make)
+        try:
+            # Shielded: one user that gives up while it waits must not end the opening for the others.
+            thing = await asyncio.shield(self._held.opening)
+            await self._get_ready(thing)
+        except BaseException:
+            await self._pool.give_back(self._key, self._held)
+            raise
+        return thing
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.give_back(self._key, self._held)
 
 
 class _Pools:
@@ -84,34 +118,32 @@ def _pools() -> _Pools:
     return _POOLS.setdefault(asyncio.get_running_loop(), _Pools())
 
 
-@asynccontextmanager
-async def shared_transport(settings: KafkaSettings) -> AsyncIterator[GroupTransport]:
+def shared_transport(settings: KafkaSettings) -> AbstractAsyncContextManager[GroupTransport]:
     """The transport to a cluster, as long as somebody on this loop uses it."""
 
     async def make() -> GroupTransport:
         return GroupTransport(settings)
 
-    async with _pools().transports.use(settings, make) as transport:
-        yield transport
+    return _pools().transports.use(settings, make)
 
 
-@asynccontextmanager
-async def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> AsyncIterator[GroupTopics]:
+def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> AbstractAsyncContextManager[GroupTopics]:
     """The topics of a group, read to their present ends.
 
     :param needs: what the user must be allowed to do
     :raises TopicError: see :meth:`GroupTopics.start`
     """
-    async with _topics_of(settings, group_id) as topics:
+
+    async def get_ready(topics: GroupTopics) -> None:
         await topics.start_for(needs)
         await topics.catch_up()
-        yield topics
+
+    return _topics_of(settings, group_id, get_ready)
 
 
-@asynccontextmanager
-async def watched_topics(
+def watched_topics(
     settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
-) -> AsyncIterator[GroupTopics]:
+) -> AbstractAsyncContextManager[GroupTopics]:
     """As :func:`shared_topics`, for whoever waits for something: also for the topics, which others make.
 
     As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
@@ -121,13 +153,14 @@ async def watched_topics(
     :raises TopicError: see :meth:`GroupTopics.start`
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    pause_s, pace = _FIRST_PAUSE_S, Pace()
-    async with _topics_of(settings, group_id) as topics:
+
+    async def get_ready(topics: GroupTopics) -> None:
+        pause_s, pace = _FIRST_PAUSE_S, Pace()
         while True:
             try:
                 await topics.start_for(WATCHER)
                 await topics.catch_up()
-                break
+                return
             except NoTopicError as missing:
                 if time.monotonic() >= until:
                     raise TopicTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
@@ -135,14 +168,17 @@ async def watched_topics(
                     log.info("Waiting for somebody to begin: %s", missing)
             await asyncio.sleep(min(pause_s, until - time.monotonic()))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        yield topics
+
+    return _topics_of(settings, group_id, get_ready)
 
 
-def _topics_of(settings: KafkaSettings, group_id: str) -> AbstractAsyncContextManager[GroupTopics]:
+def _topics_of(
+    settings: KafkaSettings, group_id: str, get_ready: Callable[[GroupTopics], Awaitable[None]]
+) -> AbstractAsyncContextManager[GroupTopics]:
     async def make() -> GroupTopics:
         return GroupTopics(settings, group_id)
 
-    return _pools().topics.use((settings, group_id), make)
+    return _pools().topics.use((settings, group_id), make, get_ready)
 
 
 async def reach(settings: KafkaSettings) -> None:

@@ -71,7 +71,9 @@ class GroupTransport:
         return SyncGroup.read(response)
 
     async def turn(self) -> None:
-        """To be waited for before a heartbeat: a thousand may be due together. One that waits has sent nothing yet."""
+        """To be waited for before what a thousand may be about to do together: a heartbeat, which has not been sent yet
+        while it waits, or the beginning of a membership.
+        """
         await self._connections.turn()
 
     async def heartbeat(

@@ -100,6 +100,10 @@ class StatusSnapshot:
     point: Point = field(default_factory=Point, compare=False, repr=False)
     steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
+    def of_tasks(self) -> StatusSnapshot:
+        """What :func:`steps_since` needs of it: who keeps that keeps no copy of what a thousand workers say."""
+        return StatusSnapshot(tasks=self.tasks, point=self.point)
+
     def owner_of(self, task: TaskId) -> WorkerId | None:
         """Who has the task since the last round, and has not left since; None: nobody."""
         if self.group is None:

@@ -41,9 +41,9 @@ def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
 
 def on_timer(member: Transition, _event: TimerFired) -> None:
     """Do what is due. A timer that fires early does nothing but arm itself again."""
-    member.set(armed_at=None)
     _lease_over(member)
     state, now = member.state, member.now
+    member.set(armed_at=None)
     if state.retry_at is not None and now >= state.retry_at:
         member.find_coordinator()
     if state.heartbeat_at is not None and now >= state.heartbeat_at:

@@ -106,16 +106,19 @@ class Transition(Requesting):
     def released(self, tasks: Tasks) -> None:
         """These do not run here any more."""
         state = self.state
-        self.set(
-            owned=state.owned - tasks,
-            held=state.held - tasks,
-            stopping=state.stopping - tasks,
-            released_since_join=state.released_since_join | (tasks & state.owned),
-        )
+        here = tasks & state.owned
+        if here:
+            self.set(
+                owned=state.owned - here,
+                held=state.held - here,
+                stopping=state.stopping - here,
+                released_since_join=state.released_since_join | here,
+            )
 
     def hold(self, tasks: Tasks) -> None:
         """These are this worker's now; start them once nothing speaks against it."""
-        self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
+        if tasks:
+            self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
         self.start_held()
 
     def start_held(self) -> None:

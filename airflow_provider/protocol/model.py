@@ -209,7 +209,7 @@ def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
 
     :raises ValueError: for anything that is not a ``[job, index]`` pair
     """
-    return frozenset(_task_from_json(pair) for pair in pairs)
+    return frozenset(_task_from_json(pair) for pair in pairs) or NO_TASKS
 
 
 def name_from_json(name: object) -> str:

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -36,18 +36,13 @@ _Answers = dict[Hashable, "tuple[float, asyncio.Future[SoFar | None]]"]
 _ANSWERS: WeakKeyDictionary[object, _Answers] = WeakKeyDictionary()
 
 
-@asynccontextmanager
-async def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) -> AsyncIterator[None]:
+def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) -> AbstractAsyncContextManager[None]:
     """Tell as long as the block runs: when something has changed, every 30 s at most, and every 10 minutes at least.
 
     :param question: the same for all whose ``look`` gives the same
     :param look: must not touch what belongs to the loop; None: there is nothing to tell
     """
-    telling = _Telling(topics, question, look)
-    try:
-        yield
-    finally:
-        await telling.close()
+    return _Telling(topics, question, look)
 
 
 class _Telling:
@@ -63,7 +58,15 @@ class _Telling:
         self._look = look
         self._pace = Pace()
         self._telling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
         self._timer = self._armed()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
 
     def _armed(self) -> asyncio.TimerHandle:
         # Not all together: those that a triggerer has taken over have begun at the same moment.
@@ -78,12 +81,6 @@ class _Telling:
         if so_far is not None and self._pace.is_due(so_far, time.monotonic()):
             log.info("%s", so_far.in_words(wall_ms()))
         self._telling, self._timer = None, self._armed()
-
-    async def close(self) -> None:
-        self._timer.cancel()
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
 
 
 async def _answer(topics: GroupTopics, question: Hashable, look: Look) -> SoFar | None:

@@ -44,6 +44,9 @@ _LEAVE_WITHIN_S: Final = 30.0
 _YOUNG_OBJECTS: Final = 10_000
 """So many objects more than at its last look, and the garbage collector looks again, with ``gc_freeze``."""
 
+_YOUNG_LOOKS: Final = 4
+"""After so many looks at the youngest objects it looks at what they have left: at 40,000 in some 25 ms."""
+
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
 """Keeps them from the garbage collector."""
 
@@ -56,21 +59,23 @@ def _load() -> None:
     """
     for module in ("group.classic", "worker.holding", "worker.standby"):
         importlib.import_module(f"airflow_provider.{module}")
-    if conf.getboolean("cooperative_spark", "gc_freeze", fallback=False):
-        _freeze()
+    _freeze("Kafka's clients")
 
 
 @functools.cache
-def _freeze() -> None:
-    """Take what the process has by now out of its garbage collector's sight, once, and have that look less often: a
-    crowd's heartbeats that are under way are more objects than Python's 700, and hardly any is garbage.
+def _freeze(_loaded: str) -> None:
+    """Take what the process has by now out of its garbage collector's sight, and have that look less often: a crowd's
+    heartbeats that are under way are more objects than Python's 700, and hardly any is garbage.
 
     Only where that was asked for: a triggerer is shared, and what others have in it would stay for ever if it became a
     cycle of garbage.
+
+    :param _loaded: what the process has loaded by now; once for each
     """
-    gc.freeze()
-    young, *older = gc.get_threshold()
-    gc.set_threshold(max(young, _YOUNG_OBJECTS), *older)
+    if conf.getboolean("cooperative_spark", "gc_freeze", fallback=False):
+        gc.freeze()
+        young, middle, old = gc.get_threshold()
+        gc.set_threshold(max(young, _YOUNG_OBJECTS), min(middle, _YOUNG_LOOKS), old)
 
 
 class WorkerTrigger(BaseTrigger):
@@ -178,6 +183,7 @@ class WorkerTrigger(BaseTrigger):
             await asyncio.gather(self._holding, return_exceptions=True)
 
     async def _hold(self) -> TriggerEvent:
+        _freeze("Airflow")  # now: a thousand triggers that come together make the collector look through all of it
         async with connection_of(self.kafka_conn_id) as connection:
             await asyncio.to_thread(_load)
             event: TriggerEvent | None = None

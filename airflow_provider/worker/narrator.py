@@ -63,7 +63,7 @@ class Narrator:
         self._epoch = already_narrated
         self._applied = applied
         self.first_epoch: Epoch | None = None
-        self._seen: StatusSnapshot = topics.status
+        self._seen = topics.status.of_tasks()
         self._shortage: SlotShortage | None = None
 
     @property
@@ -81,7 +81,8 @@ class Narrator:
                 log.info("%s", line)
             self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
-        self._seen = status
+        if status.tasks is not self._seen.tasks:
+            self._seen = status.of_tasks()
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for step in steps:
             how = self._tell_trouble(step.last, step.before)

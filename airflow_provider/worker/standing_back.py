@@ -74,7 +74,7 @@ class SteadyWorker:
         self._worker = make(saved)
         self._stopped_before = 0
         self._told_to_leave = False
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None
 
     @property
     def stopped_running(self) -> int:
@@ -107,7 +107,8 @@ class SteadyWorker:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
         self._told_to_leave = True
         self._worker.leave(reason, absence)
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
 
     def hand_over(self) -> None:
         """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""
@@ -119,17 +120,18 @@ class SteadyWorker:
         :param left: how its last life ended
         :returns: how it ends without; None if it goes on
         """
+        changed = self._changed = asyncio.Event()
         trying = asyncio.ensure_future(self._try_until_there(left.error or ""))
-        trying.add_done_callback(lambda _: self._changed.set())
+        trying.add_done_callback(lambda _: changed.set())
         reasons = ReasonsToEnd(
-            self._settings, self._topics, began_at=self._worker.reasons.began_at, look_again=self._changed.set
+            self._settings, self._topics, began_at=self._worker.reasons.began_at, look_again=changed.set
         )
         reasons.go_on_waiting(self._worker.reasons.waits_since_ms)
-        unsubscribe = self._topics.subscribe(self._changed.set, About.JOBS | About.TASKS)
+        unsubscribe = self._topics.subscribe(changed.set, About.JOBS | About.TASKS)
         try:
             while (end := self._end(reasons, left.epoch)) is None and not trying.done():
-                await self._changed.wait()
-                self._changed.clear()
+                await changed.wait()
+                changed.clear()
             if end is None:
                 trying.result()
                 self._stopped_before = self.stopped_running

@@ -11,8 +11,10 @@ from stand_ins import IdleListener, MemoryTopics, SlowCoordinator
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.classic import ClassicProtocol
 from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
@@ -97,3 +99,25 @@ async def test_a_join_that_was_not_answered_is_given_up_for_the_next_one(
     coordinator.answers.set()
     await eventually(lambda: member.state.phase is Phase.STABLE, "it is in the group again")
     assert coordinator.joins[2] == "answered"
+
+
+async def test_memberships_that_could_begin_together_begin_a_few_in_a_turn_of_the_loop() -> None:
+    kafka, until = KafkaSettings.from_extra({"bootstrap.servers": "localhost:9"}, conn_id="kafka"), asyncio.Event()
+    begun = 0
+
+    async def begin_one() -> None:
+        nonlocal begun
+        protocol: Any = ClassicProtocol(SETTINGS, Deferred())
+        async with protocol.memberships(kafka, MemoryTopics(), None):
+            begun += 1
+            await until.wait()
+
+    crowd = [asyncio.ensure_future(begin_one()) for _ in range(300)]
+    most = 0
+    while begun < len(crowd):
+        before = begun
+        await asyncio.sleep(0)
+        most = max(most, begun - before)
+    assert 0 < most <= 20
+    until.set()
+    await asyncio.gather(*crowd)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 from waiting import eventually
@@ -100,6 +99,22 @@ async def test_an_error_of_its_user_closes_it() -> None:
     assert things.closed == [1]
 
 
+async def test_a_user_for_whom_it_can_not_be_made_ready_is_none() -> None:
+    things, until = Things(), asyncio.Event()
+    other = asyncio.ensure_future(things.use(until))
+
+    async def refuse(thing: int) -> None:
+        raise NoTopicError(str(thing))
+
+    with pytest.raises(NoTopicError, match="1"):
+        async with things.pool.use("key", things.make, refuse):
+            raise AssertionError("it was not ready")
+    assert things.closed == [], "the other one uses it still"
+    until.set()
+    await other
+    assert things.closed == [1]
+
+
 class NotMadeYet:
     """Topics of a group that somebody makes when they have been asked for often enough."""
 
@@ -113,6 +128,8 @@ class NotMadeYet:
 
     async def catch_up(self) -> None: ...
 
+    async def aclose(self) -> None: ...
+
 
 @pytest.mark.parametrize(("every_s", "said"), [(600.0, 1), (0.0, 4)])
 async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_time(
@@ -122,12 +139,7 @@ async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_t
     monkeypatch.setattr(shared, "_FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(shared, "_LONGEST_PAUSE_S", 0.001)
     monkeypatch.setattr(standing, "SAY_AGAIN_S", every_s)
-
-    @contextlib.asynccontextmanager
-    async def topics_of(_settings: KafkaSettings, _group: str) -> AsyncIterator[NotMadeYet]:
-        yield NotMadeYet(after=4)
-
-    monkeypatch.setattr(shared, "_topics_of", topics_of)
+    monkeypatch.setattr(shared, "GroupTopics", lambda _settings, _group: NotMadeYet(after=4))
     settings = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
     async with shared.watched_topics(settings, "typo"):
         assert caplog.text.count("Waiting for somebody to begin: the topic 'typo.jobs' does not exist") == said

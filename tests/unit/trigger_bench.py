@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.triggers.base import TriggerEvent
+from stand_ins import LonelyCoordinator
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Incremental
@@ -135,8 +136,8 @@ class Triggerer:
             yield self.topics
 
         @asynccontextmanager
-        async def shared_transport(_settings: KafkaSettings) -> AsyncIterator[None]:
-            yield None
+        async def shared_transport(_settings: KafkaSettings) -> AsyncIterator[LonelyCoordinator]:
+            yield LonelyCoordinator()
 
         async def reach(settings: KafkaSettings) -> None:
             self.reached.append(settings)

@@ -99,6 +99,7 @@ class Connections:
         self._kept: dict[Owner, _Kept] = {}
         self._closing: set[asyncio.Future[None]] = set()
         self._openings: dict[Address, Openings] = {}
+        self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
         self._turnstile = Turnstile(_IN_A_TURN)
         _log_once()
 
@@ -238,7 +239,7 @@ class Connections:
     async def _ask_shared(self, address: Address, request: Any, timeout_s: float | None = None) -> Any:
         connection = await self._shared_connection(address)
         try:
-            return await _send(connection, address, request, timeout_s)
+            return await _send(connection, address, request, timeout_s or self._settings.request_timeout_ms / 1000)
         except TransportError as error:
             if error.fault is Fault.TIMEOUT:
                 self._close(connection)  # what was sent after it waits behind it; the network may have forgotten it
@@ -264,6 +265,7 @@ class Connections:
             address, request_timeout_ms=self._settings.request_timeout_ms, idle_ms=_SHARED_IDLE_MS
         )
         connection._writer = OneWrite(connection._writer)  # noqa: SLF001  it is given no other way
+        connection._request_timeout = None  # noqa: SLF001  whoever asks has a timer: one for each is enough
         self._shared[address] = connection
         return connection
 
@@ -276,9 +278,18 @@ class Connections:
         arguments = {**self._arguments, "request_timeout_ms": request_timeout_ms, "max_idle_ms": idle_ms}
         timeout_s = self._settings.connect_timeout_ms / 1000
         try:
-            return await wait_for(create_conn(address.host, address.port, **arguments), timeout_s)
+            connection = await wait_for(create_conn(address.host, address.port, **arguments), timeout_s)
         except _NO_CONNECTION as error:
             raise _transport_error(error, f"cannot connect to {address}", waited_s=timeout_s) from error
+        self._share_versions(connection, address)
+        return connection
+
+    def _share_versions(self, connection: AIOKafkaConnection, address: Address) -> None:
+        """Which versions a broker knows each connection asks for itself; 8 KB, and there may be thousands."""
+        known = self._versions.get(address)
+        if known != connection._versions:  # noqa: SLF001
+            known = self._versions[address] = connection._versions  # noqa: SLF001
+        connection._versions = known  # noqa: SLF001
 
 
 async def _send(connection: AIOKafkaConnection, address: Address, request: Any, timeout_s: float | None = None) -> Any:
