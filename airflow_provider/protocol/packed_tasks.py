@@ -57,11 +57,11 @@ class PackedTasks:
         tasks = frozenset(tasks)
         if not tasks:
             return NOTHING
-        known = _packed.get(tasks)
+        known = PACKED.get(tasks)
         if known is None:
             known = cls(*_vectors(tasks))
-            _packed.put(tasks, known, NO_TASKS, known.size)
-            _unpacked.put(known, tasks, tasks, known.size)
+            PACKED.put(tasks, known, tasks, known.size)
+            UNPACKED.put(known, tasks, tasks, known.size)
         return known
 
     @classmethod
@@ -71,6 +71,8 @@ class PackedTasks:
         :raises ValueError: these are no tasks; the message begins with the name of the vector that is wrong
         """
         found = cls(names, sizes, counts, packed)
+        if UNPACKED.get(found) is not None:
+            return found  # it was checked then
         lengths, of_each, indexes = found._lengths(), found._of_each(), found.indexes()
         if sum(lengths) != len(names):
             raise ValueError(f"sizes are of {sum(lengths)} bytes, names have {len(names)}")
@@ -120,10 +122,12 @@ class PackedTasks:
 
     def tasks(self) -> Tasks:
         """An object for each. The same set as before, if it was asked for, or packed, not long ago."""
-        tasks = _unpacked.get(self)
+        if not self.packed:
+            return NO_TASKS
+        tasks = UNPACKED.get(self)
         if tasks is None:
             tasks = frozenset(self.in_order())
-            _unpacked.put(self, tasks, tasks, self.size)
+            UNPACKED.put(self, tasks, tasks, self.size)
         return tasks
 
     def in_order(self) -> Iterator[TaskId]:
@@ -144,8 +148,8 @@ class PackedTasks:
 
 
 NOTHING: Final = PackedTasks()
-_packed: Final = Recent[Tasks, PackedTasks]()
-_unpacked: Final = Recent[PackedTasks, Tasks]()
+PACKED: Final = Recent[Tasks, PackedTasks]()
+UNPACKED: Final = Recent[PackedTasks, Tasks]()
 """What a leader has told a worker comes back in the next round as what that owns, and is told again in most."""
 
 

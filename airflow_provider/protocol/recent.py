@@ -24,6 +24,9 @@ class Recent(Generic[K, V]):
     __slots__ = ("_new", "_old", "_room")
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
         self._new: dict[K, tuple[V, int]] = {}
         self._old: dict[K, tuple[V, int]] = {}
         self._room = _MOST_BYTES

@@ -42,7 +42,7 @@ _LONGEST_NAME: Final = 250
 _encoded: dict[str, bytes] = {}
 _decoded: dict[bytes, str] = {}
 """Names of jobs, with and without their lengths. They recur in each round, once for each worker."""
-_read: Final = Recent[bytes, tuple[Tasks, int]]()
+READ: Final = Recent[bytes, tuple[Tasks, int]]()
 """Tasks, and the size of their array, by the bytes from its beginning on: most members own what they did before."""
 
 
@@ -196,7 +196,7 @@ class Cursor:
         if count in (NULL, 0):
             return NO_TASKS
         rest = self._data[start : self._end]
-        known = _read.get(rest)
+        known = READ.get(rest)
         if known is not None:
             tasks, size = known
             self.at = start + size
@@ -206,7 +206,7 @@ class Cursor:
         except (_OddError, struct.error):
             found = self._jobs_with_care(field, count)
         tasks = frozenset(found)
-        _read.put(rest, (tasks, self.at - start), tasks, len(rest))
+        READ.put(rest, (tasks, self.at - start), tasks, len(rest))
         return tasks
 
     def _jobs_with_care(self, field: str, count: int) -> list[TaskId]:
