@@ -2,7 +2,11 @@
 
 The same as ``java/Rounds.java``, and prints the same: one JSON object with the milliseconds of each call and what was
 decided. A number of calls of the assignor, then of the leader, who begins and ends with bytes; and what only ours
-does, to write the record of the round.
+does: the leader in version 3 of the protocol, and to write the record of the round.
+
+A leader remembers the round before, as Java's assignor does, and what it has read and written in it. So each round is
+led behind one in which the members said the same (not timed), and nothing is known of any round but that one. What a
+new leader takes, who has everything to read and remembers what the topic says, is measured beside it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider.assignors.cooperative import assign
@@ -21,7 +26,9 @@ from airflow_provider.ledger.records.envelope import encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.embedded.v1 import decode_metadata, encode_metadata
+from airflow_provider.protocol import packed_tasks
+from airflow_provider.protocol.embedded import fields, v1, v3
+from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
@@ -35,41 +42,97 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 POLICY: Final = Deferred(max_delay_ms=300_000)
+OFFSET: Final = ConfigOffset(1)
 
 
 def measure(workers: int, jobs: int, tasks: int, kind: str, calls: int, leads: int) -> dict[str, object]:
     """The figures of one kind of round."""
-    configured = frozenset(TaskId(f"job-{job:05}", index) for job in range(jobs) for index in range(-1, tasks))
-    owned = dict.fromkeys((WorkerId(f"worker-{number:04}") for number in range(workers)), NO_TASKS)
-    call = _call(owned, configured, None)
-    if kind != "full":
-        last = _record(call)
-        joins = {WorkerId("worker-new"): NO_TASKS} if kind == "join" else {}
-        # What it remembers has come back from the topic, however large.
-        remembered = ClassicRecord.from_json(json.loads(encode(last.to_json())))
-        call = _call({**last.assignment, **joins}, configured, remembered)
+    sessioned = Rounds.of(workers, jobs, tasks, kind, SubProtocol.SESSIONED)
+    call = sessioned.after_the_one_before()
+    round_, memory = _round(call), call.last_record.memory if call.last_record else Memory()
     assign_ms: list[float] = []
-    lead_ms: list[float] = []
-    record_ms: list[float] = []
     for _ in range(calls):
-        round_, memory = _round(call), call.last_record.memory if call.last_record else Memory()
         with _timed(assign_ms):
             outcome = assign(round_, memory, policy=POLICY)
-    for _ in range(leads):
-        with _timed(lead_ms):
-            record = _record(call)
-        with _timed(record_ms):
-            written = encode(record.to_json())
-    return {
+    decided = {
         "assign_ms": assign_ms,
-        "lead_ms": lead_ms,
-        "record_ms": record_ms,
-        "record_bytes": len(written) if leads else None,
         "started": _tasks_in(outcome.assigned),
         "stopped": _tasks_in(outcome.revoked),
     }
+    if not leads:
+        return decided
+    extensible = Rounds.of(workers, jobs, tasks, kind, SubProtocol.EXTENSIBLE)
+    record = _record(sessioned.call)
+    record_ms: list[float] = []
+    for _ in range(leads):
+        with _timed(record_ms):
+            written = encode(record.to_json())
+    return {
+        **decided,
+        "lead_ms": sessioned.lead_ms(leads),
+        "new_leader_ms": sessioned.new_leader_ms(leads),
+        "extensible_ms": extensible.lead_ms(leads),
+        "extensible_new_leader_ms": extensible.new_leader_ms(leads),
+        "record_ms": record_ms,
+        "record_bytes": len(written),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A round, and the one before.
+
+    :param before: None: the group has had none
+    """
+
+    before: Call | None
+    call: Call
+
+    @classmethod
+    def of(cls, workers: int, jobs: int, tasks: int, kind: str, protocol: SubProtocol) -> Rounds:
+        configured = frozenset(TaskId(f"job-{job:05}", index) for job in range(jobs) for index in range(-1, tasks))
+        nothing = dict.fromkeys((WorkerId(f"worker-{number:04}") for number in range(workers)), NO_TASKS)
+        first = _call(nothing, configured, None, protocol)
+        if kind == "full":
+            return cls(None, first)
+        given = _record(first)
+        joins = {WorkerId("worker-new"): NO_TASKS} if kind == "join" else {}
+        before = _call(given.assignment, configured, given, protocol)
+        return cls(before, _call({**given.assignment, **joins}, configured, _record(before), protocol))
+
+    def lead_ms(self, number: int) -> list[float]:
+        times: list[float] = []
+        for _ in range(number):
+            call = self.after_the_one_before()
+            with _timed(times):
+                lead(call)
+        return times
+
+    def new_leader_ms(self, number: int) -> list[float]:
+        times: list[float] = []
+        for _ in range(number):
+            call = self.call
+            if call.last_record is not None:
+                from_topic = ClassicRecord.from_json(json.loads(encode(call.last_record.to_json())))
+                call = replace(call, last_record=from_topic, last_completed=NO_GENERATION)
+            _forget()
+            with _timed(times):
+                lead(call)
+        return times
+
+    def after_the_one_before(self) -> Call:
+        """The round for a leader that has led the one before, and knows nothing else."""
+        _forget()
+        return self.call if self.before is None else replace(self.call, last_record=_record(self.before))
+
+
+def _forget() -> None:
+    """What was read and written."""
+    for recent in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED):
+        recent.clear()
 
 
 @contextmanager
@@ -79,30 +142,21 @@ def _timed(times: list[float]) -> Iterator[None]:
     times.append(round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _call(owned: Mapping[WorkerId, Tasks], configured: Tasks, last: ClassicRecord | None) -> Call:
+def _call(
+    owned: Mapping[WorkerId, Tasks], configured: Tasks, last: ClassicRecord | None, protocol: SubProtocol
+) -> Call:
     members = tuple(
-        JoinedMember(
-            member_id=MemberId(worker),
-            instance_id=worker,
-            metadata=encode_metadata(
-                WorkerState(
-                    version=2,
-                    url="",
-                    config_offset=ConfigOffset(1),
-                    assignment=Assignment(version=2, config_offset=ConfigOffset(1), assigned=tasks),
-                )
-            ),
-        )
+        JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=_metadata(tasks, last, protocol))
         for worker, tasks in owned.items()
     )
     return Call(
-        generation=GenerationId(2 if last else 1),
-        protocol=SubProtocol.SESSIONED,
+        generation=GenerationId(last.generation + 1 if last else 1),
+        protocol=protocol,
         leader=members[0].member_id,
         last_completed=last.generation if last else NO_GENERATION,
         members=members,
         configured=configured,
-        config_offset=ConfigOffset(1),
+        config_offset=OFFSET,
         last_record=last,
         policy=POLICY,
         now_ms=0,
@@ -110,14 +164,22 @@ def _call(owned: Mapping[WorkerId, Tasks], configured: Tasks, last: ClassicRecor
     )
 
 
+def _metadata(tasks: Tasks, last: ClassicRecord | None, protocol: SubProtocol) -> bytes:
+    if protocol is SubProtocol.EXTENSIBLE:
+        epoch = last.epoch if last else None
+        return v3.encode_metadata(ExtensibleState(config_offset=OFFSET, owned=PackedTasks.of(tasks), epoch=epoch))
+    own = Assignment(version=protocol.version, config_offset=OFFSET, assigned=tasks)
+    return v1.encode_metadata(WorkerState(version=protocol.version, url="", config_offset=OFFSET, assignment=own))
+
+
 def _round(call: Call) -> Round:
-    """What the leader makes of its call: what is owned is read from the bytes anew each time."""
+    """What the leader makes of its call."""
     return Round(
         now_ms=call.now_ms,
         generation=call.generation,
         last_completed=call.last_completed,
         configured=call.configured,
-        owned={WorkerId(member.member_id): decode_metadata(member.metadata).owned for member in call.members},
+        owned={WorkerId(member.member_id): v1.decode_metadata(member.metadata).owned for member in call.members},
     )
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, nlargest
-from itertools import repeat
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
@@ -138,12 +137,12 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
 
     :param rank: what it costs to stop a task; 0, the default: nothing, as for one that has not started
     """
-    size = Counter(map(_job_of, tasks))
-    ranks = list(map(rank.get, tasks, repeat(0))) if rank else [0] * len(tasks)
+    one_of_each = len(set(map(_job_of, tasks))) == len(tasks)  # as where jobs are spread
+    size = Counter(() if one_of_each else map(_job_of, tasks))
     chosen: list[TaskId] = []
-    for lowest in sorted(set(ranks)):
-        equals = [task for task, of_it in zip(tasks, ranks, strict=True) if of_it == lowest]
-        thinned = _thin_out(equals, number - len(chosen), size)
+    for equals in _by_rank(tasks, rank):
+        left = number - len(chosen)
+        thinned = nlargest(left, equals) if one_of_each else _thin_out(equals, left, size)
         chosen += thinned
         if len(chosen) == number:
             break
@@ -151,13 +150,21 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
     return chosen
 
 
+def _by_rank(tasks: Collection[TaskId], rank: Mapping[TaskId, int]) -> Iterator[Collection[TaskId]]:
+    """Those of equal rank together, the lowest first."""
+    if not rank:
+        return iter((tasks,))
+    ranks = [rank.get(task, 0) for task in tasks]
+    return (
+        [task for task, of_it in zip(tasks, ranks, strict=True) if of_it == lowest] for lowest in sorted(set(ranks))
+    )
+
+
 def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
     """At most ``number`` of the tasks, one after the other from the job that has the most left, of ``size`` before.
 
     Ties go to the last name and the highest index: what came first stays.
     """
-    if max(size.values()) == 1:  # as where jobs are spread
-        return nlargest(number, tasks)
     left = dict(size)
     order: list[tuple[int, TaskId]] = []
     for task in sorted(tasks, reverse=True):

@@ -107,35 +107,33 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
 
 def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
     """How what is owned differs from what was assigned and from what is configured (rules 2 to 4)."""
-    active: Tasks = NO_TASKS.union(*round.owned.values())
-    previous = _trusted_assignment(round, memory, active)
-    unowned = minus(round.configured, active)
-    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned} if unowned else {}
-    owned_and_configured = len(round.configured) - len(unowned)
-    return Difference(
-        removed=active - round.configured if len(active) > owned_and_configured else NO_TASKS,
-        duplicated=_duplicated(round.owned, active),
-        created=minus(unowned, frozenset(lost)),
-        lost=lost,
-    )
+    unowned = round.configured.difference(*round.owned.values())
+    removed, duplicated = _superfluous(round, covered=len(round.configured) - len(unowned))
+    previous = _trusted_assignment(round, memory) if unowned else {}
+    lost = {task: worker for worker, tasks in previous.items() for task in tasks & unowned}
+    return Difference(removed=removed, duplicated=duplicated, created=minus(unowned, frozenset(lost)), lost=lost)
 
 
-def _trusted_assignment(round: Round, memory: Memory, active: Tasks) -> Shares:  # noqa: A002
-    """What the last round assigned, as far as it can be known to have reached the members (rules 2 and 3)."""
-    if not memory.revoked.isdisjoint(active):
-        return round.owned
-    return memory.assignment if memory.generation == round.last_completed else {}
+def _superfluous(round: Round, covered: int) -> tuple[Tasks, Tasks]:  # noqa: A002
+    """What is owned and not configured, and what is owned twice.
 
-
-def _duplicated(owned: Shares, active: Tasks) -> Tasks:
-    if sum(map(len, owned.values())) == len(active):
-        return NO_TASKS
+    :param covered: how much of what is configured is owned. If no more than that is owned, there is neither
+    """
+    if sum(map(len, round.owned.values())) == covered:
+        return NO_TASKS, NO_TASKS
     seen: set[TaskId] = set()
     twice: set[TaskId] = set()
-    for tasks in owned.values():
+    for tasks in round.owned.values():
         twice |= seen & tasks
         seen |= tasks
-    return frozenset(twice)
+    return frozenset(seen - round.configured), frozenset(twice)
+
+
+def _trusted_assignment(round: Round, memory: Memory) -> Shares:  # noqa: A002
+    """What the last round assigned, as far as it can be known to have reached the members (rules 2 and 3)."""
+    if not all(map(memory.revoked.isdisjoint, round.owned.values())):
+        return round.owned
+    return memory.assignment if memory.generation == round.last_completed else {}
 
 
 def pools_of(

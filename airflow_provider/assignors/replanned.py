@@ -24,7 +24,7 @@ def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # no
     had: dict[TaskId, WorkerId] = {}
     for shares in (memory.former, memory.assignment):
         for worker, tasks in shares.items():
-            if not tasks <= round.configured:
+            if tasks is not round.owned.get(worker) and not tasks <= round.configured:
                 had.update(dict.fromkeys(tasks - round.configured, worker))
     for worker, tasks in round.owned.items() if removed else ():
         had.update(dict.fromkeys(tasks & removed, worker))

@@ -21,6 +21,11 @@ def minus(tasks: Tasks, less: Tasks) -> Tasks:
     return tasks - less if tasks and less else tasks
 
 
+def without(tasks: Tasks, less: Tasks) -> Tasks:
+    """The same, where often none of them is: then it is the very set."""
+    return tasks if less.isdisjoint(tasks) else tasks - less
+
+
 def merged(parts: Iterable[Mapping[WorkerId, Iterable[TaskId]]]) -> dict[WorkerId, Tasks]:
     """What each worker has in all of the parts together."""
     by_worker: defaultdict[WorkerId, list[Iterable[TaskId]]] = defaultdict(list)

@@ -29,7 +29,6 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
     """
     last = call.last_record
     learners = last.learner_memory if last is not None and last.learner_memory is not None else LearnerMemory()
-    owned = NO_TASKS.union(*known.owned.values())
     return extensible.assign(
         LearnerRound(
             now_ms=known.now_ms,
@@ -43,8 +42,7 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
             draining=known.draining,
             stays=known.stays,
             stateful=call.stateful,
-            # What has started has a rank.
-            pending=owned - call.revocation_rank.keys(),
+            pending=_pending(call, known) if call.stateful else NO_TASKS,
             learning={name: _how_far(state) for name, state in states.items() if state.learning},
             leaving=frozenset(name for name, state in states.items() if state.leaving is not None),
         ),
@@ -54,14 +52,22 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
     )
 
 
+def _pending(call: Call, known: Round) -> Tasks:
+    """What has started has a rank."""
+    return NO_TASKS.union(*known.owned.values()).difference(call.revocation_rank)
+
+
 def answer(
-    header: ExtensibleAssignment, worker: WorkerId, decided: LearnerAssignment, epoch: Epoch
+    header: ExtensibleAssignment, worker: WorkerId, decided: LearnerAssignment, epoch: Epoch, owned: PackedTasks
 ) -> ExtensibleAssignment:
-    """The leader's word to one worker. One whose metadata nobody could read gets nothing."""
+    """The leader's word to one worker. One whose metadata nobody could read gets nothing.
+
+    :param owned: what the worker has said that it owns
+    """
     revoked = decided.revoked.get(worker, NO_TASKS)
     return replace(
         header,
-        target=_packed(decided.target, worker),
+        target=_target(decided, worker, owned),
         revoked=PackedTasks.of(revoked),
         delay_ms=decided.delay_ms,
         learning=_packed(decided.learning, worker),
@@ -106,6 +112,13 @@ def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
 def _how_far(state: ExtensibleState) -> dict[TaskId, float]:
     """What a worker learns. It says itself what it is ready for."""
     return {**state.how_far(), **dict.fromkeys(state.ready.tasks(), READY)}
+
+
+def _target(decided: LearnerAssignment, worker: WorkerId, owned: PackedTasks) -> PackedTasks:
+    """Of most workers what they have said that they own."""
+    changes = decided.assigned.get(worker) or decided.revoked.get(worker)
+    target = decided.target.get(worker, NO_TASKS)
+    return owned if not changes and len(owned) == len(target) else PackedTasks.of(target)
 
 
 def _packed(shares: Mapping[WorkerId, Tasks], worker: WorkerId) -> PackedTasks:

@@ -276,7 +276,10 @@ def on_record_read(member: Transition, event: RecordRead) -> None:
     state = member.state
     if state.record is not None and event.record.epoch < state.record.epoch:
         return
-    member.set(record=event.record, record_at=member.now - max(0, event.age_ms))
+    record = event.record
+    if state.record is not None and record.is_same_round(state.record) and record.leader_member == state.member_id:
+        record = state.record  # as it was made: its shares are those that are compared with in the next round
+    member.set(record=record, record_at=member.now - max(0, event.age_ms))
     member.heed_namesake()
     adopt_record(member)
     state = member.state

@@ -11,6 +11,7 @@ from airflow_provider.assignors import cooperative, eager
 from airflow_provider.assignors.learners.model import LearnerAssignment, Limits
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.assignors.shares import without
 from airflow_provider.membership import extensible_round
 from airflow_provider.membership.causes import FOR_WHAT_WAITS, Cause, cause_of
 from airflow_provider.membership.events import JoinedMember
@@ -33,6 +34,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
+from airflow_provider.protocol.packed_tasks import NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,12 @@ def _lead(
         known, memory = _known(call, {name: state.owned.tasks() for name, state in states.items()}, cause)
         learners = extensible_round.decide(call, known, memory, states)
         record = _record(call, names, leader, learners, learners.memory.cooperative, cause)
-        targets = {name: extensible_round.answer(header, name, learners, record.epoch) for name in names}
+        targets = {
+            name: extensible_round.answer(
+                header, name, learners, record.epoch, states[name].owned if name in states else NOTHING
+            )
+            for name in names
+        }
         return targets, extensible_round.recorded(record, learners, states)
     decided = _decide(call, states, cause)
     differences = {
@@ -234,7 +241,7 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[R
         generation=call.generation,
         last_completed=last_completed,
         configured=call.configured,
-        owned={name: tasks - call.ended for name, tasks in owned.items()},
+        owned={name: without(tasks, call.ended) for name, tasks in owned.items()},
         revocation_rank=call.revocation_rank,
         named=call.named,
         absent=call.absent,

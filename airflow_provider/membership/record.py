@@ -151,10 +151,10 @@ def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tas
 
 
 def newer(one: ClassicRecord | None, other: ClassicRecord | None) -> ClassicRecord | None:
-    """The record of the higher epoch."""
+    """The record of the higher epoch; of two copies of the same record the first."""
     if one is None or other is None:
         return one or other
-    return one if one.epoch > other.epoch else other
+    return one if one.epoch > other.epoch or one.is_same_round(other) else other
 
 
 def epoch_of(generation: GenerationId, leader_member: str, last: ClassicRecord | None) -> Epoch:

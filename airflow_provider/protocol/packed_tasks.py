@@ -11,7 +11,16 @@ from functools import partial
 from itertools import accumulate, chain, repeat
 from typing import Final
 
-from airflow_provider.protocol.model import HIGHEST_INDEX, PLANNER_INDEX, LocalProtocolError, TaskId, Tasks, grouped
+from airflow_provider.protocol.model import (
+    HIGHEST_INDEX,
+    NO_TASKS,
+    PLANNER_INDEX,
+    LocalProtocolError,
+    TaskId,
+    Tasks,
+    grouped,
+)
+from airflow_provider.protocol.recent import Recent
 
 _LONGEST_NAME: Final = 2**15 - 1
 """Bytes. So many a text has in v0 to v2, and in the records that speak of the same jobs."""
@@ -48,25 +57,12 @@ class PackedTasks:
         tasks = frozenset(tasks)
         if not tasks:
             return NOTHING
-        by_job = grouped(tasks)
-        jobs = sorted(by_job)
-        indexes: list[int] = []
-        counts: list[int] = []
-        for of_job in map(by_job.__getitem__, jobs):
-            if isinstance(of_job, int):
-                indexes.append(of_job)
-                counts.append(1)
-            else:
-                indexes += sorted(of_job)
-                counts.append(len(of_job))
-        try:
-            packed = struct.pack(f"<{len(indexes)}i", *indexes)
-        except struct.error:
-            raise LocalProtocolError(f"{_beyond(tasks)}, more than four bytes hold") from None
-        if min(indexes) < PLANNER_INDEX:
-            raise LocalProtocolError(f"{_beyond(tasks)}; the lowest is {PLANNER_INDEX}")
-        names, sizes = _encoded(jobs)
-        return cls(names, sizes, struct.pack(f"<{len(counts)}i", *counts), packed)
+        known = PACKED.get(tasks)
+        if known is None:
+            known = cls(*_vectors(tasks))
+            PACKED.put(tasks, known, tasks, known.size)
+            UNPACKED.put(known, tasks, tasks, known.size)
+        return known
 
     @classmethod
     def checked(cls, names: bytes, sizes: bytes, counts: bytes, packed: bytes) -> PackedTasks:
@@ -75,10 +71,12 @@ class PackedTasks:
         :raises ValueError: these are no tasks; the message begins with the name of the vector that is wrong
         """
         found = cls(names, sizes, counts, packed)
+        if UNPACKED.get(found) is not None:
+            return found  # it was checked then
         lengths, of_each, indexes = found._lengths(), found._of_each(), found.indexes()
         if sum(lengths) != len(names):
             raise ValueError(f"sizes are of {sum(lengths)} bytes, names have {len(names)}")
-        if max(lengths, default=0) > _LONGEST_NAME:
+        if len(names) > _LONGEST_NAME < max(lengths):
             raise ValueError(f"sizes has {max(lengths)}, a name has at most {_LONGEST_NAME} bytes")
         if len(of_each) != len(lengths):
             raise ValueError(f"counts has {len(of_each)} entries for {len(lengths)} jobs")
@@ -117,9 +115,20 @@ class PackedTasks:
         for job, count, end in zip(self.jobs(), counts, accumulate(counts), strict=True):
             yield job, indexes[end - count : end]
 
+    @property
+    def size(self) -> int:
+        """In bytes, of the four vectors."""
+        return len(self.names) + len(self.sizes) + len(self.counts) + len(self.packed)
+
     def tasks(self) -> Tasks:
-        """An object for each."""
-        return frozenset(self.in_order())
+        """An object for each. The same set as before, if it was asked for, or packed, not long ago."""
+        if not self.packed:
+            return NO_TASKS
+        tasks = UNPACKED.get(self)
+        if tasks is None:
+            tasks = frozenset(self.in_order())
+            UNPACKED.put(self, tasks, tasks, self.size)
+        return tasks
 
     def in_order(self) -> Iterator[TaskId]:
         """As :meth:`tasks`, in the order of the indexes."""
@@ -139,6 +148,32 @@ class PackedTasks:
 
 
 NOTHING: Final = PackedTasks()
+PACKED: Final = Recent[Tasks, PackedTasks]()
+UNPACKED: Final = Recent[PackedTasks, Tasks]()
+"""What a leader has told a worker comes back in the next round as what that owns, and is told again in most."""
+
+
+def _vectors(tasks: Tasks) -> tuple[bytes, bytes, bytes, bytes]:
+    """:raises LocalProtocolError: for a task that the wire can't carry"""
+    by_job = grouped(tasks)
+    jobs = sorted(by_job)
+    indexes: list[int] = []
+    counts: list[int] = []
+    for of_job in map(by_job.__getitem__, jobs):
+        if isinstance(of_job, int):
+            indexes.append(of_job)
+            counts.append(1)
+        else:
+            indexes += sorted(of_job)
+            counts.append(len(of_job))
+    try:
+        packed = struct.pack(f"<{len(indexes)}i", *indexes)
+    except struct.error:
+        raise LocalProtocolError(f"{_beyond(tasks)}, more than four bytes hold") from None
+    if min(indexes) < PLANNER_INDEX:
+        raise LocalProtocolError(f"{_beyond(tasks)}; the lowest is {PLANNER_INDEX}")
+    names, sizes = _encoded(jobs)
+    return names, sizes, struct.pack(f"<{len(counts)}i", *counts), packed
 
 
 def _numbers(code: str, data: bytes) -> array[int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from strict_patching import be_strict
 from turned_clock import CLOCK, TurnedLoop
+
+from airflow_provider.protocol import packed_tasks, recent
+from airflow_provider.protocol.embedded import fields
 
 _HERE = Path(__file__).parent
 
@@ -29,6 +32,18 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 @pytest.fixture(autouse=True)
 def _strict_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     be_strict(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def nothing_kept() -> Iterator[None]:
+    """What is written is read, and what was read is read again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recent, "_MOST_BYTES", 0)
+        for known in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED):
+            known.clear()
+        yield
+    for known in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED):
+        known.clear()
 
 
 @pytest.fixture(autouse=True)

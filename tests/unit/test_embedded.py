@@ -33,6 +33,7 @@ from airflow_provider.protocol.model import (
     planner_of,
 )
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex
 NULL = "ffffffff"
 EAGER_METADATA = from_hex("0000 0005 68747470 3a 000000000000002a")

@@ -23,6 +23,7 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.protocol.packed_tasks import NOTHING, PackedTasks
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -17,6 +17,7 @@ from airflow_provider.protocol.extensible import ExtensibleAssignment, Extensibl
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MalformedEmbeddedError, TaskId, planner_of
 from airflow_provider.protocol.packed_tasks import PackedTasks
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 from_hex = bytes.fromhex
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

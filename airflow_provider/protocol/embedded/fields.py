@@ -3,7 +3,7 @@
 STRING has a length of 16 bits, arrays and bytes one of 32; all is big-endian. A length of -1 is null.
 
 Tasks are most of what is written and read, a hundred thousand of them in a round of a large group: what is done for
-each is inlined, and a job's name is encoded and decoded once.
+each is inlined, a job's name is encoded and decoded once, and bytes that were read not long ago are not read again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider.protocol.model import (
+    NO_TASKS,
     PLANNER_INDEX,
     LocalProtocolError,
     MalformedEmbeddedError,
@@ -20,6 +21,7 @@ from airflow_provider.protocol.model import (
     Tasks,
     grouped,
 )
+from airflow_provider.protocol.recent import Recent
 
 I16: Final = struct.Struct(">h")
 I32: Final = struct.Struct(">i")
@@ -40,6 +42,8 @@ _LONGEST_NAME: Final = 250
 _encoded: dict[str, bytes] = {}
 _decoded: dict[bytes, str] = {}
 """Names of jobs, with and without their lengths. They recur in each round, once for each worker."""
+READ: Final = Recent[bytes, tuple[Tasks, int]]()
+"""Tasks, and the size of their array, by the bytes from its beginning on: most members own what they did before."""
 
 
 class Writer:
@@ -187,12 +191,23 @@ class Cursor:
         return count
 
     def jobs(self, field: str, *, null_allowed: bool) -> Tasks:
+        start = self.at
         count = self.length(field, smallest_entry=_SMALLEST_JOB, null_allowed=null_allowed)
+        if count in (NULL, 0):
+            return NO_TASKS
+        rest = self._data[start : self._end]
+        known = READ.get(rest)
+        if known is not None:
+            tasks, size = known
+            self.at = start + size
+            return tasks
         try:
-            tasks, self.at = _jobs(self._data, self.at, self._end, count)
+            found, self.at = _jobs(self._data, self.at, self._end, count)
         except (_OddError, struct.error):
-            tasks = self._jobs_with_care(field, count)
-        return frozenset(tasks)
+            found = self._jobs_with_care(field, count)
+        tasks = frozenset(found)
+        READ.put(rest, (tasks, self.at - start), tasks, len(rest))
+        return tasks
 
     def _jobs_with_care(self, field: str, count: int) -> list[TaskId]:
         """The same, field by field: to say which one is wrong."""

@@ -1,0 +1,58 @@
+"""What was made of bytes lately, or into bytes. In most rounds a worker says what it has said before, or been told."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from airflow_provider.protocol.model import Tasks
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_MOST_BYTES: Final = 2**24
+"""Of memory, about, in each half: 120,000 tasks with short names."""
+_OF_A_TASK: Final = 120
+"""Bytes that a task takes in a set."""
+
+
+class Recent(Generic[K, V]):
+    """Remembers values that don't change by what they were made of. Safe for threads: at worst they make one twice.
+
+    When so much has come in that a half is full, the older half is forgotten, but for what was asked for since.
+    """
+
+    __slots__ = ("_new", "_old", "_room")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._new: dict[K, tuple[V, int]] = {}
+        self._old: dict[K, tuple[V, int]] = {}
+        self._room = _MOST_BYTES
+
+    def get(self, key: K) -> V | None:
+        known = self._new.get(key)
+        if known is None:
+            known = self._old.get(key)
+            if known is None:
+                return None
+            self._put(key, known)
+        return known[0]
+
+    def put(self, key: K, value: V, tasks: Tasks, size: int) -> None:
+        """Remember it, unless it alone would fill a half.
+
+        :param tasks: those in it
+        :param size: how many bytes it takes beside them
+        """
+        self._put(key, (value, size + _OF_A_TASK * len(tasks)))
+
+    def _put(self, key: K, known: tuple[V, int]) -> None:
+        size = known[1]
+        if size > _MOST_BYTES:
+            return
+        if size > self._room:
+            self._old, self._new, self._room = self._new, {}, _MOST_BYTES
+        self._new[key] = known
+        self._room -= size
