@@ -31,6 +31,7 @@ from airflow_provider.spark.pyspark_internals import (
     uninstall_thread_sessions,
 )
 from airflow_provider.spark.scratch import ScratchFolder
+from airflow_provider.spark.shared_tables import SharedTables
 from airflow_provider.spark.shipping import Shipment
 from airflow_provider.spark.standalone import unreachable
 
@@ -110,12 +111,14 @@ class RunningSpark:
     :param root: its first session, from which tasks derive theirs
     :param jvm: None if somebody else has started it
     :param shipment: what its executors have of the jobs' modules
+    :param tables: what its tasks share
     """
 
     number: int
     root: SparkSession
     jvm: Popen[bytes] | None
     shipment: Shipment
+    tables: SharedTables = field(default_factory=SharedTables)
 
     @property
     def alive(self) -> bool:

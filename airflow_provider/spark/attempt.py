@@ -37,7 +37,7 @@ from airflow_provider.spark.runner import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,12 @@ class TaskSession(Protocol):
 
     def explain(self, error: BaseException) -> BaseException:
         """``error``, or the plainer one behind it if Spark itself is gone."""
+
+    def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:
+        """What ``make`` gives, made once for all who ask for this name, and cached.
+
+        :raises FencedError: if the task is told to stop while it waits for that
+        """
 
     def cancel(self) -> None:
         """Cancel the attempt's Spark jobs and stop its queries; from any thread, as often as one likes."""
@@ -154,7 +160,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
     spark = session.open()
     guard.begin()
     emit(TaskStarted(order=order))
-    value = job.run(spark, task_context(order, guard))
+    value = job.run(spark, task_context(order, guard, session))
     left = session.left_running(value) if order.bounded else None
     if left is not None:
         raise UnboundedError(left)
@@ -181,7 +187,7 @@ def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -
     )
 
 
-def task_context(order: TaskOrder, guard: TaskGuard) -> TaskContext:
+def task_context(order: TaskOrder, guard: TaskGuard, session: TaskSession) -> TaskContext:
     """What the job's code knows of its task."""
     return TaskContext(
         job=order.task.job,
@@ -192,4 +198,5 @@ def task_context(order: TaskOrder, guard: TaskGuard) -> TaskContext:
         run_key=order.run_key,
         checkpoint_location=order.checkpoint_location,
         guard=guard,
+        share=session.share,
     )

@@ -88,6 +88,14 @@ class _Unguarded:
     def check_lease(self) -> None: ...
 
 
+Share: TypeAlias = "Callable[[str, Callable[[], DataFrame], TaskGuard], DataFrame]"
+"""What a runner puts behind :meth:`TaskContext.cached`; by default everybody makes the data for himself."""
+
+
+def _make_for_oneself(_name: str, make: Callable[[], DataFrame], _guard: TaskGuard) -> DataFrame:
+    return make()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
     """What a planner knows.
@@ -140,6 +148,7 @@ class TaskContext:
     run_key: str | None = None
     checkpoint_location: str
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
+    share: Share = field(default=_make_for_oneself, repr=False)
 
     @property
     def stopping(self) -> bool:
@@ -149,6 +158,16 @@ class TaskContext:
     def wait(self, timeout_s: float) -> bool:
         """Sleep ``timeout_s`` seconds, or until the task is told to stop; True if it was told."""
         return self.guard.wait(timeout_s)
+
+    def cached(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """Reference data that the job's tasks on this worker share: read and cached once, with ``DataFrame.persist``.
+
+        It is kept as long as a task that has asked for it runs here or is made ready, and ten minutes longer.
+
+        :param name: what it is. Whatever ``make`` depends on belongs into it: a date, a path
+        :param make: reads it, for the task that asks first; the others wait
+        """
+        return self.share(f"{self.job}/{name}", make, self.guard)
 
     def fence(self) -> None:
         """To be called right before an external side effect.

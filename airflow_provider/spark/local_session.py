@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.cluster import is_local
+from airflow_provider.spark.job import TaskGuard
 from airflow_provider.spark.pyspark_internals import (
     bind_session,
     ends_by_itself,
@@ -26,7 +27,7 @@ from airflow_provider.spark.shipping import explain_missing
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -114,6 +115,11 @@ class LocalSession:
         progress = query.lastProgress
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
+    def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:
+        spark = self.open()
+        assert self.spark is not None
+        return self.spark.tables.get(self, spark, name, make, guard)
+
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:
             return error
@@ -157,6 +163,8 @@ class LocalSession:
             self.cancel()
             self._leave_no_listener()
         finally:
+            if self.spark is not None:
+                self.spark.tables.release(self)
             unbind_session()
             self._pools.give_back(self._pool)
             self._pool = None

@@ -85,7 +85,7 @@ def warm_up(
     try:
         job = load()
         if not guard.stopping:
-            _follow(_steps(job, session.open(), order, guard), guard, tell)
+            _follow(_steps(job, session, order, guard), guard, tell)
     except BaseException as error:
         if guard.stopping:
             log.debug("The warm-up of task %s ended while stopping", order.task, exc_info=error)
@@ -104,8 +104,8 @@ def _follow(steps: Iterator[float], guard: WarmUpGuard, tell: Callable[[float], 
         close()
 
 
-def _steps(job: SparkJob, spark: SparkSession, order: TaskOrder, guard: WarmUpGuard) -> Iterator[float]:
-    task = task_context(order, guard)
+def _steps(job: SparkJob, session: TaskSession, order: TaskOrder, guard: WarmUpGuard) -> Iterator[float]:
+    spark, task = session.open(), task_context(order, guard, session)
     own = getattr(job, "warm_up", _nothing_more)
     if not order.bounded and own is not None:
         for progress in read_newest(spark, order.checkpoint_location):

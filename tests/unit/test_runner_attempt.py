@@ -11,7 +11,7 @@ from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
-from airflow_provider.spark.job import FencedError, TaskContext, spark_job
+from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     QueryProgressed,
@@ -57,6 +57,9 @@ class FakeSession:
 
     def explain(self, error: BaseException) -> BaseException:
         return error
+
+    def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
+        return make()
 
     def cancel(self) -> None: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ from waiting import eventually
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark import local
 from airflow_provider.spark.application import LocalSparkSettings
-from airflow_provider.spark.job import SparkJob, TaskContext
+from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskStarted, TaskStopped
@@ -51,6 +51,9 @@ class SlowSession:
 
     def explain(self, error: BaseException) -> BaseException:
         return error
+
+    def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
+        return make()
 
     def cancel(self) -> None: ...
 

@@ -72,6 +72,9 @@ class Session:
     def explain(self, error: BaseException) -> BaseException:
         return error
 
+    def share(self, name: str, make: Any, guard: object) -> Any:
+        return make()
+
     def cancel(self) -> None: ...
 
     def close(self) -> None: ...

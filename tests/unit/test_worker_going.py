@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from test_worker_port import OtherLife, ToldMembership
+from told_membership import OtherLife, ToldMembership
 from waiting import eventually
 from worker_life import A0, A1, ME
 

@@ -63,6 +63,9 @@ class NoSession:
 
     def close(self) -> None: ...
 
+    def share(self, name: str, make: Any, guard: object) -> Any:
+        return make()
+
     def explain(self, error: BaseException) -> BaseException:
         return error
 

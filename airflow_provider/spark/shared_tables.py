@@ -1,0 +1,114 @@
+"""Reference data that several tasks of a process read: made once, cached by Spark, and seen in each task's session.
+
+Sessions of one application share what is cached and the global temporary views, and little else. So what one task has
+made becomes such a view, by which the others find it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.spark.job import FencedError, TaskGuard
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+KEEP_S: Final = 600.0
+"""So long what nobody uses is kept for the next task."""
+_LOOK_S: Final = 0.2
+_DATABASE: Final = "spark.sql.globalTempDatabase"
+
+
+@dataclass(slots=True, eq=False)
+class _Table:
+    view: str
+    users: set[object] = field(default_factory=set)
+    settled: threading.Event = field(default_factory=threading.Event)
+    data: DataFrame | None = None
+    unused_since: float = 0.0
+
+
+class SharedTables:
+    """Those of one Spark application. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[str, _Table] = {}
+
+    def get(
+        self, user: object, spark: SparkSession, name: str, make: Callable[[], DataFrame], guard: TaskGuard
+    ) -> DataFrame:
+        """The table in the session ``spark``. Who asks first makes it; the others wait for that.
+
+        :param user: who needs it, until :meth:`release`
+        :raises FencedError: if the task is told to stop while it waits
+        """
+        while True:
+            table, mine = self._table(user, name)
+            if mine:
+                self._make(table, name, make)
+            while not table.settled.wait(_LOOK_S):
+                if guard.stopping:
+                    raise FencedError(f"the task was told to stop while it waited for the table {name!r}")
+            if table.data is not None:
+                return spark.table(f"{spark.conf.get(_DATABASE)}.{table.view}")
+
+    def release(self, user: object) -> None:
+        """It needs none any more. What nobody has needed for a while is dropped."""
+        with self._lock:
+            now = time.monotonic()
+            for table in self._tables.values():
+                if user in table.users:
+                    table.users.remove(user)
+                    table.unused_since = now
+            outdated = [
+                name
+                for name, table in self._tables.items()
+                if not table.users and table.settled.is_set() and now >= table.unused_since + KEEP_S
+            ]
+            dropped = [self._tables.pop(name) for name in outdated]
+        for table in dropped:
+            _drop(table)
+
+    def _table(self, user: object, name: str) -> tuple[_Table, bool]:
+        """The table, and whether who asks has to make it."""
+        with self._lock:
+            table = self._tables.get(name)
+            mine = table is None
+            if table is None:
+                view = f"cospark_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+                table = self._tables[name] = _Table(view)
+            table.users.add(user)
+            return table, mine
+
+    def _make(self, table: _Table, name: str, make: Callable[[], DataFrame]) -> None:
+        began = time.monotonic()
+        try:
+            data = make().persist()
+            rows = data.count()
+            data.createOrReplaceGlobalTempView(table.view)
+        except BaseException:
+            with self._lock:
+                del self._tables[name]
+            table.settled.set()
+            raise
+        table.data = data
+        table.settled.set()
+        log.info("The table %s has %d rows, and was cached in %.1f s", name, rows, time.monotonic() - began)
+
+
+def _drop(table: _Table) -> None:
+    data = table.data
+    assert data is not None
+    with contextlib.suppress(Exception):  # Spark may have ended, and its tables with it
+        data.sparkSession.catalog.dropGlobalTempView(table.view)
+        data.unpersist()

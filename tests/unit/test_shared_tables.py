@@ -1,0 +1,100 @@
+"""Reference data that tasks share, with stand-ins for what Spark has of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from airflow_provider.spark import shared_tables
+from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
+from airflow_provider.spark.job import FencedError
+from airflow_provider.spark.shared_tables import SharedTables
+
+
+class Data:
+    """A DataFrame, and the session and the catalog of it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.sparkSession = self.catalog = self
+
+    def persist(self) -> Data:
+        self.done.append("persist")
+        return self
+
+    def count(self) -> int:
+        return 7
+
+    def createOrReplaceGlobalTempView(self, view: str) -> None:  # noqa: N802
+        self.done.append("view")
+
+    def dropGlobalTempView(self, view: str) -> None:  # noqa: N802
+        self.done.append("drop")
+
+    def unpersist(self) -> None:
+        self.done.append("unpersist")
+
+    class conf:  # noqa: N801
+        @staticmethod
+        def get(name: str) -> str:
+            return "global_temp"
+
+    def table(self, name: str) -> Any:
+        return name.partition(".")[0]
+
+
+def _unguarded() -> AttemptGuard:
+    return AttemptGuard(EndlessLease())
+
+
+def test_a_table_is_made_once_for_all_and_dropped_when_nobody_has_used_it_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables, data = SharedTables(), Data()
+    spark: Any = Data()
+    made: list[int] = []
+
+    def make() -> Any:
+        made.append(1)
+        return data
+
+    for user in ("one", "two", "two"):
+        table: Any = tables.get(user, spark, "job/airports", make, _unguarded())
+        assert table == "global_temp"
+    assert made == [1]
+    monkeypatch.setattr(shared_tables, "KEEP_S", 0.0)
+    tables.release("one")
+    assert data.done == ["persist", "view"]
+    tables.release("two")
+    assert data.done == ["persist", "view", "drop", "unpersist"]
+    tables.get("three", spark, "job/airports", make, _unguarded())
+    assert made == [1, 1]
+
+
+def test_who_fails_to_make_a_table_leaves_it_to_the_next_and_who_is_to_stop_does_not_wait() -> None:
+    tables, began, go_on = SharedTables(), threading.Event(), threading.Event()
+    spark: Any = Data()
+    good: Any = Data
+
+    def fail() -> Any:
+        began.set()
+        go_on.wait(60)
+        raise ValueError("no airports")
+
+    def first() -> None:
+        with pytest.raises(ValueError, match="no airports"):
+            tables.get("one", spark, "airports", fail, _unguarded())
+
+    making = threading.Thread(target=first)
+    making.start()
+    assert began.wait(60)
+    stopping = _unguarded()
+    stopping.stop("revoked")
+    with pytest.raises(FencedError, match="while it waited for the table 'airports'"):
+        tables.get("two", spark, "airports", good, stopping)
+    go_on.set()
+    table: Any = tables.get("three", spark, "airports", good, _unguarded())
+    assert table == "global_temp"
+    making.join(60)
