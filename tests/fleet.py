@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -13,10 +15,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
+from airflow_provider.cli.main import main
 from airflow_provider.group.leading import last_round
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
@@ -267,3 +270,23 @@ class Fleet:
 
 MakeFleet = Callable[..., Fleet]
 """Makes a group's workers by their options."""
+
+
+class Said(NamedTuple):
+    """What a command ended with, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+
+async def cospark(group: Fleet, *arguments: str) -> Said:
+    """In a thread of this process: that is what the entry point of the command does, too."""
+
+    def run() -> Said:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main([*arguments, "--bootstrap-servers", group.settings.bootstrap_servers])
+        return Said(status, out.getvalue(), err.getvalue())
+
+    return await asyncio.to_thread(run)

@@ -71,26 +71,27 @@ class Learner:
 
 
 def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
-    """All of a group, by task. What a worker has by now it does not learn any more, whatever it has said last."""
+    """All of a group, by task: what its leader has them learn, and how far they say they are."""
     record = status.group
     if record is None:
         return ()
     found = []
-    for worker, said in status.workers.items():
-        if worker not in record.members or said.state is WorkerPhase.LEFT:
+    for worker, tasks in record.learning.items():
+        said = status.workers.get(worker)
+        if said is not None and said.state is WorkerPhase.LEFT:
             continue
-        for lesson in said.learning:
-            owner = status.owner_of(lesson.task)
-            if owner != worker:
-                found.append(
-                    Learner(
-                        task=lesson.task,
-                        learner=worker,
-                        learned=owner,
-                        progress=lesson.progress,
-                        ready=lesson.ready,
-                    )
+        lessons = {} if said is None else {lesson.task: lesson for lesson in said.learning}
+        for task in tasks:
+            lesson = lessons.get(task)
+            found.append(
+                Learner(
+                    task=task,
+                    learner=worker,
+                    learned=status.owner_of(task),
+                    progress=0.0 if lesson is None else lesson.progress,
+                    ready=lesson is not None and lesson.ready,
                 )
+            )
     return tuple(sorted(found, key=lambda one: (one.task, one.learner)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -40,10 +41,27 @@ def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Ite
     moved = sum(len(move.tasks) for move in record.moves)
     if moved > _MOST_MOVES:
         yield f"  ... and {moved - _MOST_MOVES} moves more"
+    yield from _lessons(record, label)
     if record.delay_ms:
         who = "Lost tasks wait for their worker" if record.waiting else "The next moves wait"
         yield f"  {who} for {record.delay_ms / 1000:g} s"
     yield f"  This worker has {tasks_in_words(record.owned_by(me), label)}"
+    if learning := record.learning.get(me):
+        yield f"  It learns {tasks_in_words(learning, label)}"
+    if learned := record.learned.get(me):
+        yield f"  Others learn {tasks_in_words(learned, label)} of it"
+
+
+def _lessons(record: GroupRecord, label: Label) -> Iterator[str]:
+    """What is learned from this round on. Its owner goes on with it meanwhile, which is why it is one that stops in
+    words.
+    """
+    for task, lesson in islice(one_by_one(record.lessons), _MOST_MOVES):
+        whose = f" of {lesson.source}" if lesson.source else ""
+        yield f"  {lesson.target} learns {label(task)}{whose}: {why(replace(lesson, target=None))}"
+    new = sum(len(lesson.tasks) for lesson in record.lessons)
+    if new > _MOST_MOVES:
+        yield f"  ... and {new - _MOST_MOVES} more are learned"
 
 
 def move_in_words(task: TaskId, move: Move, label: Label = str) -> str:

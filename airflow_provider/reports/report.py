@@ -145,6 +145,7 @@ class GroupReport:
                 }
                 for task, move in one_by_one(record.moves)
             ],
+            "leaving": sorted(record.leaving),
             "delay_ms": record.delay_ms,
             "deadline_ms": record.deadline_ms,
             "reason": record.reason,

@@ -21,9 +21,9 @@ class AssignmentEpochSensor(SparkGroupSensor):
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 
     Returns the last rebalance: ``epoch``, ``generation``, ``leader``, ``members``, ``assignment`` and ``revoked`` by
-    worker, ``moved`` (for each task ``task``, ``from``, ``to``, ``reason``), ``delay_ms`` and ``deadline_ms`` of the
-    scheduled delay, ``reason``, ``step``, ``at_ms``, ``converged``, ``learners``, ``short_of_slots``, and the state of
-    the ``workers``.
+    worker, ``moved`` (for each task ``task``, ``from``, ``to``, ``reason``), ``leaving``, ``delay_ms`` and
+    ``deadline_ms`` of the scheduled delay, ``reason``, ``step``, ``at_ms``, ``converged``, ``learners``,
+    ``short_of_slots``, and the state of the ``workers``.
     """
 
     template_fields: Sequence[str] = ("group", "at_least", "after", "kafka_conn_id")

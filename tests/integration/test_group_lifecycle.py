@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import json
 import signal
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from fleet import DEADLINE_S, SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, overlaps
+from fleet import DEADLINE_S, SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, cospark, overlaps
 from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -157,26 +154,6 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         empty = job_progress("empty", group.topics.jobs, group.topics.status)
         assert empty is not None
         assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
-
-
-class Said(NamedTuple):
-    """What a command ended with, and what it said."""
-
-    status: int
-    out: str
-    err: str
-
-
-async def cospark(group: Fleet, *arguments: str) -> Said:
-    """In a thread of this process: that is what the entry point of the command does, too."""
-
-    def run() -> Said:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = main([*arguments, "--bootstrap-servers", group.settings.bootstrap_servers])
-        return Said(status, out.getvalue(), err.getvalue())
-
-    return await asyncio.to_thread(run)
 
 
 def test_a_new_broker_is_asked_until_it_knows_of_groups(

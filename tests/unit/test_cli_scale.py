@@ -40,7 +40,8 @@ class Cli:
         self._capsys = capsys
         members = {worker: MemberId(worker) for worker in (W1, W2, W3)}
         assignment = {W1: frozenset({T0}), W2: frozenset({T1}), W3: frozenset[TaskId]()}
-        asyncio.run(self._made(group_record(5, members=members, assignment=assignment)))
+        learning = {W1: frozenset({T1})}
+        asyncio.run(self._made(group_record(5, members=members, assignment=assignment, learning=learning)))
 
     async def _made(self, record: object) -> None:
         job = JobDefinition(name="job", entry_point="m:f", max_tasks=9)
@@ -172,7 +173,7 @@ def test_it_shows_how_far_they_are_until_they_have_left(cli: Cli, leaving: None)
     assert first == f"group g: asked to leave: 1 of 3 workers, 2 stay ({RULE})"
     assert leaver == "  w2: runs 0 of 1 task"
     steps = [line.rpartition(",")[0] for line in lines]
-    assert steps[0] == "0 of 1 have left; w2 (stable): 1 task"
+    assert steps[0] == "0 of 1 have left; w2 (stable): 1 task, w1 learns job:1 of w2 (warming, 0 %)"
     assert "0 of 1 have left; w2 (stable, leaves soon): 1 task, w1 learns job:1 of w2 (warming, 42 %)" in steps
     assert steps[-1] == "it has left"
 
@@ -189,6 +190,8 @@ def test_as_json_it_says_who_has_left_and_how_long_that_took(cli: Cli, leaving: 
 def test_it_does_not_wait_for_ever(cli: Cli) -> None:
     status, out, err = cli("--without", "w2", "--wait", "--timeout", "0.05")
     assert (status, err) == (1, "cospark scale: after 0.05 s still there: w2\n")
-    assert out.splitlines()[-1].startswith("0 of 1 have left; w2 (stable): 1 task, ")
+    assert out.splitlines()[-1].startswith(
+        "0 of 1 have left; w2 (stable): 1 task, w1 learns job:1 of w2 (warming, 0 %), "
+    )
     status, out, _ = cli("--without", "w2", "--wait", "--timeout", "0", "--json")
     assert (status, json.loads(out)["still_there"]) == (1, ["w2"])

@@ -14,6 +14,7 @@ from airflow_values import group_record, group_snapshot, job, jobs_snapshot
 from rich.console import Console
 from stand_ins import MemoryTopics
 
+from airflow_provider.assignors.model import Load, Move, MoveReason
 from airflow_provider.cli import reading
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
@@ -25,6 +26,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 from airflow_provider.reports.group_words import as_lines
 from airflow_provider.reports.learners import Learner, learners
+from airflow_provider.reports.narration import epoch_in_words
 from airflow_provider.reports.report import GroupReport, JobReport
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -35,8 +37,9 @@ READY = {"task": ["job", 2], "learner": "w2", "learned": None, "state": "ready",
 
 
 def taught(*lessons: Lesson, by: WorkerId = W2, **changes: Any) -> StatusSnapshot:
-    """w1 has job:0, w2 has job:1; one of them learns something."""
-    status = group_snapshot(5)
+    """w1 has job:0, w2 has job:1; one of them learns something, as its leader wants it to."""
+    learning = {by: frozenset(lesson.task for lesson in lessons)} if lessons else {}
+    status = group_snapshot(5, learning=learning)
     learner = replace(status.workers[by], learning=lessons, **changes)
     return replace(status, workers={**status.workers, by: learner})
 
@@ -71,12 +74,51 @@ def test_each_is_told_with_its_three_marks() -> None:
     ]
 
 
-def test_nobody_learns_what_it_has_and_who_has_left_learns_nothing() -> None:
-    assert learners(taught(Lesson(T1, 0.5, False))) == (), "it has moved there, and is warmed up on"
+def test_what_a_worker_has_said_nothing_of_yet_is_at_its_beginning() -> None:
+    """The round says that it learns that; a word of what it does not learn any more is an old one."""
+    status = replace(LEARNS, group=group_record(6, learning={W2: frozenset({T0})}))
+    assert [learner.progress for learner in learners(status)] == [0.429]
+    silent = replace(status, workers={})
+    assert [(learner.task, learner.learner, learner.how_far) for learner in learners(silent)] == [
+        (T0, "w2", "warming, 0 %")
+    ]
+
+
+def test_who_has_left_learns_nothing() -> None:
     assert learners(taught(Lesson(T0, 0.5, False), state=WorkerPhase.LEFT)) == ()
-    gone = replace(LEARNS, group=group_record(6, members={W1: MemberId("w1")}))
-    assert learners(gone) == (), "the group has gone on without it"
     assert learners(replace(LEARNS, group=None)) == ()
+    assert learners(replace(LEARNS, group=group_record(6))) == ()
+
+
+def test_a_workers_log_says_what_is_learned_by_whom_and_why() -> None:
+    why = Move(tasks=frozenset({T0}), source=W1, target=W2, reason=MoveReason.BALANCE, load=Load(3, 2))
+    leaves = Move(tasks=frozenset({T2}), source=WorkerId("w3"), target=W2, reason=MoveReason.LEAVING)
+    record = group_record(
+        5, learning={W2: frozenset({T0, T2})}, learned={W1: frozenset({T0})}, lessons=(why, leaves), moves=()
+    )
+    _, *lines = epoch_in_words(record, W2)
+    assert lines == [
+        "  w2 learns job:0 of w1: w1 has 3 tasks, its share is 2",
+        "  w2 learns job:2 of w3: w3 is leaving",
+        "  This worker has job:1",
+        "  It learns job:0, job:2",
+    ]
+    assert list(epoch_in_words(record, W1))[-1] == "  Others learn job:0 of it"
+    many = replace(why, tasks=frozenset(TaskId("job", index) for index in range(25)))
+    assert "  ... and 5 more are learned" in list(epoch_in_words(replace(record, lessons=(many,)), W1))
+
+
+@pytest.mark.parametrize(
+    ("move", "words"),
+    [
+        (Move(tasks=frozenset({T0}), source=W1, target=W2, reason=MoveReason.LEARNED), "moves from w1 to w2: it has"),
+        (Move(tasks=frozenset({T0}), source=W1, target=None, reason=MoveReason.LEARNED), "stops on w1: another worker"),
+        (Move(tasks=frozenset({T0}), source=None, target=W1, reason=MoveReason.NOT_READY), "starts on w1: nobody who"),
+        (Move(tasks=frozenset({T0}), source=W1, target=None, reason=MoveReason.LEAVING), "stops on w1: w1 is leaving"),
+    ],
+)
+def test_moves_that_learning_makes_are_told_with_their_reasons(move: Move, words: str) -> None:
+    assert any(line.startswith(f"  job:0 {words}") for line in epoch_in_words(group_record(5, moves=(move,)), W1))
 
 
 def test_what_sensors_pass_on_has_them() -> None:
@@ -85,6 +127,9 @@ def test_what_sensors_pass_on_has_them() -> None:
     assert one is not None
     assert json.loads(json.dumps(group.to_json()))["learners"] == [WARMING, READY]
     assert json.loads(json.dumps(one.to_json()))["learners"] == [WARMING, READY]
+    leaving = GroupReport.of(JOBS, group_snapshot(5, leaving=frozenset({W2})))
+    assert leaving is not None
+    assert leaving.to_json()["leaving"] == ["w2"]
     other = JobReport.of("other", jobs_snapshot(job("other"), tasks=1), LEARNS)
     assert other is not None
     assert other.to_json()["learners"] == [], "they are of another job"

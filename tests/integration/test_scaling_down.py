@@ -1,0 +1,87 @@
+"""A group on a real broker that gets smaller, in a protocol that learns nothing: its workers drain."""
+
+from __future__ import annotations
+
+import json
+
+from fleet import Fleet, MakeFleet, cospark
+from waiting import eventually
+
+from airflow_provider.ledger.progress import JobState, job_progress
+from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.protocol.model import WorkerId
+
+
+async def running(group: Fleet, number: int) -> None:
+    await group.wait_for(
+        lambda _jobs, status: (
+            sum(told.state is TaskState.RUNNING and not told.task.is_planner for told in status.tasks.values())
+            == number
+        ),
+        f"{number} tasks run",
+    )
+
+
+def asked(out: str) -> str:
+    """Who was asked to leave: the one that is named in the second line."""
+    return out.splitlines()[1].strip().partition(":")[0]
+
+
+async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_twice(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "1") as group:
+        name, workers = group.group_id, ("w1", "w2", "w3")
+        for worker in workers:
+            group.start(worker)
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all are there"
+        )
+        await group.submit("etl", tasks=6, seconds=2)
+        await running(group, 3)
+
+        dry = json.loads((await cospark(group, "scale", name, "--to", "60%", "--dry-run", "--json")).out)
+        assert (len(dry["asked"]), len(dry["stay"]), dry["dry_run"]) == (1, 2, True)
+        refused = await cospark(group, "scale", name, "--without", "w1", "w9")
+        assert (refused.status, refused.err) == (
+            1,
+            f"cospark scale: group '{name}': w9: not in it; in it: w1, w2, w3\n",
+        )
+        await group.topics.catch_up()
+        assert not group.topics.jobs.controls, "nobody was asked anything"
+
+        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "60")
+        assert said.status == 0, said
+        assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")
+        assert "\nit has left, " in said.out
+        gone = asked(said.out)
+        assert await group.ended(gone) == [0]
+        drains = "nobody learns another's tasks in this group, so it starts nothing more, and leaves when"
+        await eventually(lambda: drains in group.log_of(gone), "it says why it drains")
+
+        await group.wait_for(
+            lambda jobs, status: (
+                (progress := job_progress("etl", jobs, status)) is not None and progress.state is JobState.FINISHED
+            ),
+            "all is done",
+        )
+        assert await group.stops() == set(), "nothing was stopped"
+        assert {len(starts) for starts in (await group.starts()).values()} == {1}, "and nothing begun twice"
+
+        again = await cospark(group, "scale", name, "--to", "60%")
+        assert (again.status, again.out) == (2, "")
+        assert "nobody is left to be asked: it has 2 workers, and 60% of 2, rounded up, are 2\n" in again.err
+
+        await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
+        await running(group, 2)
+        said = await cospark(group, "scale", name, "--workers", "1", "--within", "0.5", "--wait", "--timeout", "60")
+        assert said.status == 0, said
+        late = asked(said.out)
+        assert await group.ended(late) == [0]
+        told = "was to leave its group within 0.5 s: it stops what it still runs, and leaves"
+        await eventually(lambda: told in group.log_of(late), "it says that its time was over")
+        (left,) = set(workers) - {gone, late}
+        await group.wait_for(
+            lambda jobs, status: (
+                status.group is not None and len(status.group.owned_by(WorkerId(left))) == 2 and not jobs.controls
+            ),
+            "the one that stays has it all, and no wish is left",
+        )
