@@ -65,7 +65,7 @@ class Group:
         return seen.status.group
 
     def wait_for(
-        self, condition: Callable[[GroupSnapshot], object], what: str, *, timeout_s: float = 60
+        self, condition: Callable[[GroupSnapshot], object], what: str, *, timeout_s: float = 120
     ) -> GroupSnapshot:
         last: GroupSnapshot | None = None
 
@@ -100,7 +100,7 @@ class Group:
             children = psutil.Process(self.api.running_pid(worker)).children(recursive=True)
             return next((child for child in children if child.name() == "java"), None)
 
-        return wait_until(jvm, timeout_s=60, what=lambda: f"{worker} has no JVM")
+        return wait_until(jvm, timeout_s=120, what=lambda: f"{worker} has no JVM")
 
     def stop_workers(self) -> None:
         """They would keep Airflow's slots from the next test."""

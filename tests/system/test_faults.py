@@ -104,14 +104,14 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     kept = connections(airflow, triggerer, broker)
     wait_until(
         lambda: connections(airflow, triggerer, broker) < kept,
-        timeout_s=30,
+        timeout_s=90,
         what=lambda: "the connection of the last join is still open",
     )
     idle = connections(airflow, triggerer, broker)
     others.start(LATE)
     wait_until(
         lambda: connections(airflow, triggerer, broker) > idle,
-        timeout_s=30,
+        timeout_s=90,
         what=lambda: f"the leader has not joined: {group.described()}",
     )
     airflow.kill_triggerer(triggerer)
@@ -119,7 +119,7 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     others.wake(OUTSIDE)
     wait_until(
         lambda: group.described().state == "CompletingRebalance",
-        timeout_s=30,
+        timeout_s=90,
         what=lambda: f"nobody waits for the leader: {group.described()}",
     )
     airflow.start_triggerer()
@@ -167,7 +167,7 @@ def test_a_scheduler_that_is_away_longer_than_a_session_while_triggers_have_fire
         group.api.wait_for_task(worker.dag_id, worker.run_id, worker.task_id, states=("scheduled",))
     wait_until(
         lambda: [member.group_instance_id for member in short.described().members] == [OUTSIDE],
-        timeout_s=40,
+        timeout_s=100,
         what=lambda: f"its session is not over: {short.described()}",
     )
     finished(short, "naps", 4)

@@ -54,7 +54,7 @@ def test_nothing_listens_beyond_loopback(airflow: LocalAirflow) -> None:
 
     # The Spark of a worker that another test has just asked to stop may listen a little longer.
     wait_until(
-        lambda: listening() == {("127.0.0.1", airflow.port)}, timeout_s=30, what=lambda: f"listening: {listening()}"
+        lambda: listening() == {("127.0.0.1", airflow.port)}, timeout_s=120, what=lambda: f"listening: {listening()}"
     )
 
 

@@ -123,7 +123,7 @@ def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[.
     seen = group.wait_for(
         lambda seen: seen.status.group is not None and set(seen.status.group.members) == {STAYS},
         "all but one have left",
-        timeout_s=30,
+        timeout_s=50,
     ).status
     assert seen.group is not None
     assert seen.workers[W1].left is LeaveReason.KILLED
