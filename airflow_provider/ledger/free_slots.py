@@ -11,7 +11,7 @@ from airflow_provider.ledger.progress import configured, effective_status, revoc
 from airflow_provider.ledger.records import TaskState, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.causes import FREE_SLOT, WAITS_AT_DRAINING
-from airflow_provider.protocol.model import MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
@@ -47,12 +47,19 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     kept = frozenset[TaskId]().union(*(owned[worker] for worker in draining))
     if left and not kept <= rank.keys():
         return WAITS_AT_DRAINING
-    fewest = min(map(len, left.values()), default=0)
-    if not any(len(tasks) == fewest < _slots(status.workers.get(worker)) for worker, tasks in left.items()):
+    # What is learned counts where it is to go, as the assignor has it: a round would give that place to nothing else.
+    to_come = {
+        worker: len(record.learning.get(worker, NO_TASKS) & unfinished)
+        - len(record.learned.get(worker, NO_TASKS) & unfinished)
+        for worker in left
+    }
+    loads = {worker: len(tasks) + to_come[worker] for worker, tasks in left.items()}
+    fewest = min(loads.values(), default=0)
+    if not any(load == fewest < _slots(status.workers.get(worker)) for worker, load in loads.items()):
         return None
     running = {worker: tasks & rank.keys() for worker, tasks in left.items()}
     waiting = {worker: minus(tasks, running[worker]) for worker, tasks in left.items()}
-    fixed = {worker: len(tasks) for worker, tasks in running.items()}
+    fixed = {worker: len(tasks) + to_come[worker] for worker, tasks in running.items()}
     taken = Pool(len(unfinished - kept), waiting, {}, fixed).relieve({})
     wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
     return FREE_SLOT if taken and wait else None

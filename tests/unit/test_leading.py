@@ -90,6 +90,18 @@ def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str
     assert not spare_capacity(group.jobs, group.status), why
 
 
+def test_who_learns_a_task_is_not_helped_to_another_one_that_a_round_would_not_give_it() -> None:
+    """Else the leader would have the group rebalance for nothing, again and again, until the task has been learned."""
+    said = {W2: WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2)}
+    group = Group({"w1": "r r p", "w2": ""})
+    assert spare_capacity(group.jobs, replace(group.status, workers=said))
+    learns = replace(group.record, learning={W2: frozenset({A0})}, learned={W1: frozenset({A0})})
+    assert not spare_capacity(group.jobs, replace(group.status, workers=said, group=learns))
+    others = Group({"w1": "r r p p", "w2": ""})
+    learns = replace(others.record, learning={W2: frozenset({A0})}, learned={W1: frozenset({A0})})
+    assert spare_capacity(others.jobs, replace(others.status, workers=said, group=learns)), "w1 would have 3 of 4"
+
+
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (0, False)], ids=["free", "it drains"])
 def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
     group = Group({"w1": "r p", "w2": ""})
