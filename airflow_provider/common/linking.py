@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -108,14 +108,26 @@ def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
     return FollowedLink(shown, push)
 
 
-@asynccontextmanager
-async def following_leader(topics: GroupTopics, link: FollowedLink) -> AsyncIterator[None]:
+def following_leader(topics: GroupTopics, link: FollowedLink) -> AbstractAsyncContextManager[None]:
     """Follow as long as the block runs. What can't be stored is tried again."""
-    followed = _FOLLOWED.get(topics)
-    if followed is None:
-        followed = _FOLLOWED[topics] = _Followed(topics)
-    followed.add(link)
-    try:
-        yield
-    finally:
-        await followed.remove(link)
+    return _Following(topics, link)
+
+
+class _Following:
+    """One of a thousand, so no generator."""
+
+    __slots__ = ("_followed", "_link", "_topics")
+
+    def __init__(self, topics: GroupTopics, link: FollowedLink) -> None:
+        self._topics = topics
+        self._link = link
+
+    async def __aenter__(self) -> None:
+        followed = _FOLLOWED.get(self._topics)
+        if followed is None:
+            followed = _FOLLOWED[self._topics] = _Followed(self._topics)
+        self._followed = followed
+        followed.add(self._link)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._followed.remove(self._link)

@@ -91,9 +91,8 @@ class Held:
         worker = SteadyWorker(settings, topics, make, place.means(settings), saved)
         applied = worker.applied if saved is None else None
         narrating = narrated(topics, settings.member.worker, already_narrated=self.epoch, applied=applied)
-        async with narrating as narrator:
-            with self._reins.on(worker):
-                outcome = await worker.run()
+        with narrating as narrator, self._reins.on(worker):
+            outcome = await worker.run()
         self.first_epoch, self.epoch = self.first_epoch or narrator.first_epoch, narrator.epoch
         self.stopped_running += worker.stopped_running
         return outcome

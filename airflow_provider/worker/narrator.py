@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.assignors.record import GroupRecord
@@ -26,10 +26,10 @@ _A_LINE_EACH: Final = 4
 _MOST_NAMES: Final = 20
 
 
-@asynccontextmanager
-async def narrated(
+@contextmanager
+def narrated(
     topics: GroupTopics, worker: WorkerId, *, already_narrated: Epoch, applied: Callable[[], Epoch] | None = None
-) -> AsyncIterator[Narrator]:
+) -> Iterator[Narrator]:
     """Narrate as long as the block runs.
 
     :param already_narrated: the last epoch that this worker's log knows

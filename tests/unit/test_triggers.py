@@ -427,7 +427,7 @@ async def test_the_log_tells_each_rebalance_and_what_becomes_of_the_workers_own_
     jobs = jobs_snapshot(job(), tasks=3)
     running = status_snapshot(jobs, "job", TaskState.RUNNING, TaskState.RUNNING, TaskState.RUNNING, worker="w2")
     failed = status_snapshot(jobs, "job", TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING, worker="w2")
-    async with narrated(topics, WorkerId("w2"), already_narrated=Epoch(2)) as narrator:
+    with narrated(topics, WorkerId("w2"), already_narrated=Epoch(2)) as narrator:
         topics.now(status=StatusSnapshot(group=group_record(2)))
         await asyncio.sleep(0)
         assert caplog.text == "", "told already"
@@ -462,7 +462,7 @@ async def test_a_worker_that_joins_anew_does_not_take_the_run_before_for_its_own
     topics: Any = FakeTopics()
     topics.now(status=StatusSnapshot(group=group_record(4)))
     applied = [Epoch(0)]
-    async with narrated(topics, WorkerId("w2"), already_narrated=Epoch(0), applied=lambda: applied[0]) as narrator:
+    with narrated(topics, WorkerId("w2"), already_narrated=Epoch(0), applied=lambda: applied[0]) as narrator:
         await asyncio.sleep(0)
         assert caplog.text == ""
         topics.now(status=StatusSnapshot(group=group_record(5)))
@@ -486,7 +486,7 @@ async def test_a_worker_that_is_back_in_time_tells_the_epoch_that_it_goes_on_in(
     topics: Any = FakeTopics()
     topics.now(status=group_snapshot(4))
     applied = [Epoch(0)]
-    async with narrated(topics, WorkerId("w2"), already_narrated=Epoch(0), applied=lambda: applied[0]) as narrator:
+    with narrated(topics, WorkerId("w2"), already_narrated=Epoch(0), applied=lambda: applied[0]) as narrator:
         await asyncio.sleep(0)
         applied[0] = Epoch(4)
         topics.now()  # its own record says that it has applied it
