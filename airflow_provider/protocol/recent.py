@@ -9,10 +9,10 @@ from airflow_provider.protocol.model import Tasks
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MOST_BYTES: Final = 2**24
-"""Of memory, about, in each half: 120,000 tasks with short names."""
-_OF_A_TASK: Final = 120
-"""Bytes that a task takes in a set."""
+_MOST_BYTES: Final = 2**25
+"""Of memory, about, in each half: 130,000 tasks with short names."""
+_OF_A_TASK: Final = 240
+"""Bytes that a task takes in a set, with its name."""
 
 
 class Recent(Generic[K, V]):

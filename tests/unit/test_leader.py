@@ -235,6 +235,8 @@ def test_the_newer_of_two_records_is_that_of_the_higher_epoch() -> None:
     old, new = two_workers(4), two_workers(5)
     assert newer(old, new) is newer(new, old) is newer(new, None) is newer(None, new) is new
     assert newer(None, None) is None
+    copy = replace(new)
+    assert newer(new, copy) is new
 
 
 # ---- eager

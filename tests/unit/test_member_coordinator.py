@@ -10,6 +10,7 @@ from group_records import record_of
 from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETTINGS, Script, only_join, tasks, told
 
 from airflow_provider.membership.events import (
+    AssignmentComputed,
     Command,
     CoordinatorFound,
     Fail,
@@ -97,6 +98,24 @@ def test_its_epoch_never_goes_back_whatever_records_were_lost(script: Script) ->
     lower = replace(record_of({}), epoch=Epoch(1), generation=GenerationId(2), leader_member=newcomer)
     script.feed(RecordRead, record=lower)
     assert script.state.epoch == epoch + 1, "its leader hears of that, and has the group rebalance"
+
+
+@pytest.mark.parametrize(("leads", "kept"), [(ME, True), (OTHER, False)], ids=["its own", "another's"])
+def test_a_leader_goes_on_with_the_record_that_it_has_made(script: Script, leads: MemberId, kept: bool) -> None:
+    """Not with the copy that it reads in the topic: to compare it with what members own then takes no time."""
+    script.joining()
+    script.joined(4, leader=leads)
+    made = record_of({SETTINGS.worker: tasks("a0")}, epoch=4, generation=GenerationId(4), leader_member=leads)
+    if leads == ME:
+        script.feed(AssignmentComputed, assignments={ME: b"mine"}, record=made)
+        script.synced("a0")
+    else:
+        script.synced("a0")
+        script.feed(RecordRead, record=made)
+    copy = replace(made)
+    script.feed(RecordRead, record=copy)
+    assert (script.state.record is made) == kept
+    assert (script.state.record is copy) != kept
 
 
 @pytest.mark.parametrize("read", ["before it is expelled", "before it joins", "when it has joined"])
