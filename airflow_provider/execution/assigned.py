@@ -9,6 +9,7 @@ from airflow_provider.execution.events import EpochAdvanced, SlotFree, TasksGive
 from airflow_provider.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 from airflow_provider.execution.state import Execution
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.replacing import replaced
 
 _MOST_SAID: Final = 100
 """Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
@@ -24,13 +25,13 @@ def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
 
 def on_given_back(x: Execution, task: TaskId, event: TasksGiven) -> None:
     """It starts again when it has stopped."""
-    x.set(task, state=RunState.RESTARTING, epoch=event.epoch, revoked=False)
+    x.keep(replaced(x.runs[task], state=RunState.RESTARTING, epoch=event.epoch, revoked=False))
 
 
 def on_given_again(x: Execution, task: TaskId, _event: TasksGiven) -> None:
     """It is here, and nobody waits for its end any more."""
     if x.runs[task].revoked:
-        x.set(task, revoked=False, give_up_ms=None)
+        x.keep(replaced(x.runs[task], revoked=False, give_up_ms=None))
 
 
 # ---- revoked
@@ -78,15 +79,15 @@ def on_revoked_stopping(x: Execution, task: TaskId, _event: TasksRevoked) -> Non
 
 
 def _revoke(x: Execution, task: TaskId) -> TaskRun:
-    run = x.set(task, revoked=True)
+    run = x.keep(replaced(x.runs[task], revoked=True))
     x.stopped_running += run.takes_slot and run.began_ms is not None
     return run
 
 
 def on_revoked_ended(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
     """Its last record is on its way, and waited for a while."""
-    run = x.set(task, revoked=True)
-    x.set(task, give_up_ms=x.give_up_ms(run))
+    run = x.keep(replaced(x.runs[task], revoked=True))
+    x.keep(replaced(x.runs[task], give_up_ms=x.give_up_ms(run)))
 
 
 def on_revoked_publishing(x: Execution, task: TaskId, event: TasksRevoked) -> None:
@@ -104,14 +105,14 @@ def on_revoked_publishing(x: Execution, task: TaskId, event: TasksRevoked) -> No
 
 
 def on_epoch(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
-    x.set(task, epoch=event.epoch)
+    x.keep(replaced(x.runs[task], epoch=event.epoch))
 
 
 def on_epoch_waiting(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
     run = x.runs[task]
     kept = not run.wait_written and run.epoch < event.epoch
     mistakable = kept and says_that_it_was_released(x.status.tasks.get(task), x.settings.worker)
-    x.set(task, epoch=event.epoch)
+    x.keep(replaced(x.runs[task], epoch=event.epoch))
     if mistakable and x.waits_said < _MOST_SAID:
         x.waits_said += 1
         x.say_that_it_waits(task)
@@ -120,7 +121,7 @@ def on_epoch_waiting(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
 def on_epoch_closing(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
     run = x.runs[task]
     if run.epoch < event.epoch:
-        x.write_end(run.changed(epoch=event.epoch))
+        x.write_end(replaced(run, epoch=event.epoch))
 
 
 # ---- what is to run
@@ -161,7 +162,7 @@ def _go_on_under(x: Execution, run: TaskRun) -> None:
         return
     run = run.under(work, now_ms=x.now, wall_ms=x.wall)
     if run.task.is_planner and x.jobs.plan_of(run.task.job) is None:
-        run = run.changed(not_before_ms=0, retry_at_ms=None)
+        run = replaced(run, not_before_ms=0, retry_at_ms=None)
     x.runs[run.task] = run
 
 

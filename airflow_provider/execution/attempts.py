@@ -24,21 +24,22 @@ from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.ledger.records import JobError, PlanRecord, TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.replacing import replaced
 
 # ---- it runs
 
 
 def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
-    run = x.set(task, started_at_ms=x.wall, began_ms=x.now, handle=event.handle)
+    run = x.keep(replaced(x.runs[task], started_at_ms=x.wall, began_ms=x.now, handle=event.handle))
     x.write(run, TaskState.RUNNING)
 
 
 def on_stream_began(x: Execution, task: TaskId, _event: StreamBegan) -> None:
-    x.write(x.set(task, kind=TaskKind.STREAMING), TaskState.RUNNING)
+    x.write(x.keep(replaced(x.runs[task], kind=TaskKind.STREAMING)), TaskState.RUNNING)
 
 
 def on_stream_progressed(x: Execution, task: TaskId, event: StreamProgressed) -> None:
-    run = x.set(task, progress=event.progress)
+    run = x.keep(replaced(x.runs[task], progress=event.progress))
     x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
 
 
@@ -112,7 +113,7 @@ def on_spark_absent(x: Execution, task: TaskId, event: SparkAbsent) -> None:
 
 
 def _still_to_come(x: Execution, task: TaskId) -> None:
-    x.set(task, state=RunState.WAITING, began_ms=None)
+    x.keep(replaced(x.runs[task], state=RunState.WAITING, began_ms=None))
 
 
 def _try_again(x: Execution, failed: TaskRun) -> None:
@@ -139,12 +140,12 @@ def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
         x.close(run.failed(x.failure(str(wrong))), TaskState.FAILED)
         return
     known = x.jobs.plan_of(definition.name)
-    run = run.changed(plan=plan)
+    run = replaced(run, plan=plan)
     if definition.name not in x.jobs.jobs or (known is not None and known.says_the_same(plan)):
         _planned(x, run)
         return
     number = x.next_number()
-    x.runs[run.task] = run.changed(state=RunState.PUBLISHING, number=number, give_up_ms=x.give_up_ms(run))
+    x.runs[run.task] = replaced(run, state=RunState.PUBLISHING, number=number, give_up_ms=x.give_up_ms(run))
     x.do(WritePlan(number=number, task=run.task, plan=plan))
 
 
@@ -166,7 +167,7 @@ def _planned(x: Execution, run: TaskRun) -> None:
     if definition.replan_interval_ms is None:
         x.close(run, TaskState.FINISHED, {"tasks": len(run.plan.configs)})
         return
-    x.wait_for_next(run.changed(failures=0, error=None), definition.replan_interval_ms)
+    x.wait_for_next(replaced(run, failures=0, error=None), definition.replan_interval_ms)
     on_topics_waiting(x, run.task)  # what came while the plan was being written
 
 

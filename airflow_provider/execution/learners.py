@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider.ledger.records import TaskWork
 from airflow_provider.protocol.model import TaskId, Tasks
-from airflow_provider.protocol.replacing import replacer
+from airflow_provider.protocol.replacing import replaced
 
 ALMOST: Final = 0.99
 """The most that a warm-up has done before its end."""
@@ -54,23 +54,18 @@ class LearnerTask:
     began_ms: int | None = None
     taken: bool = False
 
-    def changed(self, **changes: Any) -> LearnerTask:
-        return _replaced(self, changes)
-
     def again(self, *, now_ms: int, failures: int = 0, spark_deaths: int = 0) -> LearnerTask:
         """To be warmed up once more. The first death of Spark may have been another's fault: nobody waits for that."""
         tries = self.failures + failures + max(0, self.spark_deaths + spark_deaths - 1)
         wait_ms = min(_FIRST_WAIT_MS << min(tries - 1, 10), _LONGEST_WAIT_MS) if tries else 0
-        return self.changed(
+        return replaced(
+            self,
             state=LearnerState.WAITING,
             progress=0.0,
             failures=self.failures + failures,
             spark_deaths=self.spark_deaths + spark_deaths,
             not_before_ms=now_ms + wait_ms,
         )
-
-
-_replaced: Final = replacer(LearnerTask)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ trial (``spark_restarts.py``), which would have to answer for it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider.execution.commands import Inform, StartWarmUp, StopWarmUp, Warn
 from airflow_provider.execution.events import (
@@ -44,6 +44,7 @@ from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_w
 from airflow_provider.execution.state import WAITS_ITS_TURN, Execution
 from airflow_provider.ledger.records import TaskState, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.protocol.replacing import replaced
 
 # ---- from the membership
 
@@ -63,7 +64,7 @@ def on_learning_stopped(x: Execution, task: TaskId, _event: LearningStopped) -> 
 
 
 def on_given(x: Execution, task: TaskId, _event: TasksGiven) -> None:
-    _set(x, task, taken=True)
+    _keep(x, replaced(x.learners.tasks[task], taken=True))
 
 
 def on_given_cold(x: Execution, task: TaskId, _event: TasksGiven) -> None:
@@ -82,7 +83,7 @@ def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     """What is configured otherwise is learned anew."""
     learner, work = x.learners.tasks[task], x.jobs.work_of(task)
     if work is not None and learner.work is not None and learner.work.is_same(work):
-        _set(x, task, work=work)
+        _keep(x, replaced(x.learners.tasks[task], work=work))
     elif work is not None or learner.work is not None:
         _drop(x, task)
         if not learner.taken:
@@ -97,18 +98,19 @@ def on_due(x: Execution, task: TaskId, _event: WarmUpDue) -> None:
     if learner.began_ms is None:
         owner = _owner(x, task)
         x.do(Inform(message=f"learns {x.jobs.label(task)}{f', which {owner} runs' if owner else ''}"))
-        learner = learner.changed(began_ms=x.now)
-    x.learners.tasks[task] = learner.changed(state=LearnerState.WARMING)
+        learner = replaced(learner, began_ms=x.now)
+    x.learners.tasks[task] = replaced(learner, state=LearnerState.WARMING)
     assert learner.work is not None
     x.do(StartWarmUp(run=_as_if_taken_now(x, learner.work)))
 
 
 def on_progressed(x: Execution, task: TaskId, event: WarmUpProgressed) -> None:
-    _set(x, task, progress=max(x.learners.tasks[task].progress, min(event.progress, ALMOST)))
+    learner = x.learners.tasks[task]
+    _keep(x, replaced(learner, progress=max(learner.progress, min(event.progress, ALMOST))))
 
 
 def on_ready(x: Execution, task: TaskId, _event: WarmUpReady) -> None:
-    learner = _set(x, task, state=LearnerState.READY, progress=1.0, failures=0)
+    learner = _keep(x, replaced(x.learners.tasks[task], state=LearnerState.READY, progress=1.0, failures=0))
     assert learner.began_ms is not None
     x.do(Inform(message=f"{x.jobs.label(task)} is ready after {(x.now - learner.began_ms) / 1000:.1f} s"))
 
@@ -140,8 +142,8 @@ def on_adopted(x: Execution, task: TaskId, _event: AttemptAdopts) -> None:
     x.do(Inform(message=f"starts {x.jobs.label(task)} {how}"))
 
 
-def _set(x: Execution, task: TaskId, **changes: Any) -> LearnerTask:
-    learner = x.learners.tasks[task] = x.learners.tasks[task].changed(**changes)
+def _keep(x: Execution, learner: LearnerTask) -> LearnerTask:
+    x.learners.tasks[learner.task] = learner
     return learner
 
 

@@ -16,6 +16,7 @@ from airflow_provider.execution.events import SparkLost, WarmUpLost
 from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.ledger.records import TaskFailure, TaskKind
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.protocol.replacing import replaced
 
 TRIAL_MS: Final = 60_000
 _FIRST_WAIT_MS: Final = 1_000
@@ -53,10 +54,10 @@ class SparkRestarts:
         run = runs[event.task]
         on_trial = self._on_trial_at[event.spark]
         if run.started_at_ms is None or (on_trial and run.task not in on_trial):
-            return run.changed(error=event.failure)
+            return replaced(run, error=event.failure)
         forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
         deaths = 1 if forgiven else run.spark_deaths + 1
-        run = run.changed(spark_deaths=deaths, error=self._failure(deaths, event))
+        run = replaced(run, spark_deaths=deaths, error=self._failure(deaths, event))
         self.admit(run)
         return run
 

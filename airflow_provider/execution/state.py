@@ -35,6 +35,7 @@ from airflow_provider.ledger.progress import needs_running
 from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.replacing import replaced
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""
@@ -161,8 +162,9 @@ class Execution:
 
     # ---- what handlers do
 
-    def set(self, task: TaskId, **changes: Any) -> TaskRun:
-        run = self.runs[task] = self.runs[task].changed(**changes)
+    def keep(self, run: TaskRun) -> TaskRun:
+        """So its task is from now on."""
+        self.runs[run.task] = run
         return run
 
     def admit(self, task: TaskId, epoch: Epoch) -> bool:
@@ -174,7 +176,7 @@ class Execution:
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         claim = self.claims.of(work)
         if claim is not None:
-            run = run.changed(claim=claim)
+            run = replaced(run, claim=claim)
         self.runs[task] = run
         self.restarts.admit(run)
         if claim is not None or is_said_to_run(last):
@@ -182,7 +184,7 @@ class Execution:
         return True
 
     def say_that_it_waits(self, task: TaskId) -> None:
-        self.write(self.set(task, wait_written=True), TaskState.PENDING)
+        self.write(self.keep(replaced(self.runs[task], wait_written=True)), TaskState.PENDING)
 
     def wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         """It is tried again here, after this time."""
@@ -191,12 +193,12 @@ class Execution:
 
     def stop(self, task: TaskId, state: RunState, reason: str) -> None:
         """End its work, for this reason."""
-        self.set(task, state=state)
+        self.keep(replaced(self.runs[task], state=state))
         self.do(StopAttempts(tasks=frozenset({task}), reason=reason))
 
     def let_go(self, task: TaskId) -> None:
         """Somebody else goes on with its work."""
-        self.set(task, state=RunState.STOPPING)
+        self.keep(replaced(self.runs[task], state=RunState.STOPPING))
         self.do(StopWatching(tasks=frozenset({task})))
 
     def write(self, run: TaskRun, state: TaskState) -> None:
@@ -216,13 +218,13 @@ class Execution:
 
     def close(self, run: TaskRun, state: TaskState, result: Any = None) -> None:
         """It has come to its end, which is written before it is released: the next leader must not take it for lost."""
-        self.write_end(run.changed(end=End(state=state, at_ms=self.wall, result=result), plan=None))
+        self.write_end(replaced(run, end=End(state=state, at_ms=self.wall, result=result), plan=None))
 
     def write_end(self, run: TaskRun) -> None:
         """In the present epoch: a leader would not know it from a word of an earlier one."""
         assert run.end is not None
-        closing = self.runs[run.task] = run.changed(
-            state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
+        closing = self.runs[run.task] = replaced(
+            run, state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
         )
         status = run.status(run.end.state, self.settings.worker, finished_at_ms=run.end.at_ms, result=run.end.result)
         self.do(WriteEnd(number=closing.number, status=status))

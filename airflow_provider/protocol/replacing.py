@@ -1,13 +1,15 @@
-"""``dataclasses.replace`` in a third of its time, for frozen classes with slots: each event makes some new values."""
+"""``dataclasses.replace`` in half of its time, for frozen classes with slots: each event makes some new values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from operator import attrgetter
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
+
+__all__ = ["replaced", "replacer"]
 
 
 def replacer(kind: type[T]) -> Callable[[T, Mapping[str, object]], T]:
@@ -28,3 +30,17 @@ def replacer(kind: type[T]) -> Callable[[T, Mapping[str, object]], T]:
         return new
 
     return replaced
+
+
+if TYPE_CHECKING:
+    from dataclasses import replace as replaced  # whose names and types mypy checks, field by field
+else:
+    _REPLACERS: dict[type, Callable[[Any, Mapping[str, object]], Any]] = {}
+
+    def replaced(value: T, /, **changes: object) -> T:
+        """A copy of a value with some fields changed; see :func:`replacer`."""
+        kind = type(value)
+        replace = _REPLACERS.get(kind)
+        if replace is None:
+            replace = _REPLACERS[kind] = replacer(kind)
+        return replace(value, changes)

@@ -1,0 +1,35 @@
+"""What copies a value with some fields changed does it as ``dataclasses.replace`` does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from airflow_provider.protocol.replacing import replaced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    x: int
+    y: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    name: str
+    at: Point
+
+
+def test_it_is_another_value_with_these_fields_changed() -> None:
+    here = Point(x=1, y=2)
+    named = Named(name="here", at=here)
+    assert replaced(here, y=3) == replace(here, y=3) == Point(x=1, y=3)
+    assert replaced(named, name="there") == Named(name="there", at=here)
+    assert replaced(here) == here
+    assert here == Point(x=1, y=2)
+
+
+def test_a_field_that_it_does_not_have_is_refused() -> None:
+    with pytest.raises(KeyError):
+        replaced(Point(x=1), z=3)  # type: ignore[call-arg]
