@@ -105,10 +105,12 @@ def leaving(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_has_least_to_move_is_asked_and_it_says_who_and_why(cli: Cli) -> None:
     status, out, err = cli("--workers", "1", "--within", "90")
     assert (status, err) == (0, "")
-    assert (
-        out
-        == f"group g: asked to leave: 2 of 3 workers, 1 stays ({RULE})\n  w3: has no task\n  w1: runs 0 of 1 task\n{DRAIN}\n"
-    )
+    assert out.splitlines() == [
+        f"group g: asked to leave: 2 of 3 workers, 1 stays ({RULE})",
+        "  w3: has no task",
+        "  w1: runs 0 of 1 task",
+        DRAIN,
+    ]
     assert {(wish.action, wish.within_ms) for wish in cli.wishes.values()} == {(ControlAction.LEAVE_SOON, 90_000)}
     assert cli.wishes.keys() == {W1, W3}
 
