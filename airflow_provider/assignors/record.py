@@ -75,6 +75,11 @@ class GroupRecord(ABC):
         """Lost tasks that wait for their worker."""
 
     @property
+    def learns(self) -> bool:
+        """Whether the group's protocol has tasks learned before they move."""
+        return False
+
+    @property
     def waiting(self) -> Tasks:
         return NO_TASKS.union(*self.waiting_by_worker.values())
 

@@ -129,7 +129,8 @@ def _say(args: argparse.Namespace, plan: ScaleDown, what: str, **more: Any) -> N
         about = {"group": args.group, "dry_run": args.dry_run, **plan.to_json(), **more}
         say(*json.dumps(about, indent=2).split("\n"))
         return
-    say(f"group {args.group}: {what}: {plan.in_words} ({RULE})", *(f"  {leaver.in_words}" for leaver in plan.leavers))
+    who = (f"  {leaver.in_words}" for leaver in plan.leavers)
+    say(f"group {args.group}: {what}: {plan.in_words} ({RULE})", *who, plan.what_follows)
 
 
 async def _wait(

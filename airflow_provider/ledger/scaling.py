@@ -118,11 +118,13 @@ class ScaleDown:
     :param present: who is in it, or stands back from it
     :param going: who of them leaves or drains already
     :param leavers: who is to be asked, in the order in which they were found
+    :param learns: whether others learn what these have. Where they don't, who is asked drains
     """
 
     present: frozenset[WorkerId]
     going: frozenset[WorkerId]
     leavers: tuple[Leaver, ...]
+    learns: bool
 
     @property
     def asked(self) -> tuple[WorkerId, ...]:
@@ -138,8 +140,16 @@ class ScaleDown:
         already = f", {len(self.going)} more {_leave(len(self.going))}" if self.going else ""
         return f"{len(self.leavers)} of {_workers(len(self.present))}{already}, {_stay(len(self.stay))}"
 
+    @property
+    def what_follows(self) -> str:
+        """What those do who are asked."""
+        if self.learns:
+            return "they leave when others have learned and taken what they have"
+        return "nobody learns another's tasks in this group: they start nothing more, and leave when what they run ends"
+
     def to_json(self) -> dict[str, Any]:
         return {
+            "learns": self.learns,
             "asked": list(self.asked),
             "going": sorted(self.going),
             "stay": sorted(self.stay),
@@ -165,7 +175,8 @@ def scale_down(goal: Goal, jobs: JobsSnapshot, status: StatusSnapshot) -> ScaleD
         leavers = tuple(leaver for leaver in candidates if leaver.worker in goal.workers)
     else:
         leavers = tuple(candidates[: len(candidates) - _staying(goal, len(present), len(going))])
-    return ScaleDown(present=present, going=going, leavers=leavers)
+    learns = status.group is not None and status.group.learns
+    return ScaleDown(present=present, going=going, leavers=leavers, learns=learns)
 
 
 def _goes(worker: WorkerId, status: StatusSnapshot) -> bool:

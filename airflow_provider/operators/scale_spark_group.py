@@ -51,9 +51,10 @@ class ScaleSparkGroupOperator(BaseOperator):
 
     All times are timedeltas, or seconds.
 
-    Returns ``asked``, ``going`` (who was leaving already), ``stay``, ``to_move`` (for each that was asked, how many
-    ``tasks`` it had, how many of them were ``running`` and how many of these were ``stateful``); and, if it waits,
-    ``left``, ``still_there``, ``drained`` (who drained, as nobody learned its tasks), ``seconds`` (how long it took).
+    Returns ``learns`` (whether others learn what those have that leave), ``asked``, ``going`` (who was leaving
+    already), ``stay``, ``to_move`` (for each that was asked, how many ``tasks`` it had, how many of them were
+    ``running``, and how many of these were ``stateful``); and, if it waits, ``left``, ``still_there``, ``drained`` (who
+    drained, as nobody learned its tasks), and ``seconds`` (how long it took).
     """
 
     template_fields: Sequence[str] = ("group", "to", "workers", "without", "kafka_conn_id")
@@ -108,6 +109,7 @@ class ScaleSparkGroupOperator(BaseOperator):
         self.log.info("Group %s: asked to leave: %s (%s)", group, plan.in_words, RULE)
         for leaver in plan.leavers:
             self.log.info("  %s", leaver.in_words)
+        self.log.info("In group %s %s", group, plan.what_follows)
         if not self.wait_for_completion:
             return plan.to_json()
         leave_report(self, context, plan.to_json())

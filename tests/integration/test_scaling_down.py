@@ -51,6 +51,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "60")
         assert said.status == 0, said
         assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")
+        assert "\nnobody learns another's tasks in this group: they start nothing more, and" in said.out
         assert "\nit has left, " in said.out
         gone = asked(said.out)
         assert await group.ended(gone) == [0]

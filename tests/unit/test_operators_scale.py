@@ -55,6 +55,7 @@ def leave(topics: MemoryTopics, worker: WorkerId = W1) -> None:
 
 
 ASKED = {
+    "learns": False,
     "asked": ["w1"],
     "going": [],
     "stay": ["w2"],

@@ -37,7 +37,7 @@ from airflow_provider.ledger.scaling import (
     still_there,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, SubProtocol, TaskId, Tasks, WorkerId
 
 _MOST = 64
 JOBS = {name: job(name, max_tasks=_MOST) for name in ("batch", "warm")}
@@ -184,6 +184,21 @@ def test_who_is_named_and_not_there_is_named_in_the_refusal() -> None:
         scale_down(all_but(["a", "y", "x"]), *group({"a": [], "b": []}))
     with pytest.raises(ScaleError, match=r"^nobody is left to be asked: a leaves already$"):
         scale_down(all_but(["a"]), *group({"a": [], "b": []}, (), said("a", slots=0)))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        (SubProtocol.EXTENSIBLE, "they leave when others have learned and taken what they have"),
+        (SubProtocol.SESSIONED, "nobody learns another's tasks in this group: they start nothing more"),
+    ],
+)
+def test_what_they_do_then_depends_on_the_groups_protocol(protocol: SubProtocol, words: str) -> None:
+    jobs, status = group({"a": batch(0), "b": []})
+    assert status.group is not None
+    plan = scale_down(count(1), jobs, replace(status, group=replace(status.group, protocol=protocol)))
+    assert plan.what_follows.startswith(words)
+    assert plan.to_json()["learns"] == (protocol is SubProtocol.EXTENSIBLE)
 
 
 def test_a_group_without_workers_has_nobody_to_be_asked() -> None:
