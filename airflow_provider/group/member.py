@@ -241,7 +241,7 @@ class GroupMember:
 
     def _step(self, event: Event) -> None:
         before = self.state.phase
-        if self.state.lessons.learned:
+        if self.state.lessons.learned and before is not Phase.INITIAL:
             self._hear_of_learners()
         self.state, commands = handle(self.state, event)
         self._recent.add(event, before, self.state.phase, commands)

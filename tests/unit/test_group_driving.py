@@ -14,7 +14,9 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.ledger.records import TaskState, TaskStatus
+from airflow_provider.ledger.records import Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.membership.events import Resumed
+from airflow_provider.membership.lessons import Lessons
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
@@ -71,6 +73,23 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
     heartbeats = coordinator.heartbeats
     await time_passes(60)
     assert coordinator.heartbeats == heartbeats
+
+
+async def test_who_goes_on_with_what_others_are_ready_for_hears_of_it_after_its_own_beginning(
+    coordinator: SlowCoordinator, topics: MemoryTopics
+) -> None:
+    task, other = TaskId("a", 0), WorkerId("other")
+    lesson = Lesson(task, 1.0, ready=True)
+    await topics.publish_worker(
+        WorkerStatus(worker=other, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=1, learning=(lesson,))
+    )
+    state = MemberState(settings=SETTINGS, owned=frozenset({task}), lessons=Lessons(learned=frozenset({task})))
+    transport: Any = coordinator
+    member = GroupMember(state, transport, topics, IdleListener(), policy=Deferred(), opening=Resumed)
+    begin(member)
+    await eventually(lambda: member.state.phase is not Phase.INITIAL, "it has begun")
+    assert member.state.lessons.known_ready == {task}
+    await member.aclose()
 
 
 @pytest.mark.parametrize("topic", ["jobs", "status"])
