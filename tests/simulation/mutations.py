@@ -280,8 +280,8 @@ MUTATIONS = (
         module=f"{ASSIGNORS}.cooperative",
         edits=(
             (
-                "def _duplicated(owned: Shares, active: Tasks) -> Tasks:\n",
-                "def _duplicated(owned: Shares, active: Tasks) -> Tasks:\n    return NO_TASKS\n\n\ndef _twice(owned: Shares, active: Tasks) -> Tasks:\n",
+                "duplicated=duplicated, created",
+                "duplicated=NO_TASKS, created",
             ),
         ),
         unit_test="tests/unit/test_assignor_cooperative.py",
