@@ -150,7 +150,7 @@ class PackedTasks:
 NOTHING: Final = PackedTasks()
 PACKED: Final = Recent[Tasks, PackedTasks]()
 UNPACKED: Final = Recent[PackedTasks, Tasks]()
-"""What a leader has told a worker comes back in the next round as what that owns, and is told again in most."""
+"""What a leader has sent a worker comes back in the next round as what that owns, and is sent again in most rounds."""
 
 
 def _vectors(tasks: Tasks) -> tuple[bytes, bytes, bytes, bytes]:

@@ -1,4 +1,4 @@
-"""What was made of bytes lately, or into bytes. In most rounds a worker says what it has said before, or been told."""
+"""What was made of bytes lately, or into bytes. In most rounds a worker says what it has said before, or was sent."""
 
 from __future__ import annotations
 
