@@ -1,0 +1,192 @@
+"""Tasks that are made ready with the local runner and a real Spark, before they move here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from runner_bench import SEEN, Events, order_of, until
+
+from airflow_provider.spark.checkpoint_files import read_newest
+from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
+from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.runner import TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+
+order = partial(order_of, __name__)
+
+
+def reads_the_cache(data: DataFrame) -> bool:
+    return "InMemoryTableScan" in data._jdf.queryExecution().executedPlan().toString()
+
+
+def active_jobs(spark: SparkSession) -> list[int]:
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+class Enrich(SparkJob):
+    """Caches reference data of a million rows, and joins with it."""
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
+        self.airports = spark.range(1_000_000).selectExpr("id", "uuid() AS name").persist()
+        self.airports.createOrReplaceTempView("airports")
+        yield 0.1
+        self.airports.count()
+        yield 0.9
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        view = spark.table("airports")
+        return {
+            "own session": self.airports.sparkSession is spark,
+            "cached": reads_the_cache(view),
+            "rows": view.count(),
+            "attempt": task.attempt,
+        }
+
+
+async def test_a_task_goes_on_with_what_was_cached_for_it(runner: LocalRunner, events: Events) -> None:
+    task = order("Enrich")
+    runner.warm(task)
+    await events.wait_for(task.task, WarmUpReady)
+    began = time.monotonic()
+    await runner.start(replace(task, attempt=2))
+    result = await events.result(task.task)
+    assert result == {"own session": True, "cached": True, "rows": 1_000_000, "attempt": 2}
+    assert time.monotonic() - began < 30
+
+
+@spark_job
+def look_up(spark: SparkSession, task: TaskContext) -> Any:
+    def make() -> DataFrame:
+        SEEN["made"] = SEEN.get("made", 0) + 1
+        return spark.range(1_000).selectExpr("id", "uuid() AS name")
+
+    airports = task.cached("airports", make)
+    first = airports.orderBy("id").first()
+    assert first is not None
+    return {
+        "own session": airports.sparkSession is spark,
+        "cached": reads_the_cache(airports.where("id < 5")),
+        "name": first["name"],
+    }
+
+
+async def test_tasks_share_reference_data_and_each_sees_it_in_its_session(runner: LocalRunner, events: Events) -> None:
+    tasks = [order("look_up", index) for index in range(3)]
+    for task in tasks:
+        await runner.start(task)
+    results = [await events.result(task.task) for task in tasks]
+    assert SEEN["made"] == 1
+    assert all(result == results[0] for result in results)
+    assert results[0]["own session"]  # type: ignore[index]
+    assert results[0]["cached"]  # type: ignore[index]
+
+
+class Endless(SparkJob):
+    """Its warm-up is one Spark job of hours."""
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> None:
+        SEEN["spark"] = spark
+        spark.range(10**13).selectExpr("sum(sqrt(id))").collect()
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        return spark.range(7).count()
+
+
+async def test_a_warm_up_that_is_not_needed_any_more_leaves_nothing_running(
+    runner: LocalRunner, events: Events
+) -> None:
+    task = order("Endless")
+    runner.warm(task)
+    await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
+    runner.stop_warming(task.task)
+    await until(lambda: not active_jobs(SEEN["spark"]), "its Spark job is cancelled")
+    assert events.of(task.task) == []
+
+
+async def test_a_task_that_moves_before_it_is_ready_starts_without_delay(runner: LocalRunner, events: Events) -> None:
+    task = order("Endless")
+    runner.warm(task)
+    await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
+    await runner.start(task)
+    assert await events.result(task.task) == 7
+    assert isinstance(events.of(task.task)[0], TaskStarted)
+
+
+class Missing(SparkJob):
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> None:
+        spark.table("nowhere").persist().count()
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        return spark.range(7).count()
+
+
+async def test_a_warm_up_that_fails_keeps_no_task_from_running(runner: LocalRunner, events: Events) -> None:
+    task = order("Missing")
+    runner.warm(task)
+    failed = await events.wait_for(task.task, WarmUpFailed)
+    assert "[TABLE_OR_VIEW_NOT_FOUND]" in failed.error
+    await runner.start(task)
+    assert await events.result(task.task) == 7
+
+
+@spark_job
+def count_values(spark: SparkSession, task: TaskContext) -> Any:
+    """A stream with state."""
+    values = spark.readStream.format("rate").option("rowsPerSecond", 50).load().groupBy("value").count()
+    return (
+        values.writeStream.outputMode("complete")
+        .foreachBatch(lambda batch, number: SEEN.update(batch=number))
+        .option("checkpointLocation", task.checkpoint_location)
+        .start()
+    )
+
+
+async def test_of_a_stream_with_state_the_newest_files_are_read(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    task = order("count_values", checkpoint=tmp_path / "checkpoint")
+    await runner.start(task)
+    await until(lambda: SEEN.get("batch", 0) >= 2)
+    runner.warm(replace(task, task=task.task._replace(index=1)))
+    await events.wait_for(task.task._replace(index=1), WarmUpReady)
+    assert await runner.stop([task.task], "moved") == frozenset()
+    assert isinstance(events.of(task.task)[-1], TaskStopped)
+
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    read = len(list(read_newest(spark, str(tmp_path / "checkpoint"))))
+    partitions = len(list((tmp_path / "checkpoint" / "state" / "0").glob("[0-9]*")))
+    assert read >= 2 + partitions
+    assert list(read_newest(spark, str(tmp_path / "nowhere"))) == []
+
+
+async def test_in_a_new_jvm_a_task_is_made_ready_anew(runner: LocalRunner, events: Events) -> None:
+    ready, busy = order("Enrich"), order("Endless")
+    runner.warm(ready)
+    runner.warm(busy)
+    await events.wait_for(ready.task, WarmUpReady)
+    await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
+    for child in psutil.Process().children():
+        if child.name() == "java" and "pyspark-shell" in child.cmdline():
+            child.kill()
+    lost = [await events.wait_for(task.task, WarmUpLost) for task in (ready, busy)]
+    assert lost[0].spark == lost[1].spark
+    events.heard.clear()
+    runner.warm(ready)
+    await events.wait_for(ready.task, WarmUpReady)
+    await runner.start(ready)
+    result = await events.result(ready.task)
+    assert isinstance(result, dict)
+    assert result["cached"]
