@@ -1,15 +1,16 @@
-"""A group on a real broker that gets smaller, in a protocol that learns nothing: its workers drain."""
+"""A group on a real broker that gets smaller: where nothing is learned its workers drain, else tasks move warm."""
 
 from __future__ import annotations
 
 import json
 
-from fleet import Fleet, MakeFleet, cospark
+from fleet import Fleet, MakeFleet, cospark, overlaps
 from waiting import eventually
 
 from airflow_provider.ledger.progress import JobState, job_progress
 from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.reports.learners import Learner, learners
 
 
 async def running(group: Fleet, number: int) -> None:
@@ -86,3 +87,40 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
             ),
             "the one that stays has it all, and no wish is left",
         )
+
+
+async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_it_leaves(fleet: MakeFleet) -> None:
+    async with fleet("--runner", "noop", "--slots", "4", "--connect-protocol", "extensible") as group:
+        name, workers, warm_up_ms = group.group_id, ("w1", "w2", "w3"), 3_000
+        for worker in workers:
+            group.start(worker)
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all are there"
+        )
+        config = {"warm_up_seconds": warm_up_ms / 1000}
+        await group.submit("streams", tasks=6, kind=TaskKind.STREAMING, config=config)
+        await group.balanced(*workers)
+        seen: set[Learner] = set()
+        group.topics.subscribe(lambda: seen.update(learners(group.topics.status)))
+
+        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "60")
+        assert said.status == 0, said
+        assert "\nthey leave when others have learned and taken what they have\n" in said.out
+        gone = asked(said.out)
+        assert f"; {gone} (stable, leaves soon): 2 tasks, " in said.out
+        assert " (warming, 50 %)" in said.out
+        assert await group.ended(gone) == [0]
+
+        rest = sorted(set(workers) - {gone})
+        await group.balanced(*rest)
+        moved = {task: each for task, each in (await group.starts()).items() if len(each) > 1}
+        assert {start.worker for each in moved.values() for start in each[:1]} == {gone}
+        stood_still = [each[1].from_ms - (each[0].until_ms or 0) for each in moved.values()]
+        assert len(stood_still) == 2
+        assert max(stood_still) < warm_up_ms, "they were warm"
+        assert not overlaps(await group.steps())
+        assert {(one.task, one.learned) for one in seen if not one.ready} == {(task, gone) for task in moved}
+        assert {one.learner for one in seen} <= set(rest), "who leaves learns nothing"
+        await eventually(lambda: "it gets nothing more, and leaves when others have learned" in group.log_of(gone))
+        learned = [line for worker in rest for line in group.log_of(worker).splitlines() if f" of {gone}: " in line]
+        assert any(f"{gone} is leaving" in line for line in learned), "the round says who learns it, and why"

@@ -184,6 +184,8 @@ def test_who_is_named_and_not_there_is_named_in_the_refusal() -> None:
         scale_down(all_but(["a", "y", "x"]), *group({"a": [], "b": []}))
     with pytest.raises(ScaleError, match=r"^nobody is left to be asked: a leaves already$"):
         scale_down(all_but(["a"]), *group({"a": [], "b": []}, (), said("a", slots=0)))
+    with pytest.raises(ScaleError, match=r"^it would have no worker: "):
+        scale_down(all_but(["a"]), *group({"a": [], "b": []}, (), said("b", slots=0)))
 
 
 @pytest.mark.parametrize(
