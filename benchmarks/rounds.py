@@ -22,9 +22,9 @@ from typing import Final
 from airflow_provider.assignors.cooperative import assign
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.leading.leader import Call, lead
 from airflow_provider.ledger.records.envelope import encode
 from airflow_provider.membership.events import JoinedMember
-from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol import packed_tasks
 from airflow_provider.protocol.embedded import fields, v1, v3

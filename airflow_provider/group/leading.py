@@ -16,16 +16,16 @@ from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.leading.leader import Call, lead
+from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.free_slots import drained
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
-from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 

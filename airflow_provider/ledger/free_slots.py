@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from airflow_provider.assignors.balance import Pool
 from airflow_provider.assignors.shares import minus
+from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, effective_status, revocation_rank
 from airflow_provider.ledger.records import TaskState, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider.membership.causes import HAVE_STOPPED, STARTS
 from airflow_provider.membership.events import (
     AssignmentComputed,
     CoordinatorFound,
@@ -16,6 +15,7 @@ from airflow_provider.membership.events import (
     Synced,
     Warn,
 )
+from airflow_provider.membership.join_reasons import HAVE_STOPPED, STARTS
 from airflow_provider.membership.learning import adopt_target, learn_nothing
 from airflow_provider.membership.reactions import begin_again
 from airflow_provider.membership.record import epoch_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.membership.causes import OTHERS_BEGAN
 from airflow_provider.membership.events import Request, RequestFailed, RequestRejected
+from airflow_provider.membership.join_reasons import OTHERS_BEGAN
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode

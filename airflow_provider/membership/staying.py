@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider.membership.causes import DELAY_OVER
 from airflow_provider.membership.events import (
     ConfigAdvanced,
     CoordinatorFound,
@@ -15,6 +14,7 @@ from airflow_provider.membership.events import (
     TasksStopped,
     TimerFired,
 )
+from airflow_provider.membership.join_reasons import DELAY_OVER
 from airflow_provider.membership.joining import without_record
 from airflow_provider.membership.learning import learn_nothing, may_leave
 from airflow_provider.membership.reactions import Refusal, begin_again, gone, react

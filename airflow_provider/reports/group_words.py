@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
+from airflow_provider.leading.unchanged_rounds import is_held_back
 from airflow_provider.ledger.records import TaskFailure, TaskState, WorkerStatus
-from airflow_provider.membership.unchanged_rounds import is_held_back
 from airflow_provider.reports.learners import Learner
 from airflow_provider.reports.spans import span
 

@@ -24,6 +24,8 @@ from explore.values import (
 )
 
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.leading.leader import Call, lead
+from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -42,11 +44,9 @@ from airflow_provider.membership.events import (
     StopTasks,
     TasksStopped,
 )
-from airflow_provider.membership.leader import Call, lead
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.state import StateChanges
-from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError

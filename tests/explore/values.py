@@ -163,7 +163,7 @@ class Way(str, Enum):
     COMPUTE = "compute"
     """A leader reads the topics and assigns."""
     HOLD = "hold"
-    """A leader holds back an assignment (``membership/unchanged_rounds.py``)."""
+    """A leader holds back an assignment (``leading/unchanged_rounds.py``)."""
     WRITE = "write"
     """A group record on its way to the topic."""
     STOP = "stop"

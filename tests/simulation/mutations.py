@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMBERSHIP = "airflow_provider.membership"
+LEADING = "airflow_provider.leading"
 ASSIGNORS = "airflow_provider.assignors"
 EXECUTION = "airflow_provider.execution"
 
@@ -203,13 +204,13 @@ MUTATIONS = (
     # ---- the leader and its memory
     Mutation(
         name="assigns though it is behind on the jobs topic",
-        module=f"{MEMBERSHIP}.leader",
+        module=f"{LEADING}.leader",
         edits=(("    if call.config_offset < furthest:\n", "    if False:\n"),),
         unit_test="tests/unit/test_leader.py::test_a_leader_behind_on_the_jobs_topic_cannot_assign",
     ),
     Mutation(
         name="forgets the delay when the leader changes",
-        module=f"{MEMBERSHIP}.leader",
+        module=f"{LEADING}.leader",
         edits=(
             (
                 "    if record is None:\n        return Memory()",
@@ -221,7 +222,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="forgets the delay when a round has failed",
-        module=f"{MEMBERSHIP}.leader",
+        module=f"{LEADING}.leader",
         edits=(
             ("    if known or max(record.deadline_ms, *record.memory.ends_ms, 0) > call.now_ms:\n", "    if known:\n"),
         ),
@@ -237,7 +238,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="counts on from the last record though later ones were never written",
-        module=f"{MEMBERSHIP}.leader",
+        module=f"{LEADING}.leader",
         edits=(("    return max(epoch, Epoch(call.spoken_epoch + 1))\n", "    return epoch\n"),),
         unit_test="tests/unit/test_leader.py::test_a_new_count_begins_above_the_epochs_of_rounds_whose_record_was_never_written",
     ),

@@ -15,6 +15,8 @@ from simulation.leading import Watch, lead_round
 from simulation.wire import Wire
 
 from airflow_provider.assignors.model import Absence
+from airflow_provider.leading.leader import LeaderAnswer
+from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records.status import WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import (
@@ -40,13 +42,11 @@ from airflow_provider.membership.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.membership.leader import LeaderAnswer
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId

@@ -11,10 +11,10 @@ from assignor_group import Group, tasks_in, tasks_of
 from airflow_provider.assignors.model import Memory, MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import gather_call
+from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import PlanRecord
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.leader import lead
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (

@@ -10,7 +10,8 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory
-from airflow_provider.membership.causes import DELAY_OVER, OTHERS_BEGAN, Cause, cause_of
+from airflow_provider.leading.causes import Cause, cause_of
+from airflow_provider.membership.join_reasons import DELAY_OVER, OTHERS_BEGAN
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 

@@ -17,15 +17,15 @@ from stand_ins import MemoryTopics
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
+from airflow_provider.leading.leader import Call, lead
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.causes import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.leader import Call, lead
+from airflow_provider.membership.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.embedded.v1 import encode_metadata

@@ -20,6 +20,7 @@ from airflow_provider.assignors.policy import Deferred, Incremental
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.execution.runs import first_run
 from airflow_provider.group.leading import gather_call
+from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import (
     GROUP_KEY,
@@ -39,7 +40,6 @@ from airflow_provider.ledger.records import (
 from airflow_provider.ledger.status_view import StatusView
 from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.leader import lead
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_assignment, encode_metadata
 from airflow_provider.protocol.model import (

@@ -14,9 +14,9 @@ from stand_ins import MemoryTopics
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.unchanged_rounds import hold_back_ms
 from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.model import (
     NO_TASKS,

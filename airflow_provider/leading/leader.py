@@ -12,11 +12,11 @@ from airflow_provider.assignors.learners.model import LearnerAssignment, Limits
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.shares import without
-from airflow_provider.membership import extensible_round
-from airflow_provider.membership.causes import FOR_WHAT_WAITS, Cause, cause_of
+from airflow_provider.leading import extensible_round
+from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of
+from airflow_provider.leading.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
-from airflow_provider.membership.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.model import (

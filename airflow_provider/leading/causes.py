@@ -13,14 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.assignors.model import Absence
+from airflow_provider.membership.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, STARTS
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import MemberId, WorkerId
 
-OTHERS_BEGAN: Final = "the group rebalances"
-"""Why a member joins that has only heard of a rebalance."""
-STARTS: Final = "a worker starts"
-HAVE_STOPPED: Final = "revoked tasks have stopped"
-DELAY_OVER: Final = "the scheduled delay is over"
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
 WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
 FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
