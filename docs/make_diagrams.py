@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 
-from airflow_provider.execution import machine
+from airflow_provider.execution import learning, machine
+from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.runs import RunState
 from airflow_provider.membership import member
 from airflow_provider.membership.state import Phase
@@ -44,6 +45,16 @@ def task_states() -> str:
     )
 
 
+def learner_states() -> str:
+    """The same for learner tasks."""
+    rules = (
+        (state, event, rule) for state, of_state in learning.TRANSITIONS.items() for event, rule in of_state.items()
+    )
+    return _states(
+        list(LearnerState), ((state, event.__name__, after) for state, event, rule in rules for after in rule.leads_to)
+    )
+
+
 def _states(order: list[Enum], edges: Iterable[_Edge]) -> str:
     """Events that keep a state are left out."""
     events: defaultdict[tuple[Enum | None, Enum | None], list[str]] = defaultdict(list)
@@ -69,6 +80,7 @@ def _id(state: Enum | None) -> str:
 _DIAGRAMS: dict[str, Callable[[], str]] = {
     "membership/member.py": member_states,
     "execution/machine.py": task_states,
+    "execution/learning.py": learner_states,
 }
 PAGES = (_DOCS / "protocol.md", _DOCS / "architecture.md")
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from airflow_provider.broker.java import ClassArchive, find_java
 from airflow_provider.broker.local_broker import default_cache
-from airflow_provider.spark.pyspark_internals import home_of_spark
+from airflow_provider.driver.pyspark_internals import home_of_spark
 
 _JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LIMIT_S: Final = 300

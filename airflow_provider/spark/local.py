@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
+from airflow_provider.driver.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
+from airflow_provider.driver.watch import LOOK_S, Sight, look_at
 from airflow_provider.protocol.model import TaskId, Tasks
-from airflow_provider.spark.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import Mask, nothing_secret
@@ -32,7 +33,6 @@ from airflow_provider.spark.runner import (
     WarmUpEvent,
     WarmUpLost,
 )
-from airflow_provider.spark.watch import LOOK_S, Sight, look_at
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

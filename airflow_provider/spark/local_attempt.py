@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.spark.application import SparkGoneError
+from airflow_provider.driver.application import SparkGoneError
 from airflow_provider.spark.attempt import spark_lost
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard

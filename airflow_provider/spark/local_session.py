@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, RunningSpark
-from airflow_provider.spark.cluster import is_local
-from airflow_provider.spark.job import TaskGuard
-from airflow_provider.spark.pyspark_internals import (
+from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, RunningSpark
+from airflow_provider.driver.cluster import is_local
+from airflow_provider.driver.pyspark_internals import (
     bind_session,
     ends_by_itself,
     ends_soon,
@@ -22,8 +21,9 @@ from airflow_provider.spark.pyspark_internals import (
     take_off_listener_bus,
     unbind_session,
 )
+from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
-from airflow_provider.spark.shipping import explain_missing
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -116,9 +116,13 @@ class LocalSession:
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
     def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:
+        def waits() -> None:
+            if guard.stopping:
+                raise FencedError(f"the task was told to stop while it waited for the table {name!r}")
+
         spark = self.open()
         assert self.spark is not None
-        return self.spark.tables.get(self, spark, name, make, guard)
+        return self.spark.tables.get(self, spark, name, make, waits)
 
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:

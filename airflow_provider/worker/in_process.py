@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.spark.application import APPLICATION, LocalSparkSettings, SparkStartError
+from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.local import LocalRunner, in_thread, release_spark

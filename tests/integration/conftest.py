@@ -15,8 +15,8 @@ from topic_bench import settings_of
 from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.driver.application import APPLICATION
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.spark.application import APPLICATION
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.topics import clients
 

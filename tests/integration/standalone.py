@@ -26,8 +26,8 @@ from typing import Any
 import psutil
 from quick_spark import launcher_options, quick_jvm
 
-from airflow_provider.spark.application import LocalSparkSettings
-from airflow_provider.spark.pyspark_internals import home_of_spark
+from airflow_provider.driver.application import LocalSparkSettings
+from airflow_provider.driver.pyspark_internals import home_of_spark
 
 _HOST = "127.0.0.1"
 _START_S = 90.0

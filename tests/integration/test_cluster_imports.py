@@ -10,8 +10,8 @@ import pytest
 from runner_bench import Events
 from standalone import StandaloneCluster
 
+from airflow_provider.driver.application import APPLICATION
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark.application import APPLICATION
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from runner_bench import SEEN, Events, order_of, until
 
-from airflow_provider.spark.checkpoint_files import read_newest
+from airflow_provider.driver.checkpoint_files import read_newest
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady

@@ -267,7 +267,7 @@ async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time
-        from airflow_provider.spark.application import APPLICATION, LocalSparkSettings
+        from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
         spark = APPLICATION.running_for("script", LocalSparkSettings(master="local[1]")).root
         from pyspark.sql.functions import udf
         spark.range(1).select(udf(lambda x: x)("id")).collect()

@@ -12,8 +12,8 @@ import threading
 import psutil
 import pytest
 
-from airflow_provider.spark import jvm_log
-from airflow_provider.spark.jvm_log import JvmLog, Levels
+from airflow_provider.driver import jvm_log
+from airflow_provider.driver.jvm_log import JvmLog, Levels
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_child_that_outlives_its_killed_owner_keeps_no_program_waiting() -> No
     """What a JVM says at its end would wait for a reader for ever."""
     owner = """
         import os, subprocess, sys, time
-        from airflow_provider.spark.jvm_log import JvmLog
+        from airflow_provider.driver.jvm_log import JvmLog
         with JvmLog() as stderr:
             writer = "import sys; sys.stdin.read(); sys.stderr.write('x' * 1_000_000)"
             program = subprocess.Popen([sys.executable, "-c", writer], stdin=subprocess.PIPE, stderr=stderr.writing)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.driver.application import SparkGoneError, SparkStartError
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
-from airflow_provider.spark.application import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease

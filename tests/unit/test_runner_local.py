@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from waiting import eventually
 
+from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark import local
-from airflow_provider.spark.application import LocalSparkSettings
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools

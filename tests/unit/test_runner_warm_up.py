@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import pytest
 from waiting import eventually
 
+from airflow_provider.driver.application import LocalSparkSettings, SparkGoneError, SparkStartError
+from airflow_provider.driver.watch import Sight
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark import learner, local, warm_up
-from airflow_provider.spark.application import LocalSparkSettings, SparkGoneError, SparkStartError
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools
@@ -31,7 +32,6 @@ from airflow_provider.spark.runner import (
     WarmUpProgressed,
     WarmUpReady,
 )
-from airflow_provider.spark.watch import Sight
 
 TASK = TaskId("job", 0)
 

@@ -16,21 +16,22 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from waiting import eventually
 
-from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import local, pyspark_internals, standalone, watch
-from airflow_provider.spark.application import (
+from airflow_provider.driver import pyspark_internals, standalone, watch
+from airflow_provider.driver.application import (
     LocalSparkSettings,
     RunningSpark,
     SparkApplication,
     SparkGoneError,
     SparkStartError,
 )
+from airflow_provider.driver.pyspark_internals import is_alive
+from airflow_provider.driver.shipping import Shipment
+from airflow_provider.driver.watch import Sight, look_at
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.spark import local
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.pyspark_internals import is_alive
 from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
-from airflow_provider.spark.shipping import Shipment
-from airflow_provider.spark.watch import Sight, look_at
 
 TASK = TaskId("deaf", 0)
 

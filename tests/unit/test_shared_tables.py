@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.spark import shared_tables
-from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
-from airflow_provider.spark.job import FencedError
-from airflow_provider.spark.shared_tables import SharedTables
+from airflow_provider.driver import shared_tables
+from airflow_provider.driver.shared_tables import SharedTables
 
 
 class Data:
@@ -45,8 +43,7 @@ class Data:
         return name.partition(".")[0]
 
 
-def _unguarded() -> AttemptGuard:
-    return AttemptGuard(EndlessLease())
+def _nothing() -> None: ...
 
 
 def test_a_table_is_made_once_for_all_and_dropped_when_nobody_has_used_it_for_a_while(
@@ -61,7 +58,7 @@ def test_a_table_is_made_once_for_all_and_dropped_when_nobody_has_used_it_for_a_
         return data
 
     for user in ("one", "two", "two"):
-        table: Any = tables.get(user, spark, "job/airports", make, _unguarded())
+        table: Any = tables.get(user, spark, "job/airports", make, _nothing)
         assert table == "global_temp"
     assert made == [1]
     monkeypatch.setattr(shared_tables, "KEEP_S", 0.0)
@@ -69,7 +66,7 @@ def test_a_table_is_made_once_for_all_and_dropped_when_nobody_has_used_it_for_a_
     assert data.done == ["persist", "view"]
     tables.release("two")
     assert data.done == ["persist", "view", "drop", "unpersist"]
-    tables.get("three", spark, "job/airports", make, _unguarded())
+    tables.get("three", spark, "job/airports", make, _nothing)
     assert made == [1, 1]
 
 
@@ -85,16 +82,18 @@ def test_who_fails_to_make_a_table_leaves_it_to_the_next_and_who_is_to_stop_does
 
     def first() -> None:
         with pytest.raises(ValueError, match="no airports"):
-            tables.get("one", spark, "airports", fail, _unguarded())
+            tables.get("one", spark, "airports", fail, _nothing)
 
     making = threading.Thread(target=first)
     making.start()
     assert began.wait(60)
-    stopping = _unguarded()
-    stopping.stop("revoked")
-    with pytest.raises(FencedError, match="while it waited for the table 'airports'"):
-        tables.get("two", spark, "airports", good, stopping)
+
+    def stop() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        tables.get("two", spark, "airports", good, stop)
     go_on.set()
-    table: Any = tables.get("three", spark, "airports", good, _unguarded())
+    table: Any = tables.get("three", spark, "airports", good, _nothing)
     assert table == "global_temp"
     making.join(60)

@@ -13,8 +13,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from airflow_provider.spark import application
-from airflow_provider.spark.application import LocalSparkSettings, RunningSpark, SparkApplication, SparkStartError
+from airflow_provider.driver import application
+from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication, SparkStartError
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.scratch import ScratchFolder
+from airflow_provider.driver.scratch import ScratchFolder
 
 _OWNER = """
 import sys
-from airflow_provider.spark.scratch import ScratchFolder
+from airflow_provider.driver.scratch import ScratchFolder
 folder = ScratchFolder()
 (folder.path / "data").write_text("much")
 print(folder.path, flush=True)

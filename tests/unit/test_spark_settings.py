@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.spark.application import LocalSparkSettings, _conf
+from airflow_provider.driver.application import LocalSparkSettings, _conf
 
 
 def test_what_stands_in_spark_defaults_is_not_set_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from airflow_provider import procfs
+from airflow_provider.driver import jvm
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.spark import jvm
 from airflow_provider.worker.process_identity import (
     end_what_outlived,
     has_ended,
@@ -226,7 +226,7 @@ def test_who_takes_over_the_name_of_a_process_that_lives_says_so(
 def test_what_a_job_forks_does_not_keep_the_jvm_alive() -> None:
     script = textwrap.dedent("""
         import os, subprocess, time
-        from airflow_provider.spark.jvm import jvm_started
+        from airflow_provider.driver.jvm import jvm_started
         jvm = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
         jvm_started(jvm)
         if os.fork():

@@ -9,10 +9,10 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.application import RunningSpark
-from airflow_provider.spark.cluster import is_local
-from airflow_provider.spark.pyspark_internals import ends_soon
-from airflow_provider.spark.standalone import is_forgotten
+from airflow_provider.driver.application import RunningSpark
+from airflow_provider.driver.cluster import is_local
+from airflow_provider.driver.pyspark_internals import ends_soon
+from airflow_provider.driver.standalone import is_forgotten
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -2,7 +2,7 @@
 
 PySpark allows one a process. So it is counted: runners of one process share it, and the last one to leave stops it.
 The JVM below it stays for the process's life, and ends with it however the process ends: it reads a pipe from this
-process and ends when that is closed (``PythonGatewayServer`` in Spark; :mod:`airflow_provider.spark.jvm`).
+process and ends when that is closed (``PythonGatewayServer`` in Spark; :mod:`airflow_provider.driver.jvm`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.cluster import is_local, warn_of_unlimited_cores
-from airflow_provider.spark.jvm import jvm_started, mark_next_jvm
-from airflow_provider.spark.pyspark_internals import (
+from airflow_provider.driver.cluster import is_local, warn_of_unlimited_cores
+from airflow_provider.driver.jvm import jvm_started, mark_next_jvm
+from airflow_provider.driver.pyspark_internals import (
     forget_application,
     home_of_spark,
     install_thread_sessions,
@@ -30,10 +30,10 @@ from airflow_provider.spark.pyspark_internals import (
     start_jvm,
     uninstall_thread_sessions,
 )
-from airflow_provider.spark.scratch import ScratchFolder
-from airflow_provider.spark.shared_tables import SharedTables
-from airflow_provider.spark.shipping import Shipment
-from airflow_provider.spark.standalone import unreachable
+from airflow_provider.driver.scratch import ScratchFolder
+from airflow_provider.driver.shared_tables import SharedTables
+from airflow_provider.driver.shipping import Shipment
+from airflow_provider.driver.standalone import unreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.pyspark_internals import add_python_archive
-from airflow_provider.spark.sources import Source, installed_at, sources_of
+from airflow_provider.driver.pyspark_internals import add_python_archive
+from airflow_provider.driver.sources import Source, installed_at, sources_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider.spark.job import FencedError, TaskGuard
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -45,20 +43,19 @@ class SharedTables:
         self._tables: dict[str, _Table] = {}
 
     def get(
-        self, user: object, spark: SparkSession, name: str, make: Callable[[], DataFrame], guard: TaskGuard
+        self, user: object, spark: SparkSession, name: str, make: Callable[[], DataFrame], waits: Callable[[], None]
     ) -> DataFrame:
         """The table in the session ``spark``. Who asks first makes it; the others wait for that.
 
         :param user: who needs it, until :meth:`release`
-        :raises FencedError: if the task is told to stop while it waits
+        :param waits: called again and again while it waits; what it raises ends that
         """
         while True:
             table, mine = self._table(user, name)
             if mine:
                 self._make(table, name, make)
             while not table.settled.wait(_LOOK_S):
-                if guard.stopping:
-                    raise FencedError(f"the task was told to stop while it waited for the table {name!r}")
+                waits()
             if table.data is not None:
                 return spark.table(f"{spark.conf.get(_DATABASE)}.{table.view}")
 

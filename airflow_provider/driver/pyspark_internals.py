@@ -19,7 +19,7 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.spark.jvm_log import JvmLog
+from airflow_provider.driver.jvm_log import JvmLog
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
