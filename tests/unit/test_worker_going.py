@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from told_membership import OtherLife, ToldMembership
@@ -17,6 +18,7 @@ from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
+from airflow_provider.worker.standby import InTriggerer
 
 
 class LearningMembership(ToldMembership):
@@ -232,3 +234,23 @@ async def test_who_is_not_in_its_group_yet_goes_right_away(caplog: pytest.LogCap
     await eventually(lambda: life.membership.predecessor is not None)
     await life.ask()
     assert_gone(life, await life.outcome(), LeaveReason.DRAINED)
+
+
+@pytest.mark.parametrize("learns", [True, False])
+async def test_in_a_triggerer_it_goes_in_the_same_way(learns: bool) -> None:
+    life = LearningLife(learns=learns)
+    life.settings = replace(life.settings, phase=WorkerPhase.DEFERRED)
+    life.make_hands = InTriggerer(lambda: 60.0).make_hands(life.settings, life.topics)
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    await eventually(lambda: life.membership.predecessor is not None)
+    life.membership.assign(frozenset({A0}))  # which it may not give to a process yet
+    await eventually(lambda: life.said.state is WorkerPhase.DEFERRED)
+    await life.ask()
+    if learns:
+        await eventually(lambda: life.said.leaves_soon)
+        assert not life.ended
+        life.membership.stop(frozenset({A0}), StopReason.REVOKED)
+        life.membership.listener.may_leave()
+    assert_gone(life, await life.outcome(), LeaveReason.DRAINED)
+    assert life.said.drains is not learns
