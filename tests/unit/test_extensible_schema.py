@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from airflow_provider.protocol.embedded import flatbuffer, v3
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "airflow_provider" / "protocol" / "embedded" / "extensible.fbs"
 NEXT = Path(__file__).parent / "generated" / "next_extensible.fbs"
