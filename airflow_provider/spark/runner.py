@@ -190,11 +190,9 @@ class RunnerClosedError(Exception):
 
 
 class Runner(Protocol):
-    """Runs tasks. All methods belong to one event loop and never block it."""
-
-    @property
-    def attached(self) -> bool:
-        """Whether tasks die with this process. A runner of detached tasks will also watch and re-attach them."""
+    """Runs tasks, which end with this process: one that lets them go on without it will say by which handle they are
+    found again. All methods belong to one event loop and never block it.
+    """
 
     @property
     def running(self) -> Tasks:
