@@ -34,7 +34,7 @@ class LeaderWatch:
 
     :param limits: how long a task may be learned
     :param record: the newest round that the member knows of: the topic may not have given it back yet
-    :param want: is told the reason
+    :param want: called with the reason
     :param mend: is called when a stale record was written over one that wins, and from time to time
     :param spawn: runs what goes on beside the member
     """
