@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-# It tells of every callback connection that it closes, which says nothing to whoever reads a task's log.
+# It tells of every callback connection that it closes, which says nothing to the reader of a task's log.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

@@ -42,10 +42,10 @@ def present_jvm() -> str:
 
 
 def end_orphan(pid: int, start: str) -> bool:
-    """Kill a JVM whose worker has ended, and nothing else: its own environment says whose it is. Whoever may write to a
+    """Kill a JVM whose worker has ended, and nothing else: its own environment says whose it is. Who may write to a
     topic can write any number there.
 
-    :returns: whether it was told to end
+    :returns: whether a signal was sent
     """
     try:
         handle = os.pidfd_open(pid)

@@ -1,6 +1,6 @@
 """What the JVM prints on stderr, as lines of this process's log with the levels that they have there.
 
-A host takes what stands on stderr for errors, and of the JVM's most is harmless. The JVM must not wait for whoever
+A host takes what stands on stderr for errors, and of the JVM's most is harmless. The JVM must not wait for the one who
 writes our log: one thread only reads, another passes on, and what that can't keep up with is counted and dropped. Both
 end with the JVM.
 """

@@ -143,7 +143,7 @@ def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = No
 
 
 def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
-    """What is no longer to run is ended, whoever would go on with it."""
+    """What is no longer to run is ended, even where somebody could go on with it."""
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is None:

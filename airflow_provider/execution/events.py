@@ -119,12 +119,12 @@ class TakenTaskGone(LearnerEvent):
     """It had moved here, and has gone again without a turn."""
 
 
-# ---- from whoever makes a task ready
+# ---- from what makes a task ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpProgressed(LearnerEvent):
-    """The warm-up is so far; not told of each step.
+    """The warm-up is so far; not each step is reported.
 
     :param progress: from 0 to 1
     """
@@ -161,7 +161,7 @@ class NoSparkToWarmUp(LearnerEvent):
     error: str
 
 
-# ---- from whoever runs a task, or writes of it
+# ---- from what runs a task, or writes of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ class StreamBegan(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgressed(TaskEvent):
-    """The stream has done another batch; not told of each."""
+    """The stream has done another batch; not each is reported."""
 
     progress: StreamProgress
 

@@ -2,7 +2,7 @@
 out.
 
 Slots, attempts, retries, stops and the records that say so are decided in this package. :func:`handle` takes what is
-known and an event, and gives the commands to carry out. It reads no clock, starts no thread and writes nothing; whoever
+known and an event, and gives the commands to carry out. It reads no clock, starts no thread and writes nothing; who
 drives it (``worker/executor.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation

@@ -45,7 +45,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         return self._busy
 
     def startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> Iterator[TaskId]:
-        """What may start: planners, tasks as slots are free, those of the job submitted first first. Whoever asks
+        """What may start: planners, tasks as slots are free, those of the job submitted first first. Who asks
         starts each, or takes it out, before it asks for the next one.
 
         :param now_ms: the monotonic clock

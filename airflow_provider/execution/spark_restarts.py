@@ -3,7 +3,7 @@
 Nobody sees which task has ended a JVM that several shared. So at first each that ran then is counted, and all start
 again. A task that another death would fail has a trial: those run one after the other, each until it has ended or has
 run for a minute. If Spark ends during a trial, only the one on trial is counted. So a task that ends Spark soon after
-its start can't take the innocent with it: they have had their trial. One that ends it later can't be told from those
+its start can't take the innocent with it: they have had their trial. One that ends it later looks like those
 that ran beside it, and they fail together.
 """
 

@@ -1,7 +1,7 @@
 """Takes members out of the group that are known to be gone, while a join waits for them.
 
 The coordinator completes no round before every member has joined, or its session is over: also if all but one know that
-this one has ended. So whoever knows it says so, with LeaveGroup in its name (KIP-345). With its member id, too: of
+this one has ended. So a member that knows says so, with LeaveGroup in its name (KIP-345). With its member id, too: of
 somebody who has come back under that name the coordinator has another one, and refuses.
 
 Only while a join waits anyway: a member that is back within its session, and finds the group as it was, costs nothing.

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.assignors.learners.model import Limits
+from airflow_provider.group.free_slots import spare_capacity
 from airflow_provider.group.leading import later_epoch, unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
-from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -34,7 +34,7 @@ class LeaderWatch:
 
     :param limits: how long a task may be learned
     :param record: the newest round that the member knows of: the topic may not have given it back yet
-    :param want: is told the reason
+    :param want: called with the reason
     :param mend: is called when a stale record was written over one that wins, and from time to time
     :param spawn: runs what goes on beside the member
     """

@@ -14,11 +14,11 @@ from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.group.free_slots import drained
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.leading.leader import Call, lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
-from airflow_provider.ledger.free_slots import drained
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
@@ -157,7 +157,7 @@ async def _hold_back(record: ClassicRecord, group: str, session_timeout_ms: int)
 def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     """Why the last round no longer covers what is configured; None if it does.
 
-    Not counted: what was revoked (whoever stops it joins again) and what waits out a scheduled delay. What is no longer
+    Not counted: what was revoked (who stops it joins again) and what waits out a scheduled delay. What is no longer
     configured needs no rebalance either: its worker drops it.
     """
     record = last_round(status)
@@ -194,7 +194,7 @@ def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     """What its worker has released since this round, or before it had the round's assignment.
 
     A worker's own record says what it has left; a task's record, that it ended, or had failed and shall be tried again.
-    That a task was stopped says nothing: whoever was told to stop it joins again, or is not in the group any more, or
+    That a task was stopped says nothing: who was told to stop it joins again, or is not in the group any more, or
     was fenced by another process under the same name, which speaks for the task.
     """
     ended = {

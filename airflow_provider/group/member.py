@@ -234,7 +234,7 @@ class GroupMember:
         try:
             while self._inbox and self._driving:
                 self._step(self._inbox.pop(0))
-        except Exception as bug:  # noqa: BLE001  the machine's or the listener's: whoever feeds can't help it
+        except Exception as bug:  # noqa: BLE001  the machine's or the listener's: the caller can't help it
             self.fail(bug)
         finally:
             self._draining = False

@@ -144,7 +144,7 @@ def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> Abstr
 def watched_topics(
     settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
 ) -> AbstractAsyncContextManager[GroupTopics]:
-    """As :func:`shared_topics`, for whoever waits for something: also for the topics, which others make.
+    """As :func:`shared_topics`, for those who wait for something: also for the topics, which others make.
 
     As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
 

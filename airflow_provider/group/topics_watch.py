@@ -14,7 +14,7 @@ class TopicsWatch:
 
     :param patience_s: a broker that has just started may not know its topics for so long; one that came back without
         its data never will
-    :param gone: is told, once, which topic is gone
+    :param gone: called, once, with the topic that is gone
     """
 
     def __init__(self, topics: GroupTopics, *, patience_s: float, gone: Callable[[str], None]) -> None:

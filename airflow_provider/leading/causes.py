@@ -1,6 +1,6 @@
 """Why a group rebalances, in words: who came and who went, and what a round only goes on with.
 
-A change takes several rounds: tasks are revoked in one and placed in the next, or wait out a delay. Whoever reads the
+A change takes several rounds: tasks are revoked in one and placed in the next, or wait out a delay. Who reads the
 last of them asks for the cause of the first. So each round of such a chain names it, until one leaves nothing to do.
 """
 

@@ -47,7 +47,7 @@ class Call:
     :param policy: how this leader resolves an imbalance, if the group speaks a cooperative protocol
     :param revocation_rank: what to revoke first when something must be, the lowest rank first
     :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
-        it lets go of them by itself, and need not be told in a round of its own
+        it lets go of them by itself, and needs no round of its own for it
     :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
     :param jobs_end: where the jobs topic ended after all had joined; None: not known, so everybody is believed
     :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
@@ -252,10 +252,10 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[R
 
 
 def _memory(call: Call) -> tuple[Memory, GenerationId]:
-    """The memory of whoever led before, if its round was the last one that the group completed.
+    """The memory of the leader before, if its round was the last one that the group completed.
 
     That is known when this member completed that round too, or when no generation lies between that round and this
-    one. Otherwise the assignor is told of another last generation and behaves as KIP-415 says a new leader must: it
+    one. Otherwise the assignor is given another last generation and behaves as KIP-415 says a new leader must: it
     delays nothing, but goes on with a delay that runs. While one runs nothing moves but what is new, so what was lost
     then is lost still, however many rounds have failed, or passed without a record, since.
     """
@@ -314,7 +314,7 @@ def _to_be_stopped(call: Call) -> dict[WorkerId, Tasks]:
     """What the first assignment of a downgrade names: to Java Connect's workers what they have, nothing to others.
 
     Before it joins an eager group a Java worker stops what its last assignment named, and nothing else. What it has
-    from before the downgrade and does not find in there it runs for ever, beside whoever is given it next
+    from before the downgrade and does not find in there it runs for ever, beside the worker that is given it next
     (KAFKA-13816). Connect has no static members, and we have no others: that tells them apart.
     """
     last = call.last_record

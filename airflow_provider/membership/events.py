@@ -1,7 +1,7 @@
 """What a member hears (events) and what it wants done (commands).
 
-Every event carries ``now_ms``, the caller's monotonic clock. A command that sends a request carries ``seq``; whoever
-answers it gives the same number back, so that a late answer to an older request is told from the one waited for.
+Every event carries ``now_ms``, the caller's monotonic clock. A command that sends a request carries ``seq``; who
+answers it gives the same number back: so a late answer to an older request is not taken for the one waited for.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Started(Event):
 class Resumed(Event):
     """The membership goes on in another process; its state was saved in the one before.
 
-    :param predecessor: what is known of whoever has taken the worker's name since, for a membership that must join anew
+    :param predecessor: what is known of the worker's next process by that name, for a membership that must join anew
     """
 
     config_offset: ConfigOffset

@@ -88,7 +88,7 @@ def on_coordinator_found(member: Transition, event: CoordinatorFound) -> None:
 def on_joined(member: Transition, event: Joined) -> None:
     """The generation is known; the coordinator waits for everybody's SyncGroup as long as it did for their joins.
 
-    Who joins again as the same member, since no answer came, may be told of a generation that was complete before: then
+    Who joins again as the same member, since no answer came, may hear of a generation that was complete before: then
     the coordinator has waited since, and the JoinGroup has not begun another session. A member that is new to it has.
 
     Its leader computes the assignment, unless the coordinator tells it to skip that
@@ -210,7 +210,7 @@ def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment)
 
 
 def _adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
-    """Who comes back to a stable group is told what it owns without the group's record. That tells, if it is here, how
+    """Who comes back to a stable group hears what it owns without the group's record. That tells, if it is here, how
     long the delay has run.
     """
     state = member.state

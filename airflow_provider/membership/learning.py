@@ -58,7 +58,7 @@ def learn_nothing(member: Transition) -> None:
 
 
 def on_learning_progressed(member: Transition, event: LearningProgressed) -> None:
-    """Whoever has become ready for a task joins again, so that it can move."""
+    """Who has become ready for a task joins again, so that it can move."""
     state = member.state
     ready_from = state.settings.limits.ready_from
     was_ready = state.lessons.ready(ready_from)

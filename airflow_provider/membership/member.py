@@ -34,12 +34,12 @@ before that, it stops them all by itself.
 Static members (KIP-345). A member that joins without a member id may be coming back to a stable group. The coordinator
 then answers without a rebalance and with the bytes of the last round; the group record of that round tells what the
 member owns (:func:`~.joining.adopt_record`). Without such a record it joins again with what it really has. A leader
-that comes back is told to skip the assignment (KIP-814) and does the same.
+that comes back is to skip the assignment (KIP-814) and does the same.
 
 A predecessor that may still run. Who takes over the name of such a process speaks for its tasks: it reports them when
 it joins a rebalance, and what it must give up it lets go of only when that one's lease must be over. The coordinator
 fences the predecessor from the moment of the join on, so that this takes at most a session. Nor does it leave before,
-for LeaveGroup gives the name's tasks away immediately; told to leave before it has joined, it just ends. In the eager
+for LeaveGroup gives the name's tasks away immediately; asked to leave before it has joined, it just ends. In the eager
 protocol there is no way to report tasks: there, see to it that the predecessor has ended.
 
 Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name;

@@ -54,7 +54,9 @@ class Phase(str, Enum):
 
 
 class StateChanges(TypedDict, total=False):
-    """Fields of a :class:`MemberState` that an event changes, for mypy to check; ``settings`` stay what they are."""
+    """Fields of a :class:`MemberState` that an event changes; ``settings`` stay what they are. Written out again for
+    mypy, which can't make such a type of a dataclass; a test compares both.
+    """
 
     phase: Phase
     seq: int
@@ -135,8 +137,8 @@ class MemberState:
     :param joining_since: when the first JoinGroup was sent of those that were not answered
     :param heard_at: the coordinator said then or later that no rebalance was under way
     :param join_by: joins then, whatever still stops
-    :param rebalance_deadline: the coordinator goes on without whoever has not joined by then, and expels whoever has
-        joined and not asked for its assignment
+    :param rebalance_deadline: the coordinator goes on without those that have not joined by then, and expels those that
+        have joined and not asked for their assignments
     :param lease_until: no other member can be given this one's tasks before then
     """
 

@@ -71,7 +71,7 @@ class Transition(Requesting):
         return self.state.predecessor_may_run(self.now)
 
     def heed_namesake(self) -> None:
-        """Whoever was expelled takes its name again, perhaps from another process that took it meanwhile: a word of
+        """Who was expelled takes its name again, perhaps from another process that took it meanwhile: a word of
         the coordinator is old when a process that slept hears of it. What tells is a later round in which somebody
         else was under this name.
         """
@@ -122,7 +122,7 @@ class Transition(Requesting):
         self.start_held()
 
     def start_held(self) -> None:
-        """Start what is held back, if the jobs topic is read far enough, this member surely is one, and whoever had
+        """Start what is held back, if the jobs topic is read far enough, this member surely is one, and what had
         its name before can run nothing any more.
 
         A join that took most of a session leaves a lease that is nearly over: what started under it would have to stop

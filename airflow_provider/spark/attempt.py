@@ -65,7 +65,7 @@ class TaskSession(Protocol):
     def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
         """Wait until the query ends; what to report of it.
 
-        :param tell: is told from time to time how far it is
+        :param tell: called from time to time with how far it is
 
         :raises Exception: if the query failed
         """
@@ -132,7 +132,7 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
             traceback=traceback_tail(plain, mask),
             retryable=is_retryable(plain),
         )
-    except Exception as wrong:  # noqa: BLE001  whatever cannot be told of it, the attempt has ended
+    except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the attempt has ended
         short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
         return TaskFailed(order=order, error=short, traceback="", retryable=is_retryable(error))
 

@@ -2,7 +2,7 @@
 
 ``<root>/<group>/<job>/<index>``, or ``<root>/<group>/<job>/key=<checkpoint_key>`` where the task's configuration has a
 ``checkpoint_key``. The root must be reachable from every worker: a shared folder or an object store. A worker that was
-told of none runs bounded tasks only: a stream would begin again wherever it moves to.
+without one runs bounded tasks only: a stream would begin again wherever it moves to.
 
 The folder depends neither on who runs the task nor on the run key. A query that moves to another worker goes on where
 it stopped, and so does the next run of a job that reads what is new (``availableNow``): that is what such jobs are
@@ -39,7 +39,7 @@ def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
     machine's temporary files if need be.
 
     :param given: what the worker was told: a folder, a URI, :data:`TEMPORARY`; None: nothing
-    :raises CheckpointError: if the task runs without end, and the worker was told nothing
+    :raises CheckpointError: if the task runs without end, and the worker was given none
     """
     if given is None and not bounded:
         raise CheckpointError(

@@ -1,7 +1,7 @@
 """From ``module:Class`` in the jobs topic to a job: the trust boundary.
 
 Anyone who may write to the jobs topic chooses what a worker imports, so a worker only imports from the prefixes that it
-was told to allow, and only what is a :class:`~airflow_provider.spark.job.SparkJob`.
+was set to allow, and only what is a :class:`~airflow_provider.spark.job.SparkJob`.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _in_full(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as wrong:  # noqa: BLE001  code of a job: whatever it does, its error is to be told
+    except Exception as wrong:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
         return f"its message can't be told, for that failed with {type(wrong).__name__}"
 
 

@@ -136,8 +136,8 @@ class TaskContext:
     :param epoch: the assignment under which the task was started
     :param attempt: which try this is, from 1
     :param run_key: names the run of a bounded job; None for a job without runs
-    :param checkpoint_location: the folder for this task's streaming checkpoint: the same for the same task whoever runs
-        it, in every run, so that a query goes on where it stopped (see :mod:`airflow_provider.spark.checkpoints`)
+    :param checkpoint_location: the folder for this task's streaming checkpoint: the same for the same task on any
+        worker, in every run, so that a query goes on where it stopped (see :mod:`airflow_provider.spark.checkpoints`)
     """
 
     job: str

@@ -19,7 +19,7 @@ from airflow_provider.spark.warm_up import WarmedUp, WarmUpGuard, warm_up
 log = logging.getLogger(__name__)
 
 TELL_EVERY_S: Final = 1.0
-"""How often at most it is told how far a warm-up is."""
+"""How often, at most, it is reported how far a warm-up is."""
 
 
 class Heir(NamedTuple):

@@ -60,8 +60,6 @@ class LocalRunner:
     :param on_condition: is called when :attr:`condition` has changed
     """
 
-    attached: Final = True
-
     def __init__(
         self,
         on_event: OnEvent,

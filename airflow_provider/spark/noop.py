@@ -36,7 +36,6 @@ class NoopRunner:
     :param on_event: hears what becomes of the tasks
     """
 
-    attached: Final = True
     condition = ""
 
     def __init__(self, on_event: OnEvent) -> None:

@@ -31,7 +31,7 @@ def await_termination(
 ) -> None:
     """Wait until the query ends.
 
-    :param tell: is told of its last batch, if there was another one since it was told last
+    :param tell: called with its last batch, if there was another one since the last call
     :param every_s: how often at most, in seconds
     :raises Exception: if the query failed
     """

@@ -21,7 +21,7 @@ from airflow_provider.spark.query_progress import QueryProgress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrder:
-    """What a runner is told about a task, or (index -1) about a planner.
+    """What a runner gets to know of a task, or (index -1) of a planner.
 
     :param task: which one
     :param entry_point: ``module:Class`` or ``module:function``
@@ -70,7 +70,7 @@ class QueryStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryProgressed:
-    """The task's query has done another batch. Told from time to time, not of each."""
+    """The task's query has done another batch. Reported from time to time, not of each."""
 
     order: TaskOrder
     progress: QueryProgress
@@ -90,7 +90,7 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailed:
-    """The task ended with an error, and nobody had told it to stop."""
+    """The task ended with an error, and was not asked to stop."""
 
     order: TaskOrder
     error: str
@@ -130,7 +130,7 @@ class SparkAbsent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpProgressed:
-    """A task is so far from being ready to run here. Told from time to time."""
+    """A task is so far from being ready to run here. Reported from time to time."""
 
     order: TaskOrder
     progress: float
@@ -146,7 +146,7 @@ class WarmUpReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpFailed:
-    """Making a task ready ended with an error, and nobody had told it to stop."""
+    """Making a task ready ended with an error, and was not asked to stop."""
 
     order: TaskOrder
     error: str
@@ -186,15 +186,13 @@ class StillRunningError(Exception):
 
 
 class RunnerClosedError(Exception):
-    """A closed runner was told to start a task."""
+    """A closed runner was asked to start a task."""
 
 
 class Runner(Protocol):
-    """Runs tasks. All methods belong to one event loop and never block it."""
-
-    @property
-    def attached(self) -> bool:
-        """Whether tasks die with this process. A runner of detached tasks will also watch and re-attach them."""
+    """Runs tasks, which end with this process: one that lets them go on without it will say by which handle they are
+    found again. All methods belong to one event loop and never block it.
+    """
 
     @property
     def running(self) -> Tasks:

@@ -80,7 +80,7 @@ def warm_up(
     """Make the task of ``order`` ready to run in ``session``; never raises. A generator is stopped where it yields.
 
     :param load: makes the job
-    :param tell: is told how far it is, from 0 to 1
+    :param tell: called with how far it is, from 0 to 1
     """
     try:
         job = load()
@@ -127,6 +127,6 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
         if isinstance(plain, SparkStartError):
             return NoSparkToWarmUp(order=order, error=describe(plain, mask))
         return WarmUpFailed(order=order, error=describe(plain, mask), traceback=traceback_tail(plain, mask))
-    except Exception as wrong:  # noqa: BLE001  whatever cannot be told of it, the warm-up has ended
+    except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the warm-up has ended
         short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
         return WarmUpFailed(order=order, error=short, traceback="")

@@ -181,7 +181,7 @@ class _Coordinator(Rebalance):
         self.answers.append(Flight(Way.ANSWER, mark, flight.seq, answered))
 
     def session_over(self, worker: str) -> None:
-        """Whoever waits for a join or sync reply needs no heartbeat."""
+        """Who waits for a join or sync reply needs no heartbeat."""
         member = self.group.static(worker)
         assert member is not None
         self.group = self.group.put(member._replace(session_at=None))

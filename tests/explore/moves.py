@@ -1,7 +1,7 @@
 """What may happen next in a world. So here is what an exploration covers, and what it does not.
 
 Without a fault: what is under way arrives, in any order; timers that are due fire, in any order among themselves and
-with what arrives; whoever has not read the group record does; a worker starts that has no process; who is paused wakes.
+with what arrives; who has not read the group record does; a worker starts that has no process; who is paused wakes.
 Time passes when nothing is under way any more that has to arrive, and nothing is due: up to the next time for which
 somebody waits. So messages take no time, or get lost, or are late; and timers fire in the order of their times. A
 paused process misses its own while those of the others fire, for as long as it likes.
@@ -213,7 +213,7 @@ def _accidents(flight: Flight) -> Iterator[Kind]:
 
 
 def failed(flight: Flight, *, noticed: bool) -> Flight:
-    """What comes to whoever waits for the answer."""
+    """What comes to the one who waits for the answer."""
     request = request_of(flight)
     at = NOW if noticed else NOW + TIMEOUTS_MS[request]
     event = RequestFailed(now_ms=NOW, seq=flight.seq, request=request, cause="lost")

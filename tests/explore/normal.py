@@ -44,7 +44,7 @@ FLOORS: Mapping[str, int] = {
     "sent_at_ms": _LONG_AGO, "sent_at": _LONG_AGO, "opens": NOW, "due": NOW,
     "session_at": NOW, "join_at": NOW, "sync_at": NOW,
 }  # fmt: skip
-"""Each field that is a time, and the earliest that it need be told from."""
+"""Each field that is a time, and the earliest from which it makes a difference."""
 COUNTS = frozenset({"generation", "last_completed", "epoch", "spoken_epoch"})
 """Generations and epochs. What is below 1 stands for none."""
 _TEXTS = frozenset({"reason", "step", "rejoin_reason", "join_reason"})

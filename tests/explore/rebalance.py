@@ -49,7 +49,7 @@ class Rebalance:
         self._answer(mark, RequestRejected(now_ms=NOW, seq=AWAITED, request=request, error=error))
 
     def _answer_join(self, member: Member, error: KafkaErrorCode) -> Member:
-        """Whoever waits is told of an error."""
+        """Who waits hears of an error."""
         if member.join is not None:
             self._reject(member.join, Request.JOIN, error)
         return member._replace(join=None)

@@ -1,6 +1,6 @@
 """Searches scopes to their ends: ``make explore`` (all small ones), ``make explore SCOPE=pause``.
 
-A search is the same each time: the command that found something finds it again. What is found is told as the shortest
+A search is the same each time: the command that found something finds it again. What is found is shown as the shortest
 story that leads there; times in it are steps.
 """
 

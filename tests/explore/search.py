@@ -44,7 +44,7 @@ def explore(scope: Scope, *, limit: int = 0, progress: Callable[[int, int], None
     """Search to the end, or to the first rule that is broken.
 
     :param limit: of worlds; 0: none
-    :param progress: is told now and then how many worlds have been left behind, and how many are known
+    :param progress: called now and then with how many worlds have been left behind, and how many are known
     """
     return _Search(scope).run(limit, progress or (lambda _done, _known: None))
 

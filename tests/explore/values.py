@@ -44,7 +44,7 @@ SETTINGS = MemberSettings(
     retry_backoff_ms=80,
     retry_backoff_max_ms=80,
 )
-"""A heartbeat in each step, two may be lost; and whoever tries again does so in the next step."""
+"""A heartbeat in each step, two may be lost; and who tries again does so in the next step."""
 DELAYED = Deferred(max_delay_ms=5 * TICK)
 REQUEST_TIMEOUT_MS = 2 * TICK
 HEARTBEAT_TIMEOUT_MS = SETTINGS.session_timeout_ms - SETTINGS.lease_margin_ms
@@ -86,7 +86,7 @@ class Fault(str, Enum):
     """What may go wrong, or be done to a worker; a scope says how often."""
 
     LOSS = "loss"
-    """A request or an answer is lost; whoever waits notices at once, or when his request's time is over."""
+    """A request or an answer is lost; who waits notices immediately, or when the request's time is over."""
     LATE = "late"
     """A request, an answer, or the writing of a record takes longer than a step; or a task's stop does."""
     CRASH = "crash"
@@ -194,7 +194,7 @@ BEFORE, AWAITED, AFTER = 0, 1, 2
 
 
 class Join(NamedTuple):
-    """A JoinGroup, and what whoever takes a name knew of the process that had it before.
+    """A JoinGroup, and what the one who takes a name knew of the process that had it before.
 
     :param alone: there is none that may run still
     :param last: the newest record that it had read

@@ -182,7 +182,7 @@ class Moment(str, Enum):
     PREPARING = "preparing"
     """It has joined a rebalance, which waits for others."""
     COMPLETING = "completing"
-    """It was told that it leads, and has computed nothing."""
+    """It has heard that it leads, and has computed nothing."""
     COMPUTED = "computed"
     """It has sent the assignment, which never arrives."""
     STORED = "stored"

@@ -2,9 +2,9 @@
 
 It follows ``GroupMetadataManager`` and ``ClassicGroup`` (Kafka 4.x) request by request; the Java name of what a method
 models stands in its docstring. What it leaves out: groups of consumers, the group's maximum size, ACLs, and the time
-that writing to the log takes (what is stored is stored at once).
+that writing to the log takes (what is stored is stored immediately).
 
-Requests are method calls, replies come through callbacks: at once, or, from JoinGroup and SyncGroup, when the other
+Requests are method calls, replies come through callbacks: immediately, or, from JoinGroup and SyncGroup, when the other
 members have come. Who calls decides about latency and loss.
 """
 
@@ -409,7 +409,7 @@ class Coordinator:
         )
 
     def _session_over(self, member: Member) -> None:
-        """``expireClassicGroupMemberHeartbeat``. Whoever waits for a join or sync reply needs no heartbeat."""
+        """``expireClassicGroupMemberHeartbeat``. Who waits for a join or sync reply needs no heartbeat."""
         if self._group.members.get(member.member_id) is not member:
             return
         if member.is_new or (member.join is None and member.sync is None):
@@ -436,7 +436,7 @@ class Coordinator:
     # ---- LeaveGroup
 
     def leave(self, member_id: MemberId, instance_id: str | None) -> KafkaErrorCode:
-        """``classicGroupLeaveToClassicGroup``; without a member id, whoever has the instance id leaves."""
+        """``classicGroupLeaveToClassicGroup``; without a member id, the one that has the instance id leaves."""
         pending = self._pending.pop(member_id, None)
         if pending is not None:
             pending.cancel()

@@ -131,7 +131,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         _peace(world, plan, told)
     except HistoryError as failure:
         told.failure = failure
-    except Exception as failure:  # noqa: BLE001  # whatever an action ran into is told like what a step did
+    except Exception as failure:  # noqa: BLE001  # whatever an action ran into is shown like what a step did
         told.failure = HistoryError(failure, world)
         told.failure.__cause__ = failure
     return told

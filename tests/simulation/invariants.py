@@ -80,7 +80,7 @@ def _may_overlap(holder: Process, task: TaskId) -> bool:
 
 @invariant
 def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -> None:
-    """No two members of the group's present generation own a task. A member that has yet to be told its assignment, or
+    """No two members of the group's present generation own a task. A member that has yet to hear its assignment, or
     was told to let go of the task, counts only if the task runs there: it may believe so since it missed a round.
     """
     current = [
@@ -96,7 +96,7 @@ def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -
 
 @invariant
 def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
-    """No two attached copies of a task run at once. One in a process that woke too late does not count if its fence
+    """No two attached copies of a task run together. One in a process that woke too late does not count if its fence
     raises.
     """
     running = [holder.name for holder in holders if holder.tasks.runs(task) and not _may_overlap(holder, task)]
@@ -118,7 +118,7 @@ def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: S
 def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
     process: Process, task: TaskId, holders: Iterable[Process]
 ) -> None:
-    """A task is started elsewhere only after it was stopped, or the lease of whoever has it was over."""
+    """A task is started elsewhere only after it was stopped, or the lease of the worker that has it was over."""
     for holder in holders:
         if not holder.lease_over and not _may_overlap(holder, task):
             left = (holder.state.lease_until or 0) - holder.now

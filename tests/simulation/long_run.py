@@ -110,7 +110,7 @@ def play_on(book: Book, crew: Crew, histories: int) -> Iterator[tuple[Played, Ta
 
 
 def commit() -> str:
-    """The one that is checked out; what was changed since is not told apart."""
+    """The one that is checked out; what was changed since does not show."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return asked.stdout.strip() or "no commit"
 

@@ -139,7 +139,7 @@ class _Exchange:
             delivery()
 
     def _lose(self) -> None:
-        """A lost message is noticed at once when the connection breaks, otherwise only by the timeout."""
+        """A lost message is noticed immediately when the connection breaks, otherwise only by the timeout."""
         line = self._line
         if line.rng.random() < 0.5:
             line.network.clock.after(line.latency(), lambda: self._fail("connection reset"))

@@ -35,7 +35,7 @@ class Start:
     counted: bool
 
     def counts_on_from(self, before: Start, records: Iterable[ClassicRecord]) -> bool:
-        """Whether it could be known of which epoch the start before was. Not if two things were lost at once: the
+        """Whether it could be known of which epoch the start before was. Not if two things were lost together: the
         record of that round; and the coordinator's count, for the group was forgotten since, or before and no round has
         its record since.
         """
@@ -87,7 +87,7 @@ class Round:
     @property
     def asked_in_vain(self) -> bool:
         """Whether its leader asked for it, for what nobody had, and there was nothing to give. What was removed and
-        set again since the last round was stopped, and is given anew, to whoever had it; and what was wanted may have
+        set again since the last round was stopped, and is given anew, where it was; and what was wanted may have
         been removed before it could be given.
         """
         asked = (self.record.step or self.record.reason).startswith("new work")

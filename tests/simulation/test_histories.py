@@ -29,7 +29,7 @@ def crew() -> Iterator[Crew]:
 
 @pytest.fixture(scope="module")
 def fresh() -> range:
-    """Of this commit: whoever runs its tests plays the same."""
+    """Of this commit: all who run its tests play the same."""
     try:
         first = int(commit()[:10], 16)
     except ValueError:

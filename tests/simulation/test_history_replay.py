@@ -46,7 +46,7 @@ def test_a_failure_is_cut_down_told_and_says_how_to_play_it_again() -> None:
     told = play(seed, PLANS["calm"])
     short = shrink(seed, PLANS["calm"], told)
     assert short.kind == told.kind == "nobody_is_killed"
-    assert len(short.actions) == 2, "whoever is killed has to be started before"
+    assert len(short.actions) == 2, "what is killed has to be started before"
     words = report("calm", seed)
     assert "BrokenError: broken: nobody_is_killed" in words
     assert f"make simulate PLAN=calm SEED={seed}" in words

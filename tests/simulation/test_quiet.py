@@ -75,7 +75,7 @@ def test_a_leave_moves_only_what_was_lost_after_the_delay(seed: int, way: str) -
     lost = quiet.before[gone]
     world.leave(gone) if way == "leaves" else world.kill(gone)
     quiet.rest()
-    assert not any(quiet.stopped_since.values()), "whoever stays stops nothing"
+    assert not any(quiet.stopped_since.values()), "those that stay stop nothing"
     assert frozenset().union(*quiet.running().values()) == frozenset().union(*quiet.before.values())
     assert quiet.rounds_since == (2 if lost else 1), f"{gone} of {quiet.workers}, led by {leader}"
 

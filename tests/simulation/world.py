@@ -59,7 +59,7 @@ class World:
     """A group, its topics and its workers.
 
     :param policy: of whichever worker leads
-    :param slots: how many tasks each worker runs at once
+    :param slots: how many tasks each worker runs at the same time
     :param stop_ms: from and to how long a task takes to stop; keep it below the lease's margin
     :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the coordinator's; two of
         them differ by up to twice that
@@ -167,7 +167,7 @@ class World:
     # ---- the story
 
     def note(self, line: object) -> None:
-        """:param line: is turned into text only if the story is told"""
+        """:param line: is turned into text only if the story is shown"""
         self._story.append((self.clock.now, line))
 
     def story(self, last: int = 150) -> str:
@@ -179,7 +179,7 @@ class World:
     def start(self, worker: str, *, predecessor: Predecessor | None = None, **changes: Any) -> Process:
         """A new process for this worker; an older one that still lives goes on beside it.
 
-        :param predecessor: what the new process is told; None: the truth
+        :param predecessor: what the new process is given; None: the truth
         """
         known = self._predecessor(worker)
         process = self._process(worker, **changes)
@@ -298,7 +298,7 @@ class World:
 
     @property
     def staying(self) -> list[Process]:
-        """Of these, whoever is not about to leave."""
+        """Of these, those that are not about to leave."""
         return [process for process in self.members if process.state.phase is not Phase.LEAVING]
 
     @property

@@ -109,7 +109,6 @@ class MemoryTopics(GroupTopics):
 class HandRunner:
     """A runner whose tasks do what the test says, when it says so."""
 
-    attached = True
     condition = ""
 
     def __init__(self, on_event: OnEvent, on_condition: Callable[[], None] = lambda: None) -> None:

@@ -16,9 +16,9 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.free_slots import spare_capacity
 from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
 from airflow_provider.leading.leader import Call, lead
-from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus

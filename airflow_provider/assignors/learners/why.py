@@ -1,4 +1,4 @@
-"""Reasons for moves that KIP-415 does not have: the same moves, told apart by them."""
+"""Reasons for moves that KIP-415 does not have: the same moves, distinguished by them."""
 
 from __future__ import annotations
 

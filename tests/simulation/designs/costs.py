@@ -119,7 +119,7 @@ def quick_bounce(stage: Stage) -> None:
 
 
 def rolling_bounce(stage: Stage) -> None:
-    """As whoever upgrades does it: one after the other leaves in order, and comes back before the next one leaves."""
+    """As an upgrade goes: one after the other leaves in order, and comes back before the next one leaves."""
     for number, worker in enumerate(stage.workers):
         stage.leave(worker, Absence(left=LeaveReason.RESTARTING, returns_ms=AWAY_MS), 20_000 * number)
         stage.at(20_000 * number + 10_000, partial(stage.start, worker))
