@@ -123,6 +123,13 @@ class Learner:
             heir, self._heir, self._over = self._heir, None, True
         return None if heir is None else Heir(heir, warmed.job)
 
+    def close(self) -> None:
+        """Give back its session, which no attempt goes on with."""
+        try:
+            self.session.close()
+        except Exception:
+            log.debug("Could not close the session in which %s was made ready", self.order.label, exc_info=True)
+
     def _cancel_until_warm(self) -> None:
         while not self._warm:
             with self._cancelling:

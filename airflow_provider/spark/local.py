@@ -197,7 +197,7 @@ class LocalRunner:
         if heir is not None and learner.session.spark is not None and learner.session.spark.alive:
             self._run(heir.attempt, loop, heir.job)
         else:
-            learner.session.close()
+            learner.close()
             if heir is not None:
                 heir.attempt.session = self._new_session(learner.order)
                 self._run(heir.attempt, loop)

@@ -91,6 +91,8 @@ class Session:
 
     def close(self) -> None:
         gates.closed.set()
+        if self.spark is not None and not self.spark.alive:
+            raise OSError("the JVM has gone")
 
 
 class Steps(SparkJob):
@@ -110,6 +112,7 @@ class Steps(SparkJob):
         gates.go_on.wait(60)
         self.known.append("second")
         yield 0.9
+        self.known.append("third")
 
     def run(self, spark: Any, task: TaskContext) -> Any:
         return {"known": self.known, "views": sorted(spark.views), "attempt": task.attempt, "stopping": task.stopping}
@@ -129,6 +132,12 @@ class Computes(Steps):
         gates.reached.set()
         assert gates.cancelled.wait(60)
         raise RuntimeError("the job was cancelled")
+
+
+class Lasts(Computes):
+    def run(self, spark: Any, task: TaskContext) -> Any:
+        gates.cancelled.clear()
+        return "cancelled" if gates.cancelled.wait(0.1) else "not cancelled"
 
 
 class Deaf(Steps):
@@ -217,7 +226,7 @@ async def test_its_attempt_goes_on_with_the_job_and_the_session_that_were_made_r
     assert watched.runner.running == frozenset()
     await watched.runner.start(order("Steps", attempt=4))
     result = await watched.result()
-    assert result == {"known": ["first", "second"], "views": ["first"], "attempt": 4, "stopping": False}
+    assert result == {"known": ["first", "second", "third"], "views": ["first"], "attempt": 4, "stopping": False}
     assert len(Session.made) == 1
     await eventually(gates.closed.is_set, "its session is closed")
     assert watched.runner.running == frozenset()
@@ -277,6 +286,14 @@ async def test_one_broken_off_in_a_step_begins_with_a_new_job_in_its_session(wat
     await watched.runner.start(order("Computes"))
     assert await watched.result() == {"known": [], "views": ["half"], "attempt": 1, "stopping": False}
     assert not any(isinstance(event, WarmUpFailed) for event in watched.events)
+
+
+async def test_the_attempts_own_spark_jobs_are_not_cancelled(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner, "CANCEL_INTERVAL_S", 0.005)
+    watched.runner.warm(order("Lasts"))
+    await watched.reached()
+    await watched.runner.start(order("Lasts"))
+    assert await watched.result() == "not cancelled"
 
 
 async def test_nobody_waits_long_for_one_that_does_not_hear(
