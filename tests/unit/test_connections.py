@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,8 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.connections import Address, Connections, Owner
 from airflow_provider.kafka.wire.messages import NodeId
+from airflow_provider.kafka.wire.requests import Heartbeat
+from airflow_provider.protocol.model import GenerationId, MemberId
 
 NODE = NodeId(1)
 
@@ -39,6 +42,18 @@ class Silent:
         async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
             self.port = server.sockets[0].getsockname()[1]
             yield self
+
+
+class Greeting(Silent):
+    """Says which versions it knows, as a broker does first, and then nothing."""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        correlation_id = (await reader.readexactly(size))[4:8]
+        versions = b"".join(struct.pack(">hhh", key, 0, 4) for key in range(20))
+        answer = correlation_id + struct.pack(">hi", 0, 20) + versions
+        writer.write(struct.pack(">i", len(answer)) + answer)
+        await super()._serve(reader, writer)
 
 
 @asynccontextmanager
@@ -87,3 +102,26 @@ async def test_who_reaches_no_broker_at_all_learns_what_to_check() -> None:
     async with connections_to(gone) as connections:
         with pytest.raises(TransportError, match=r"cannot connect to .*; check bootstrap\.servers .* broker runs$"):
             await connections.nodes()
+
+
+@pytest.mark.parametrize("timeout_s", [None, 0.05])
+async def test_a_request_on_the_connection_that_all_share_is_not_waited_for_without_end(
+    timeout_s: float | None,
+) -> None:
+    patience_ms = 200 if timeout_s is None else 60_000
+    heartbeat = Heartbeat("g", GenerationId(1), MemberId("m"), None)
+    async with Greeting().listening() as broker:
+        async with connections_to(broker, **{"socket.timeout.ms": patience_ms}) as connections:
+            with pytest.raises(TransportError) as failed:
+                await asyncio.wait_for(connections.ask(NODE, heartbeat, timeout_s=timeout_s), 10)
+        assert failed.value.fault is Fault.TIMEOUT
+
+
+async def test_connections_to_one_broker_share_what_versions_it_knows() -> None:
+    async with Greeting().listening() as broker, connections_to(broker) as connections:
+        address = Address("127.0.0.1", broker.port)
+        first, second = [await connections._open(address, request_timeout_ms=1_000, idle_ms=None) for _ in range(2)]
+        assert first._versions[12] == (0, 4)
+        assert second._versions is first._versions
+        connections._close(first)
+        connections._close(second)

@@ -117,6 +117,7 @@ def test_words_of_workers_leave_the_tasks_the_same_object() -> None:
 
 def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() -> None:
     topic = Topic()
+    topic.worker(WORKER)
     topic.task(RUNNING)
     before = topic.view.snapshot()
     assert steps_since(before, before) == {}
@@ -128,6 +129,9 @@ def test_the_steps_between_two_snapshots_are_told_by_worker_and_compared_once() 
     steps = steps_since(before, after)
     assert steps == {"w1": [Step(RUNNING, finished)], "w2": [Step(None, other)]}
     assert steps_since(before, after) is steps
+    kept = before.of_tasks()
+    assert steps_since(kept, after) == steps
+    assert not kept.workers, "what all workers say is not kept with it"
 
 
 async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
