@@ -6,6 +6,7 @@ from airflow_provider.execution.assigned import on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
+    AttemptEvent,
     AttemptFailed,
     AttemptFinished,
     EndRefused,
@@ -16,7 +17,6 @@ from airflow_provider.execution.events import (
     SparkLost,
     StreamBegan,
     StreamProgressed,
-    TaskEvent,
     TimerFired,
 )
 from airflow_provider.execution.replanning import in_known_order
@@ -66,13 +66,13 @@ def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
         _publish(x, run, event)
 
 
-def on_stopped(x: Execution, task: TaskId, _event: TaskEvent) -> None:
+def on_stopped(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
     run = x.runs[task]
     x.write_stopped(run, ended_at_ms=x.wall)
     x.release_stopped(task)
 
 
-def on_stopped_to_restart(x: Execution, task: TaskId, _event: TaskEvent) -> None:
+def on_stopped_to_restart(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
     """It begins anew, if it is still to run."""
     run = x.runs.pop(task)
     x.write_stopped(run, ended_at_ms=x.wall)
@@ -89,7 +89,7 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
         x.close(failed, TaskState.FAILED)
 
 
-def on_timed_out(x: Execution, task: TaskId, _event: TaskEvent) -> None:
+def on_timed_out(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
     """It has stopped at last."""
     _try_again(x, x.runs[task])
 

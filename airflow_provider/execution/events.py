@@ -165,14 +165,14 @@ class NoSparkToWarmUp(LearnerEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEvent(Event):
+class AttemptEvent(Event):
     """Something happened to the present attempt at ``task``."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptBegan(TaskEvent):
+class AttemptBegan(AttemptEvent):
     """The job's own code has been called; waiting for Spark is over.
 
     :param handle: by which what runs is found again, if it outlives this process; any JSON value
@@ -182,19 +182,19 @@ class AttemptBegan(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamBegan(TaskEvent):
+class StreamBegan(AttemptEvent):
     """The attempt is a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamProgressed(TaskEvent):
+class StreamProgressed(AttemptEvent):
     """The stream has done another batch; not each is reported."""
 
     progress: StreamProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFinished(TaskEvent):
+class AttemptFinished(AttemptEvent):
     """The attempt is done.
 
     :param result: any JSON value; of a planner the configurations of the job's tasks
@@ -206,7 +206,7 @@ class AttemptFinished(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed(TaskEvent):
+class AttemptFailed(AttemptEvent):
     """The attempt ended with an error.
 
     :param retryable: False if another attempt cannot help
@@ -217,12 +217,12 @@ class AttemptFailed(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStopped(TaskEvent):
+class AttemptStopped(AttemptEvent):
     """The attempt ended because it was to stop, or never began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkLost(TaskEvent):
+class SparkLost(AttemptEvent):
     """The Spark that the attempt ran on has ended, and the attempt with it.
 
     :param spark: which Spark of this process, from 1: what it ran has ended together
@@ -233,14 +233,14 @@ class SparkLost(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkAbsent(TaskEvent):
+class SparkAbsent(AttemptEvent):
     """Spark could not be started, so the attempt has not begun. Another one would not begin here, either."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(TaskEvent):
+class Written(AttemptEvent):
     """A record with this ``number`` is stored."""
 
     number: int

@@ -51,6 +51,7 @@ from airflow_provider.execution import assigned, attempts, learning
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
+    AttemptEvent,
     AttemptFailed,
     AttemptFinished,
     AttemptStopped,
@@ -67,7 +68,6 @@ from airflow_provider.execution.events import (
     SparkLost,
     StreamBegan,
     StreamProgressed,
-    TaskEvent,
     TasksGiven,
     TasksRevoked,
     TimerFired,
@@ -204,7 +204,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
 def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     """The tasks that an event is about; takes in what it says of the worker as a whole."""
     match event:
-        case TaskEvent():
+        case AttemptEvent():
             return (event.task,)
         case TasksGiven() | TasksRevoked():
             return sorted(event.tasks)

@@ -48,7 +48,7 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
     )
 
 
-def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.TaskEvent | events.LearnerEvent:
+def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent | events.LearnerEvent:
     """What the machine hears of it."""
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)

@@ -12,7 +12,7 @@ from airflow_provider.ledger.records import TaskKind
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, WorkerId
 
-WARM_UP = {"warm_up_seconds": 2.0}
+WARM_UP = {"warm_up_seconds": 5.0}
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -58,11 +57,9 @@ async def test_a_task_goes_on_with_what_was_cached_for_it(runner: LocalRunner, e
     task = order("Enrich")
     runner.warm(task)
     await events.wait_for(task.task, WarmUpReady)
-    began = time.monotonic()
     await runner.start(replace(task, attempt=2))
     result = await events.result(task.task)
     assert result == {"own session": True, "cached": True, "rows": 1_000_000, "attempt": 2}
-    assert time.monotonic() - began < 30
 
 
 @spark_job

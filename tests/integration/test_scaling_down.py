@@ -36,7 +36,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
         await group.wait_for(
             lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all are there"
         )
-        await group.submit("etl", tasks=6, seconds=2)
+        await group.submit("etl", tasks=6, seconds=4)
         await running(group, 3)
 
         dry = json.loads((await cospark(group, "scale", name, "--to", "60%", "--dry-run", "--json")).out)
@@ -49,7 +49,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
         await group.topics.catch_up()
         assert not group.topics.jobs.controls, "nobody was asked anything"
 
-        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "60")
+        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
         assert said.status == 0, said
         assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")
         assert "\nnobody learns another's tasks in this group: they start nothing more, and" in said.out
@@ -74,7 +74,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
 
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
         await running(group, 2)
-        said = await cospark(group, "scale", name, "--workers", "1", "--within", "0.5", "--wait", "--timeout", "60")
+        said = await cospark(group, "scale", name, "--workers", "1", "--within", "0.5", "--wait", "--timeout", "150")
         assert said.status == 0, said
         late = asked(said.out)
         assert await group.ended(late) == [0]
@@ -91,7 +91,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
 
 async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_it_leaves(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "4", "--connect-protocol", "extensible") as group:
-        name, workers, warm_up_ms = group.group_id, ("w1", "w2", "w3"), 3_000
+        name, workers, warm_up_ms = group.group_id, ("w1", "w2", "w3"), 5_000
         for worker in workers:
             group.start(worker)
         await group.wait_for(
@@ -103,7 +103,7 @@ async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_i
         seen: set[Learner] = set()
         group.topics.subscribe(lambda: seen.update(learners(group.topics.status)))
 
-        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "60")
+        said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
         assert said.status == 0, said
         assert "\nthey leave when others have learned and taken what they have\n" in said.out
         gone = asked(said.out)

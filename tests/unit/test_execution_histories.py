@@ -54,7 +54,7 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
 END_WARMTH = (events.WarmUpFailed, events.WarmUpLost, events.NoSparkToWarmUp)
 OF_WARM_UP = (events.WarmUpProgressed, events.WarmUpReady, *END_WARMTH)
 OF_RUNNER = sorted(
-    {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.TaskEvent)}
+    {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.AttemptEvent)}
     - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused},
     key=lambda event: event.__name__,
 )

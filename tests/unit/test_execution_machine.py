@@ -9,6 +9,7 @@ from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words, written
 
 from airflow_provider.execution.commands import ArmTimer, StartAttempt, WritePlan
 from airflow_provider.execution.events import (
+    AttemptEvent,
     AttemptFinished,
     AttemptStopped,
     Closed,
@@ -20,7 +21,6 @@ from airflow_provider.execution.events import (
     SparkAbsent,
     SparkLost,
     StreamBegan,
-    TaskEvent,
 )
 from airflow_provider.execution.machine import TRANSITIONS
 from airflow_provider.execution.runs import RunState
@@ -46,8 +46,8 @@ def test_nothing_ends_in_a_state_that_has_no_way_out() -> None:
 def test_an_event_that_cannot_happen_is_refused_with_the_task_and_its_state() -> None:
     script = Script()
     script.give(A0)
-    with pytest.raises(ImpossibleEventError, match="TaskEvent of task a:0, which is started"):
-        script.feed(TaskEvent, task=A0)
+    with pytest.raises(ImpossibleEventError, match="AttemptEvent of task a:0, which is started"):
+        script.feed(AttemptEvent, task=A0)
 
 
 # ---- turns
