@@ -32,8 +32,8 @@ What to count on:
 - Being told to stop: Spark jobs of the task are cancelled and its queries are stopped. Python code that runs long by
   itself looks at ``task.stopping``.
 - ``warm_up(spark, task)``, where a job has one, may be called before ``run``, on the same object, in the same session
-  and thread, while the task runs on another worker still. It writes nothing; it may be ended at any time; and ``run``
-  does without it where the task was not warmed up.
+  and thread, while the task runs on another worker still. It writes nothing, and may be ended at any time. ``run`` does
+  without it where the task was not warmed up.
 - Two workers that both think they own a task: only if one of them was paused or cut off for longer than its session.
   Call ``task.fence()`` right before each external side effect, or use ``task.foreach_batch``.
 

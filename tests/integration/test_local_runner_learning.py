@@ -15,14 +15,19 @@ from runner_bench import SEEN, Events, order_of, until
 from airflow_provider.driver.checkpoint_files import read_newest
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.runner import TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
+from airflow_provider.spark.runner import TaskOrder, TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
 
-order = partial(order_of, __name__)
+stream = partial(order_of, __name__)
+
+
+def order(name: str, index: int = 0) -> TaskOrder:
+    """To run a batch job of this module."""
+    return replace(order_of(__name__, name, index), bounded=True)
 
 
 def reads_the_cache(data: DataFrame) -> bool:
@@ -152,7 +157,7 @@ def count_values(spark: SparkSession, task: TaskContext) -> Any:
 async def test_of_a_stream_with_state_the_newest_files_are_read(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
-    task = order("count_values", checkpoint=tmp_path / "checkpoint")
+    task = stream("count_values", checkpoint=tmp_path / "checkpoint")
     await runner.start(task)
     await until(lambda: SEEN.get("batch", 0) >= 2)
     runner.warm(replace(task, task=task.task._replace(index=1)))
