@@ -30,7 +30,8 @@ What holds beyond ``cooperative``, by name:
     for the task and the learner has not, if it takes too long (``Limits.longest_ms``), or if there is nothing to learn.
 ``who-leaves-gets-nothing``
     A leaving worker is given nothing that it did not have. Its stateful tasks are learned by those who stay, the others
-    move as in KIP-415. It is done when it has nothing. If all leave, nobody stays to learn, so each keeps what it has.
+    move as in KIP-415. It is done when it has nothing. If all leave, nobody stays to learn, so each keeps what it has,
+    and what is new waits for others to come.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from airflow_provider.assignors.learners.model import (
     Limits,
 )
 from airflow_provider.assignors.learners.settled import Settled, of_staying, settle
-from airflow_provider.assignors.learners.stateful import Stateful, even, given_up, lessons, spread
+from airflow_provider.assignors.learners.stateful import Stateful, given_up, lessons, spread
 from airflow_provider.assignors.learners.under_way import by_worker
 from airflow_provider.assignors.learners.why import Why, each, explained
 from airflow_provider.assignors.model import GroupAssignment, Load, Move, MoveReason
@@ -110,7 +111,7 @@ def _even_out(
         decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=False, now_ms=round.now_ms)
         return _Evened(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
     own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
-    fixed = even(stateful) if stateful.tasks else {}
+    fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
     if stays:
         fixed = {worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) for worker in stateless}
     drains = settled.drains.without(frozenset(stateful.further.learners))

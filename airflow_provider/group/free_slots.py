@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider.assignors.balance import Pool
-from airflow_provider.assignors.shares import minus
+from airflow_provider.assignors.balance import Pool, choose
+from airflow_provider.assignors.learners.lessons import Excess
+from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.assignors.shares import Shares, merged, minus
 from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, effective_status, revocation_rank
 from airflow_provider.ledger.records import TaskState, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
@@ -25,11 +27,22 @@ def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, Wor
     )
 
 
+def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
+    """Whether all leave as soon as they have nothing, or drain: then nothing new is given to anybody."""
+    if not record.leaving:
+        return False  # where all drain, each is as any other
+    draining = drained(record.members, workers)
+    away = record.leaving if draining >= record.members.keys() else record.leaving | draining
+    return away >= record.members.keys()
+
+
 def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     """Why to rebalance, where that would fill a free slot, or take from a worker that drains what it will never start.
     Such a round takes only tasks that wait.
 
-    The worker that has the fewest tasks is the first to be given some. What its slots are it says itself.
+    Of those that stay, the worker that has the fewest tasks is the first to be given some. What its slots are it says
+    itself. Tasks with state are counted as the assignor counts them, as if they were spread already: a round for what
+    is still being learned would change nothing.
 
     Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
     yet, and a round right after one that revoked moves nothing.
@@ -43,26 +56,37 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     rank = revocation_rank(status.tasks)
     draining = drained(record.members, status.workers)
     owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
-    left = {worker: tasks for worker, tasks in owned.items() if worker not in draining}
-    kept = frozenset[TaskId]().union(*(owned[worker] for worker in draining))
+    left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving}
+    kept = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
     if left and not kept <= rank.keys():
         return WAITS_AT_DRAINING
-    # What is learned counts where it is to go, as the assignor has it: a round would give that place to nothing else.
-    to_come = {
-        worker: len(record.learning.get(worker, NO_TASKS) & unfinished)
-        - len(record.learned.get(worker, NO_TASKS) & unfinished)
-        for worker in left
-    }
-    loads = {worker: len(tasks) + to_come[worker] for worker, tasks in left.items()}
-    fewest = min(loads.values(), default=0)
+    if not left:
+        return None
+    stateful = unfinished & NO_TASKS.union(*record.learning.values())
+    if record.learns:
+        stateful |= {task for task in unfinished - kept if task.job in jobs.stateful}
+    excess = _of_stateful(record, stateful, left)
+    stops = excess.stops()
+    running = {worker: minus(tasks, stateful) & rank.keys() for worker, tasks in left.items()}
+    waiting = {worker: minus(minus(tasks, stateful), running[worker]) for worker, tasks in left.items()}
+    fixed = {worker: number + len(running[worker]) for worker, number in excess.even(stops).items()}
+    loads = {worker: len(running[worker]) + len(waiting[worker]) + excess.loads[worker] for worker in left}
+    fewest = min(loads.values())
     if not any(load == fewest < _slots(status.workers.get(worker)) for worker, load in loads.items()):
         return None
-    running = {worker: tasks & rank.keys() for worker, tasks in left.items()}
-    waiting = {worker: minus(tasks, running[worker]) for worker, tasks in left.items()}
-    fixed = {worker: len(tasks) + to_come[worker] for worker, tasks in running.items()}
-    taken = Pool(len(unfinished - kept), waiting, {}, fixed).relieve({})
+    idle = {worker: choose(left[worker] & stateful - rank.keys(), number, {}) for worker, number in stops.items()}
+    taken = merged((Pool(len(unfinished - kept), waiting, {}, fixed).relieve({}), idle))
     wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
-    return FREE_SLOT if taken and wait else None
+    return FREE_SLOT if any(taken.values()) and wait else None
+
+
+def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
+    """What is spread first, as if all that is learned had moved."""
+    share, extras = divmod(len(stateful), len(left))
+    learned = NO_TASKS.union(*record.learning.values())
+    to_come = {worker: record.learning.get(worker, NO_TASKS) & stateful for worker in left}
+    loads = {worker: len(tasks & stateful - learned) + len(to_come[worker]) for worker, tasks in left.items()}
+    return Excess(share=share, extras=extras, loads=loads)
 
 
 def _slots(worker: WorkerStatus | None) -> int:

@@ -14,7 +14,7 @@ from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.group.free_slots import drained
+from airflow_provider.group.free_slots import drained, nobody_stays
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.leading.leader import Call, lead
@@ -158,10 +158,10 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     """Why the last round no longer covers what is configured; None if it does.
 
     Not counted: what was revoked (who stops it joins again) and what waits out a scheduled delay. What is no longer
-    configured needs no rebalance either: its worker drops it.
+    configured needs no rebalance either: its worker drops it. Where nobody stays, it waits for others to come.
     """
     record = last_round(status)
-    if record is None:
+    if record is None or nobody_stays(record, status.workers):
         return None
     released = released_since(record, status) | _of_a_removed_job(record, jobs, status)
     new = configured(jobs, status.tasks) - covered(record, released)

@@ -210,7 +210,7 @@ class Moment(str, Enum):
 
 
 class Loss(str, Enum):
-    """How a leader is lost."""
+    """How a process is lost."""
 
     KILLED = "killed"
     PAUSED = "paused"
@@ -237,21 +237,23 @@ class LoseLeader(Action):
                 return False
             world.leaders_lost[self.moment.value] += 1
             world.note(f"{leader.name:8} ---- leads ({self.moment.value}) and is {self.loss.value}")
-            self._lose(world, leader)
+            lose(world, leader, self.loss, self.away_ms)
             return True
 
         world.watch(strikes)
         return True
 
-    def _lose(self, world: World, leader: Process) -> None:
-        match self.loss:
-            case Loss.KILLED:
-                world.kill(leader.worker)
-            case Loss.PAUSED:
-                leader.sleep(self.away_ms)
-            case Loss.CUT_OFF:
-                leader.cut()
-                world.clock.after(self.away_ms, leader.reconnect)
+
+def lose(world: World, process: Process, loss: Loss, away_ms: int) -> None:
+    """A process is lost for so long, or for good."""
+    match loss:
+        case Loss.KILLED:
+            world.kill(process.worker)
+        case Loss.PAUSED:
+            process.sleep(away_ms)
+        case Loss.CUT_OFF:
+            process.cut()
+            world.clock.after(away_ms, process.reconnect)
 
 
 # ---- the broker and the way to it

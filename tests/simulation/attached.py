@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from simulation import invariants
+from simulation.learning import Report, WarmUps
 from simulation.status import TaskWord
 
 from airflow_provider.execution import commands, events
@@ -53,6 +54,8 @@ class Attached:
         self._timer = 0
         self._told_at = -1
         self._stop_ms = 0
+        self.warm_ups = WarmUps(process, self._feed)
+        self._report = Report(process)
         settings = ExecutionSettings(
             worker=process.worker,
             slots=process.world.slots,
@@ -80,7 +83,17 @@ class Attached:
         states = {task: run.state for task, run in self._execution.runs.items() if not task.is_planner}
         waiting = sum(state is RunState.WAITING for state in states.values())
         running = sum(state is RunState.STARTED for state in states.values())
-        return waiting + running == len(states) and (not waiting or running >= self._world.slots)
+        return waiting + running == len(states) and (not waiting or running >= self._process.asked.slots)
+
+    @property
+    def learning(self) -> Mapping[TaskId, float]:
+        """How far those are that another worker has."""
+        return self._execution.learners.progress
+
+    @property
+    def learners(self) -> Tasks:
+        """What is made ready here, or waits to be."""
+        return frozenset(self._execution.learners.tasks)
 
     def may_write(self, task: TaskId) -> bool:
         """Whether the fence of the task's attempt would let it write now."""
@@ -110,6 +123,16 @@ class Attached:
             self.lease.end()
         self._feed(events.TasksRevoked, tasks=tasks, reason=reason.value)
 
+    def learn(self, tasks: Tasks) -> None:
+        self.read()
+        self._feed(events.TasksToLearn, tasks=tasks)
+
+    def stop_learning(self, tasks: Tasks) -> None:
+        self._feed(events.LearningStopped, tasks=tasks)
+
+    def drain(self) -> None:
+        self._feed(events.Drained)
+
     def advance(self, epoch: Epoch) -> None:
         """What runs on goes on under this epoch."""
         self.read()
@@ -135,11 +158,13 @@ class Attached:
         """The task comes to its own end; a planner's plan is what its job has."""
         plan = self._world.jobs.newest.plans.get(task.job)
         result = list(plan.configs) if task.is_planner and plan is not None else []
+        stateful = plan is not None and plan.stateful
         self._end(task)
         self.read()
-        self._feed(events.AttemptFinished, task=task, result=result)
+        self._feed(events.AttemptFinished, task=task, result=result, stateful=stateful)
 
     def end_with_process(self) -> None:
+        self.warm_ups.end()
         for task in list(self.since):
             self._end(task)
 
@@ -163,6 +188,8 @@ class Attached:
                 self._carry_out(self._commands.popleft())
         finally:
             self._carrying_out = False
+        self._report.look()
+        process.asked.look_later()
 
     def _carry_out(self, command: commands.Command) -> None:
         self._carry[type(command)](command)
@@ -171,6 +198,8 @@ class Attached:
         """How each command is carried out. Nothing here outlives its process, so nobody stops watching."""
         return {
             commands.StartAttempt: lambda command: self._begin(command.run),
+            commands.StartWarmUp: lambda command: self.warm_ups.start(command.run.task),
+            commands.StopWarmUp: lambda command: self.warm_ups.stop(command.task),
             commands.StopAttempts: lambda command: self._stop_later(command.tasks),
             commands.WriteStatus: lambda command: self._say(command.status),
             commands.WriteStopped: lambda command: self._say_last(command.status),
@@ -188,6 +217,7 @@ class Attached:
         """In a process that woke without a lease the fence stops the attempt before it does anything."""
         task, process, world = run.task, self._process, self._world
         assert task not in self.since, f"{process.name} starts {task}, which it already runs"
+        self.warm_ups.stop(task)  # the attempt goes on with what was made ready
         if process.lease_over:
             self._feed(events.AttemptStopped, task=task)
             return

@@ -58,6 +58,10 @@ class Coordinator:
         return self._group.generation
 
     @property
+    def protocol(self) -> SubProtocol | None:
+        return SubProtocol(self._group.protocol) if self._group.protocol else None
+
+    @property
     def leader(self) -> str | None:
         leader = self._group.leader
         return None if leader is None else self._group.members[leader].name

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulation import actions as do
 from simulation import invariants
+from simulation import learner_actions as learners
 from simulation.actions import Action, Loss, Moment
 from simulation.invariants import BrokenError
-from simulation.world import NO_LIMIT, HistoryError, World
+from simulation.learner_actions import Role, Step
+from simulation.world import NO_LIMIT, SETTINGS, HistoryError, World
 
+from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.ledger.records import ControlAction
 from airflow_provider.protocol.model import ConnectProtocol, TaskId
 
 JOBS = "ABCD"
@@ -29,6 +33,11 @@ SKEW_MS = 100
 RETURNS_MS = (None, 0, 5_000, 60_000)
 """What processes say, truly or not: some of those that say 0 are started again, others come later than they said."""
 SLOTS = (2, NO_LIMIT)
+STATEFUL = frozenset("ABC")
+WARM_MS = ((20, 400), (300, 3_000), (2_000, 12_000))
+PAUSES_MS = ((0, 20), (0, 500), (0, 500), (300, 3_000), (2_000, 8_000))
+LONG_PAUSE_MS = (6_000, 15_000)
+LIMITS = (Limits(), Limits(per_worker=1), Limits(per_group=2), Limits(longest_ms=20_000), Limits(ready_from=0.5))
 ABSENCES = (
     None,
     Absence(left=LeaveReason.STOPPED),
@@ -58,14 +67,22 @@ class Plan:
     moves: bool = True
     namesakes: bool = True
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
+    learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
+
+    @property
+    def learns(self) -> bool:
+        return ConnectProtocol.EXTENSIBLE in self.protocols
 
     @property
     def settle_ms(self) -> int:
         """From the end of the faults until a group must have come to rest: sessions and rebalances that began before
-        have ended, then a delay may run, and one of backoff.
+        have ended, then a delay may run, and one of backoff. One task after the other may have to be learned.
         """
-        return 3 * self.policy.max_delay_ms + 150_000
+        return 3 * self.policy.max_delay_ms + 150_000 + (1_000_000 if self.learns else 0)
 
+
+MANY = 60
+"""Each task that has been learned may take a round or two."""
 
 PLANS = {
     "calm": Plan(lossy=False, troubles=False, moves=False, namesakes=False),
@@ -76,6 +93,11 @@ PLANS = {
     "paced": Plan(policy=Incremental(max_moves=2, move_interval_ms=1_000, max_delay_ms=20_000), converges_within=40),
     "eager": Plan(protocols=(ConnectProtocol.EAGER,), namesakes=False),
     "mixed": Plan(protocols=(ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE), namesakes=False),
+    "learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), learned=(LearnedRule.WHEN_READY,), converges_within=MANY),
+    "at-rebalance": Plan(
+        protocols=(ConnectProtocol.EXTENSIBLE,), learned=(LearnedRule.AT_REBALANCE,), converges_within=MANY
+    ),
+    "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
 """By the name under which ``make simulate PLAN=`` knows them."""
 
@@ -112,11 +134,16 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
     world = World(
         seed,
         policy=plan.policy,
+        settings=replace(SETTINGS, limits=random.Random(f"{seed}/limits").choice(LIMITS)),
         slots=random.Random(f"{seed}/slots").choice(SLOTS),
         stop_ms=(1, 1_200),
         clock_drift_ppm=DRIFT_PPM,
         wall_skew_ms=SKEW_MS,
         returns_ms=RETURNS_MS,
+        stateful=STATEFUL if plan.learns else frozenset(),
+        learned=plan.learned,
+        warm_ms=random.Random(f"{seed}/warm").choice(WARM_MS),
+        warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3)),
     )
     told = Told(world=world)
     author = Author(seed, plan, world)
@@ -142,7 +169,8 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
     world.make_peace()
     world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
     if not world.staying:
-        world.start("w1", protocol=plan.protocols[0])
+        gone = next(worker for worker in WORKERS if worker not in world.live)
+        world.start(gone, protocol=plan.protocols[0])
     _settle(world, plan, told)
     world.configure(world.jobs.written | {TaskId("last", 0)})
     _settle(world, plan, told)
@@ -169,6 +197,7 @@ class Author:
         self._plan = plan
         self._world = world
         self._wanted = self._rng.randint(3, 5)
+        self._pauses_ms = (*PAUSES_MS, LONG_PAUSE_MS) if plan.learns else PAUSES_MS
         self._first = [self._start, self._set_job, self._set_job]
         ideas: list[tuple[float, Callable[[int], Action | None]]] = [
             (4, self._kill), (7, self._bounce), (5, self._leave), (5, self._hand_over), (6, self._lose_leader),
@@ -180,6 +209,8 @@ class Author:
             ideas += [(5, self._pause), (5, self._cut_off), (4, self._hush)]
         if plan.namesakes:
             ideas += [(3, self._replace)]
+        if plan.learns:
+            ideas += [(8, self._lose_in_step), (4, self._leave_soon), (2, self._fail), (2, self._stick)]
         if plan.moves:
             ideas += [(4, self._move), (2, self._away), (0.3, self._forget)]
         self._ideas = [idea for _, idea in ideas]
@@ -188,7 +219,7 @@ class Author:
     def next(self) -> Action:
         """The next action."""
         rng = self._rng
-        after_ms = rng.randint(*rng.choice(((0, 20), (0, 500), (0, 500), (300, 3_000), (2_000, 8_000))))
+        after_ms = rng.randint(*rng.choice(self._pauses_ms))
         while True:
             action = self._idea()(after_ms)
             if action is not None:
@@ -282,3 +313,25 @@ class Author:
     def _finish(self, after_ms: int) -> Action | None:
         running = sorted(task for process in self._world.live.values() for task in process.running)
         return do.Finish(after_ms=after_ms, task=self._rng.choice(running)) if running else None
+
+    # ---- learner tasks
+
+    def _lose_in_step(self, after_ms: int) -> Action:
+        losses = list(Loss) if self._plan.troubles else [Loss.KILLED]
+        return learners.LoseInStep(
+            after_ms=after_ms,
+            role=self._rng.choice(list(Role)),
+            step=self._rng.choice(list(Step)),
+            loss=self._rng.choice(losses),
+            away_ms=self._rng.choice([3_000, 9_000, 25_000]),
+        )
+
+    def _leave_soon(self, after_ms: int) -> Action:
+        how = self._rng.choice([ControlAction.LEAVE_SOON, ControlAction.LEAVE_SOON, ControlAction.DRAIN])
+        return learners.AskToLeave(after_ms=after_ms, worker=self._someone(), how=how)
+
+    def _fail(self, after_ms: int) -> Action:
+        return learners.FailWarmUps(after_ms=after_ms, worker=self._someone())
+
+    def _stick(self, after_ms: int) -> Action:
+        return learners.StickWarmUps(after_ms=after_ms, worker=self._someone(), ms=self._rng.choice([1_000, 20_000]))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 from simulation.group import RoundSeen
 from simulation.rounds import Round, Start
+from simulation.shares import shares_of
 from simulation.status import TaskWord
 
 from airflow_provider.membership.events import StopTasks
@@ -38,8 +39,8 @@ class BrokenError(AssertionError):
         self.invariant = invariant
 
 
-class _Not(Exception):  # noqa: N818  # it is no error until its rule has been named
-    pass
+class Broken(Exception):  # noqa: N818  # it is no error until its rule has been named
+    """A rule does not hold."""
 
 
 def invariant(rule: Callable[Params, None]) -> Callable[Params, None]:
@@ -49,7 +50,7 @@ def invariant(rule: Callable[Params, None]) -> Callable[Params, None]:
     def named(*args: Params.args, **kwargs: Params.kwargs) -> None:
         try:
             rule(*args, **kwargs)
-        except _Not as broken:
+        except Broken as broken:
             raise BrokenError(rule.__name__, str(broken)) from None
 
     return named
@@ -91,7 +92,7 @@ def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -
         and (task in owner.running or _believes_rightly(owner, task))
     ]
     if len(current) > 1:
-        raise _Not(f"{task} is owned by {' and '.join(current)}")
+        raise Broken(f"{task} is owned by {' and '.join(current)}")
 
 
 @invariant
@@ -101,7 +102,7 @@ def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
     """
     running = [holder.name for holder in holders if holder.tasks.runs(task) and not _may_overlap(holder, task)]
     if len(running) > 1:
-        raise _Not(f"{task} runs in {' and in '.join(running)}")
+        raise Broken(f"{task} runs in {' and in '.join(running)}")
 
 
 @invariant
@@ -111,7 +112,7 @@ def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: S
     """
     for holder in holders[:-1]:
         if holder.tasks.may_write(task) and not _may_overlap(holder, task):
-            raise _Not(f"{task} may still write in {holder.name}, though {holders[-1].name} has it")
+            raise Broken(f"{task} may still write in {holder.name}, though {holders[-1].name} has it")
 
 
 @invariant
@@ -122,7 +123,7 @@ def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
     for holder in holders:
         if not holder.lease_over and not _may_overlap(holder, task):
             left = (holder.state.lease_until or 0) - holder.now
-            raise _Not(f"{process.name} starts {task}, which {holder.name} runs with a lease of {left} ms more")
+            raise Broken(f"{process.name} starts {task}, which {holder.name} runs with a lease of {left} ms more")
 
 
 @invariant
@@ -133,18 +134,20 @@ def untouched_members_stop_only_what_is_revoked(process: Process, command: StopT
     """
     if process.touched or process.world.anything_lossy or command.reason is StopReason.LEAVING:
         return
+    if command.reason is StopReason.LEARNED:
+        return  # a rule of its own watches over that
     if command.reason is StopReason.EAGER and process.state.protocol is SubProtocol.DEFAULT:
         return
     if command.reason is StopReason.LEASE_OVER and process.state.rebalance_deadline is not None:
         return
     if command.reason is not StopReason.REVOKED:
-        raise _Not(f"{process.name} stops {_names(command.tasks)}: {command.reason.value}")
+        raise Broken(f"{process.name} stops {names(command.tasks)}: {command.reason.value}")
     told = next((each for each in reversed(rounds) if each.seen.generation == process.state.generation), None)
     if told is None or not told.cooperative:
         return
     extra = command.tasks - told.revoked.get(process.worker, NO_TASKS)
     if extra:
-        raise _Not(f"{process.name} stops {_names(extra)}, which the round did not revoke")
+        raise Broken(f"{process.name} stops {names(extra)}, which the round did not revoke")
 
 
 # ---- epochs and records
@@ -154,7 +157,7 @@ def untouched_members_stop_only_what_is_revoked(process: Process, command: StopT
 def epochs_only_grow(name: str, before: int, after: int) -> None:
     """A member's epochs only grow, also when the coordinator forgets the group and counts from 1 again."""
     if after < before:
-        raise _Not(f"{name} goes from epoch {before} back to {after}")
+        raise Broken(f"{name} goes from epoch {before} back to {after}")
 
 
 @invariant
@@ -165,7 +168,7 @@ def each_round_has_an_epoch_of_its_own(before: Round | None, now: Round) -> None
     spoke in it, and about what was said the next rule watches.
     """
     if before is not None and now.follows(before) and now.record.epoch <= before.record.epoch:
-        raise _Not(f"generation {now.seen.generation} is epoch {now.record.epoch}, after {before.record.epoch}")
+        raise Broken(f"generation {now.seen.generation} is epoch {now.record.epoch}, after {before.record.epoch}")
 
 
 @invariant
@@ -181,7 +184,7 @@ def a_task_goes_to_another_worker_with_a_higher_epoch(
         return
     lower = now.epoch < before.epoch or (now.epoch == before.epoch and now.worker != before.worker)
     if lower and now.counts_on_from(before, records):
-        raise _Not(f"{now.worker} starts {task} in epoch {now.epoch}, after {before.worker} did in {before.epoch}")
+        raise Broken(f"{now.worker} starts {task} in epoch {now.epoch}, after {before.worker} did in {before.epoch}")
 
 
 @invariant
@@ -201,7 +204,7 @@ def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, uncounted: C
         return
     if wins != (new.start > known.start):
         verdict = "wins over" if wins else "loses against"
-        raise _Not(f"{_word(new)} {verdict} {_word(known)}")
+        raise Broken(f"{_word(new)} {verdict} {_word(known)}")
 
 
 @invariant
@@ -210,7 +213,7 @@ def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: 
     for task, worker in running.items():
         word = words.get(task)
         if word is None or not word.running or word.status.worker != worker:
-            raise _Not(f"{task} runs on {worker}, and the topic says {_word(word) if word else 'nothing'}")
+            raise Broken(f"{task} runs on {worker}, and the topic says {_word(word) if word else 'nothing'}")
 
 
 # ---- rounds
@@ -225,56 +228,58 @@ def no_leader_asks_for_the_same_again_and_again(before: Round | None, now: Round
     again since no answer came.
     """
     if before is not None and now.follows(before) and before.asked_in_vain and now.asked_in_vain:
-        raise _Not(f"epoch {now.record.epoch} was asked for and changes nothing, as the one before it")
+        raise Broken(f"epoch {now.record.epoch} was asked for and changes nothing, as the one before it")
 
 
 @invariant
 def nothing_is_assigned_and_revoked_in_one_round(now: Round) -> None:
     """Within one round nothing is both assigned and revoked, on whichever members."""
-    both = _all(now.assigned) & _all(now.revoked)
+    both = all_of(now.assigned) & all_of(now.revoked)
     if both and now.cooperative:
-        raise _Not(f"epoch {now.record.epoch} assigns and revokes {_names(both)}")
+        raise Broken(f"epoch {now.record.epoch} assigns and revokes {names(both)}")
 
 
 @invariant
 def the_target_is_complete_and_without_duplicates(now: Round) -> None:
     """After a round every configured task is with one member, or was revoked to go on in the next round, or waits for
-    its worker; nothing is with two, and nothing is that is not configured. The record says the same as the wire.
+    its worker; nothing is with two, and nothing is that is not configured. The record says the same as the wire. Where
+    nobody stays, what is new waits for others to come.
     """
     if not now.cooperative and _downgrades(now):
         return
     target = now.target if now.cooperative else now.assigned
-    whole = _all(target)
+    whole = all_of(target)
     if sum(map(len, target.values())) != len(whole):
-        raise _Not(f"epoch {now.record.epoch} gives a task to two: {target}")
+        raise Broken(f"epoch {now.record.epoch} gives a task to two: {target}")
     if whole - now.configured:
-        raise _Not(f"epoch {now.record.epoch} keeps {_names(whole - now.configured)}, which is not configured")
+        raise Broken(f"epoch {now.record.epoch} keeps {names(whole - now.configured)}, which is not configured")
     missing = now.configured.difference(whole, now.waiting, *now.revoked.values())
-    if missing:
-        raise _Not(f"epoch {now.record.epoch} forgets {_names(missing)}")
+    if missing and now.staying:
+        raise Broken(f"epoch {now.record.epoch} forgets {names(missing)}")
     if dict(target) != dict(now.record.assignment):
-        raise _Not(f"epoch {now.record.epoch} is written down as {now.record.assignment}, but is {target}")
+        raise Broken(f"epoch {now.record.epoch} is written down as {now.record.assignment}, but is {target}")
 
 
 @invariant
 def nothing_is_revoked_for_balance_while_a_delay_runs(now: Round) -> None:
-    """No balancing revocation while a delay runs: only what is not configured or owned twice is stopped then."""
+    """No balancing revocation while a delay runs: only what is not configured or owned twice is stopped then, and what
+    nobody stops for balance: a learner is ready for it, it has not started, or its worker leaves.
+    """
     if now.delay_ms:
-        balancing = _all(now.revoked) & now.configured - now.duplicated
+        balancing = all_of(_balancing(now)) & now.configured - now.duplicated
         if balancing:
-            raise _Not(f"epoch {now.record.epoch} revokes {_names(balancing)} while {now.delay_ms} ms are to pass")
+            raise Broken(f"epoch {now.record.epoch} revokes {names(balancing)} while {now.delay_ms} ms are to pass")
 
 
 @invariant
 def only_the_surplus_moves(now: Round) -> None:
     """Nobody who gives something up for balance is left with less than the even share of that kind."""
-    for kind in (True, False):
-        share = sum(task.is_planner is kind for task in now.configured) // len(now.owned)
-        for worker, owned in now.owned.items():
-            given = [task for task in now.revoked[worker] & owned & now.configured if task.is_planner is kind]
-            left = sum(task.is_planner is kind for task in now.target[worker])
-            if set(given) - now.duplicated and left < share:
-                raise _Not(f"epoch {now.record.epoch} takes {_names(given)} from {worker} and leaves {left} of {share}")
+    for worker, given in _balancing(now).items():
+        for share in shares_of(now):
+            left = share.load_of(worker, now.target[worker])
+            some = [task for task in given & now.owned[worker] & now.configured - now.duplicated if share.is_of(task)]
+            if some and left < share.each:
+                raise Broken(f"epoch {now.record.epoch} takes {names(some)} from {worker}: {left} left of {share.each}")
 
 
 @invariant
@@ -289,7 +294,7 @@ def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], s
     for task in now.waiting:
         deadline = now.deadline_of(task)
         if deadline > until[task] + skew_ms or now.record.at_ms >= deadline:
-            raise _Not(f"epoch {now.record.epoch} lets {task} wait until {deadline}, it may until {until[task]}")
+            raise Broken(f"epoch {now.record.epoch} lets {task} wait until {deadline}, it may until {until[task]}")
 
 
 @invariant
@@ -302,16 +307,18 @@ def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int
     """
     if before is None or not now.cooperative or not now.follows(before):
         return
-    if now.record.leader == before.record.leader or not before.record.memory.revoked.isdisjoint(_all(now.owned)):
+    if now.record.leader == before.record.leader or not before.record.memory.revoked.isdisjoint(all_of(now.owned)):
         return
     for task in (before.waiting & now.configured).difference(*now.owned.values()):
         deadline = before.deadline_of(task)
         if now.record.at_ms >= deadline or before.owner_of(task) in now.owned:
             continue
+        if now.lessons is not None and any(task in ready for ready in now.lessons.ready.values()):
+            continue
         if task not in now.waiting:
-            raise _Not(f"epoch {now.record.epoch} deals out {task} {deadline - now.record.at_ms} ms early")
+            raise Broken(f"epoch {now.record.epoch} deals out {task} {deadline - now.record.at_ms} ms early")
         if abs(now.deadline_of(task) - deadline) > skew_ms:
-            raise _Not(f"epoch {now.record.epoch} has {task} wait until {now.deadline_of(task)}, not {deadline}")
+            raise Broken(f"epoch {now.record.epoch} has {task} wait until {now.deadline_of(task)}, not {deadline}")
 
 
 @invariant
@@ -320,7 +327,7 @@ def who_never_comes_back_is_not_waited_for(now: Round) -> None:
     for task in now.waiting:
         worker = now.owner_of(task)
         if now.at_most_ms(worker) == 0:
-            raise _Not(f"epoch {now.record.epoch} lets {task} wait for {worker}, which never comes back")
+            raise Broken(f"epoch {now.record.epoch} lets {task} wait for {worker}, which never comes back")
 
 
 @invariant
@@ -332,16 +339,16 @@ def who_is_back_has_its_own(now: Round) -> None:
     """
     for task in now.waiting:
         if now.owner_of(task) in now.owned:
-            raise _Not(f"epoch {now.record.epoch} lets {task} wait for {now.owner_of(task)}, which is back")
+            raise Broken(f"epoch {now.record.epoch} lets {task} wait for {now.owner_of(task)}, which is back")
     last = now.last
     if last is None or not now.cooperative or last.generation != now.seen.generation - 1:
         return
-    if not last.memory.revoked.isdisjoint(_all(now.owned)):
+    if not last.memory.revoked.isdisjoint(all_of(now.owned)):
         return
     for worker in now.owned:
-        given_away = _given_away(now, worker, last.memory.assignment.get(WorkerId(worker), NO_TASKS))
+        given_away = _given_away(now, worker, last.memory.assignment.get(worker, NO_TASKS))
         if given_away:
-            raise _Not(f"epoch {now.record.epoch} gives away {_names(given_away)} of {worker}, which is back")
+            raise Broken(f"epoch {now.record.epoch} gives away {names(given_away)} of {worker}, which is back")
 
 
 @invariant
@@ -352,21 +359,34 @@ def what_is_planned_anew_stays_put(now: Round) -> None:
     if now.last is None or not now.cooperative:
         return
     for worker in now.owned:
-        given_away = _given_away(now, worker, now.last.memory.former.get(WorkerId(worker), NO_TASKS))
+        given_away = _given_away(now, worker, now.last.memory.former.get(worker, NO_TASKS))
         if given_away:
-            raise _Not(f"epoch {now.record.epoch} gives away {_names(given_away)}, which {worker} had before")
+            raise Broken(f"epoch {now.record.epoch} gives away {names(given_away)}, which {worker} had before")
 
 
-def _given_away(now: Round, worker: str, had: Tasks) -> list[TaskId]:
-    """What nobody has, and a member had that has less than its share and does not get it."""
+def _given_away(now: Round, worker: WorkerId, had: Tasks) -> list[TaskId]:
+    """What nobody has, and a member had that has less than its share and does not get it. What was learned goes to who
+    has learned it.
+    """
     target = now.target[worker]
-    gone = (had & now.configured) - target - _all(now.owned)
-    given_away = list[TaskId]()
-    for kind in (True, False):
-        share = sum(task.is_planner is kind for task in now.configured) // len(now.owned)
-        if sum(task.is_planner is kind for task in target) < share:
-            given_away += [task for task in gone if task.is_planner is kind]
-    return given_away
+    gone = (had & now.configured) - target - all_of(now.owned)
+    if now.lessons is not None:
+        gone -= {task for learns in now.lessons.learns.values() for task in learns}
+    shares = [share for share in shares_of(now) if share.load_of(worker, target) < share.each]
+    return [task for task in gone if any(share.is_of(task) for share in shares)] if worker in now.staying else []
+
+
+def _balancing(now: Round) -> dict[WorkerId, Tasks]:
+    """By worker what it gives up that might be for balance."""
+    if now.lessons is None:
+        drained = dict.fromkeys(now.draining, now.running)
+        return {worker: revoked & drained.get(worker, revoked) for worker, revoked in now.revoked.items()}
+    ready, learns = all_of(now.lessons.ready), frozenset[TaskId]().union(*now.lessons.learns.values())
+    return {
+        worker: revoked - ready - (learns - now.running)
+        for worker, revoked in now.revoked.items()
+        if worker in now.staying
+    }
 
 
 # ---- when the faults stop
@@ -376,7 +396,7 @@ def _given_away(now: Round, worker: str, had: Tasks) -> list[TaskId]:
 def everything_converges(*, settled: bool, within: int) -> None:
     """When faults stop, the group comes to rest, with every task running once, within a bounded number of rounds."""
     if not settled:
-        raise _Not(f"the group did not come to rest in time and within {within} rounds")
+        raise Broken(f"the group did not come to rest in time and within {within} rounds")
 
 
 @invariant
@@ -385,7 +405,7 @@ def the_spread_is_at_most_one(shares: Mapping[str, Tasks]) -> None:
     for kind in (True, False):
         counts = {worker: sum(task.is_planner is kind for task in share) for worker, share in shares.items()}
         if counts and max(counts.values()) - min(counts.values()) > 1:
-            raise _Not(f"{'planners' if kind else 'tasks'}: {counts}")
+            raise Broken(f"{'planners' if kind else 'tasks'}: {counts}")
 
 
 def _believes_rightly(owner: Process, task: TaskId) -> bool:
@@ -399,11 +419,13 @@ def _downgrades(now: Round) -> bool:
     return not follows and not any(now.assigned.values())
 
 
-def _all(shares: Mapping[str, Tasks]) -> Tasks:
+def all_of(shares: Mapping[WorkerId, Tasks]) -> Tasks:
+    """The tasks of all workers together."""
     return NO_TASKS.union(*shares.values())
 
 
-def _names(tasks: Collection[TaskId]) -> str:
+def names(tasks: Collection[TaskId]) -> str:
+    """For what is raised."""
     return ", ".join(map(str, sorted(tasks)))
 
 

@@ -21,11 +21,13 @@ class JobsTopic:
 
     A job that has a planner is planned again and again: such a planner always is to run, and has its plan already.
 
+    :param stateful: the jobs whose tasks have something to warm up
     :ivar written: what its author wants to run, whether it has come to its end or not
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stateful: frozenset[str] = frozenset()) -> None:
         self.written: Tasks = NO_TASKS
+        self._stateful = stateful
         self._view = JobsView()
         self._snapshots = {ConfigOffset(0): self._view.snapshot()}
         self._lives: Counter[TaskId] = Counter()
@@ -86,7 +88,9 @@ class JobsTopic:
 
     def _plan(self, job: str, tasks: int) -> None:
         configs = [{"life": self._lives[TaskId(job, index)]} for index in range(tasks)]
-        plan = PlanRecord.of(self.newest.jobs[job], configs, planned_by=_AUTHOR, at_ms=0)
+        plan = PlanRecord.of(
+            self.newest.jobs[job], configs, planned_by=_AUTHOR, at_ms=0, stateful=job in self._stateful
+        )
         if plan != self.newest.plans.get(job):
             self._put(KeyKind.PLAN, job, plan)
 

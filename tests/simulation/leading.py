@@ -30,7 +30,8 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
     """
     world = process.world
     jobs, status = process.jobs, world.status.snapshot()
-    call = gather_call(command, jobs, status, policy=world.policy, at_ms=process.wall)
+    limits = process.settings.limits
+    call = gather_call(command, jobs, status, policy=world.policy, at_ms=process.wall, limits=limits)
     if process.forgetful:
         absent = {} if own is None else absences(command.members, own, status.workers)
         call = replace(call, last_record=own, absent=absent)
@@ -50,6 +51,9 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             last,
             status.workers,
             call.ended,
+            call.draining,
+            call.stateful,
+            frozenset(call.revocation_rank),
         )
     return answer
 
@@ -65,7 +69,7 @@ class Watch:
         """Why the last round will not do any more."""
         process = self._process
         jobs, status = process.jobs, replace(process.world.status.snapshot(), group=process.state.record)
-        reason = unassigned_work(jobs, status) or later_epoch(status)
+        reason = unassigned_work(jobs, status) or later_epoch(status) or self._is_learned_too_long()
         now = process.world.clock.now
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
@@ -73,3 +77,12 @@ class Watch:
         if reason is not None:
             self._helped_at = now
         return reason
+
+    def _is_learned_too_long(self) -> str | None:
+        """Whether a learner has used up its time since the last round."""
+        process, record = self._process, self._process.state.record
+        memory = None if record is None else record.learner_memory
+        due = None if memory is None else memory.overdue_at_ms(process.settings.limits)
+        if record is None or due is None or due < record.at_ms or process.wall < due:
+            return None
+        return "a task has been learned for too long"

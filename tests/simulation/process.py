@@ -8,17 +8,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simulation import invariants
+from simulation import invariants, learner_invariants
 from simulation.attached import Attached
 from simulation.clock import LocalClock
+from simulation.going import Asked
 from simulation.leading import Watch, lead_round
 from simulation.wire import Wire
 
 from airflow_provider.assignors.model import Absence
+from airflow_provider.group.leading import ready_learners
 from airflow_provider.leading.leader import LeaderAnswer
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records.status import WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records.status import Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -27,7 +29,9 @@ from airflow_provider.membership.events import (
     Event,
     Fail,
     HeartbeatAnswered,
+    LearnersReady,
     LeaveRequested,
+    MayLeave,
     PerformAssignment,
     PublishAssignment,
     PublishGroup,
@@ -37,7 +41,9 @@ from airflow_provider.membership.events import (
     SendHeartbeat,
     SendLeave,
     Started,
+    StartLearning,
     StartTasks,
+    StopLearning,
     StopTasks,
     TimerFired,
     Warn,
@@ -48,7 +54,7 @@ from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 
 if TYPE_CHECKING:
@@ -77,6 +83,7 @@ class Process:
         self.touched = False
         self.reads_jobs = True
         self.config_offset = ConfigOffset(0)
+        self.status = world.status.snapshot()
         drift, skew = world.clock_drift_ppm, world.wall_skew_ms
         self.clock = LocalClock(
             world.clock, drift_ppm=self.rng.randint(-drift, drift), offset=self.rng.randint(0, 10_000_000)
@@ -93,6 +100,7 @@ class Process:
         self._feeding = False
         self._watch = Watch(self)
         self._wire = Wire(self)
+        self.asked = Asked(self)
         self.tasks = Attached(self)
         self.absence = Absence(returns_ms=random.Random(f"{world.seed}/{name}/returns").choice(world.returns_ms))
 
@@ -185,6 +193,11 @@ class Process:
     def hushed(self) -> bool:
         return self.world.clock.now < self._hushed_until
 
+    def see_status(self) -> None:
+        """It has read what others have said of themselves by now."""
+        if self.reads_jobs:
+            self.status = self.world.status.snapshot()
+
     def leave(self, absence: Absence | None = None, reason: str = "told to") -> None:
         """:param absence: what its record says of it"""
         if absence is not None:
@@ -209,6 +222,7 @@ class Process:
     def _step(self, event: Event) -> None:
         if not self.alive:
             return
+        self._hear_of_learners()
         before = self.state
         after, commands = handle(before, event)
         if after is not before:
@@ -230,6 +244,17 @@ class Process:
         for command in commands:
             self._execute(command)
         self._look_later()
+        self.asked.look_later()
+
+    def _hear_of_learners(self) -> None:
+        """As ``group/member.py`` does it: before anything that may make it join."""
+        lessons = self.state.lessons
+        if not lessons.learned or self.state.phase is Phase.INITIAL:
+            return
+        ready = ready_learners(lessons.learned, self.status)
+        if ready != lessons.known_ready:
+            self.state, commands = handle(self.state, LearnersReady(now_ms=self.now, tasks=ready))
+            assert not any(commands)
 
     def _recover(self) -> None:
         """A process that slept is as any other again when it has a lease that it will not overrun."""
@@ -255,14 +280,14 @@ class Process:
         self._said_at = at
         clock.after(at - clock.now, lambda: arrive() if self.alive or not stuck else None)
 
-    def say_of_itself(self, phase: WorkerPhase) -> None:
+    def say_of_itself(self, phase: WorkerPhase, stored: Callable[[], None] | None = None) -> None:
         """The worker's own record."""
         state = self.state
         said = WorkerStatus(
             worker=self.worker,
             state=phase,
             epoch=state.epoch or (self._read.epoch if self._read else state.epoch),
-            slots=self.world.slots,
+            slots=self.asked.slots,
             owned=state.owned,
             running=self.tasks.active,
             process=self.name,
@@ -270,8 +295,21 @@ class Process:
             member_id=state.member_id,
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
+            learning=tuple(Lesson(task, far, far == 1.0) for task, far in sorted(self.tasks.learning.items())),
+            leaves_soon=self.asked.leaves_soon,
         )
-        self.say(lambda: self.world.status.put_worker(said))
+
+        def arrive() -> None:
+            self.world.worker_written(said)
+            if stored is not None:
+                self.when_awake(stored)
+
+        self.say(arrive)
+
+    def say_again(self) -> None:
+        """Something else than the phase has changed."""
+        if self.in_group and self.state.phase is not Phase.LEAVING:
+            self.say_of_itself(WorkerPhase.STABLE if self.state.epoch else WorkerPhase.JOINING)
 
     @property
     def has_been_heard(self) -> bool:
@@ -286,6 +324,7 @@ class Process:
 
     def read_jobs_again(self) -> None:
         self.reads_jobs = True
+        self.when_awake(self.see_status)
         self.read_jobs(self.world.jobs.offset)
 
     def read_status(self) -> None:
@@ -303,8 +342,10 @@ class Process:
             case StartTasks():
                 self.tasks.start(command.tasks, command.epoch)
             case StopTasks():
-                invariants.untouched_members_stop_only_what_is_revoked(self, command, self.world.rounds)
+                self._check_stop(command)
                 self.tasks.stop(command.tasks, command.reason)
+            case StartLearning() | StopLearning() | MayLeave():
+                self._learn(command)
             case PerformAssignment():
                 self._assign(command)
             case PublishGroup():
@@ -319,6 +360,23 @@ class Process:
                 pass
             case _:
                 self._wire.send(command)
+
+    def _learn(self, command: StartLearning | StopLearning | MayLeave) -> None:
+        match command:
+            case StartLearning():
+                self.tasks.learn(command.tasks)
+            case StopLearning():
+                self.tasks.stop_learning(command.tasks)
+            case MayLeave():
+                self.asked.may_leave()
+
+    def _check_stop(self, command: StopTasks) -> None:
+        rounds = self.world.rounds
+        invariants.untouched_members_stop_only_what_is_revoked(self, command, rounds)
+        if command.reason is StopReason.LEARNED:
+            done = (self.state.last_completed, self.state.last_leader)
+            told = (each for each in reversed(rounds) if (each.seen.generation, each.seen.leader_member) == done)
+            learner_invariants.only_what_is_learned_is_stopped_before_a_round(self, command.tasks, next(told, None))
 
     def _leave_when_heard(self, command: SendLeave) -> None:
         """What it says of its absence comes first, if it can be written in time."""
@@ -346,6 +404,7 @@ class Process:
         def compute() -> None:
             self.read_jobs(self.world.jobs.offset)
             self.read_status()
+            self.status = self.world.status.snapshot()
             computed = lead_round(self, command, self._led)
             unchanged = computed.record.unchanged if computed.record else 0
             brake = self.clock.until(self.now + hold_back_ms(unchanged, self.settings.session_timeout_ms))

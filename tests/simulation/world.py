@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from simulation import invariants
+from simulation.checks import Checks
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.jobs import JobsTopic
@@ -22,15 +23,17 @@ from simulation.rest import is_settled
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
+from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import PlanRecord
+from airflow_provider.ledger.records import PlanRecord, WorkerStatus
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
+    NO_TASKS,
     Epoch,
     GenerationId,
     MemberId,
@@ -40,8 +43,6 @@ from airflow_provider.protocol.model import (
 )
 
 WALL_AT_START = 1_700_000_000_000
-SLACK_MS = 1
-"""Between a leader's look at the clock and the coordinator's."""
 NO_LIMIT = 1_000
 """More slots than any worker ever has tasks."""
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("template"))
@@ -66,6 +67,10 @@ class World:
     :param wall_skew_ms: how far a process's wall clock may be off
     :param named: whether workers that come back are known by their names, as ours are; Connect's are not
     :param returns_ms: each process says one of these: how long its worker's return would take at most. It may be wrong
+    :param stateful: the jobs whose tasks have something to warm up
+    :param learned: each process has one of these rules
+    :param warm_ms: from and to how long a warm-up takes
+    :param warm_up_fails: how likely, from 0 to 1, one fails
     """
 
     def __init__(
@@ -81,10 +86,17 @@ class World:
         wall_skew_ms: int = 0,
         named: bool = True,
         returns_ms: Sequence[int | None] = (None,),
+        stateful: frozenset[str] = frozenset(),
+        learned: Sequence[LearnedRule] = (LearnedRule.WHEN_READY,),
+        warm_ms: tuple[int, int] = (2_000, 8_000),
+        warm_up_fails: float = 0.0,
     ) -> None:
         self.seed = seed
         self.named = named
         self.returns_ms = returns_ms
+        self.learned = learned
+        self.warm_ms = warm_ms
+        self.warm_up_fails = warm_up_fails
         self.clock = Clock()
         self.network = Network(self.clock)
         self.coordinator = Coordinator(
@@ -103,11 +115,11 @@ class World:
         self.expected: set[str] = set()
         self.status = StatusTopic()
         self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
-        self.rounds: list[Round] = []
+        self.checks = Checks(self)
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
-        self.jobs = JobsTopic()
+        self.jobs = JobsTopic(stateful)
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}
@@ -117,11 +129,15 @@ class World:
         self._uncounted: defaultdict[TaskId, list[int]] = defaultdict(list)
         self._formed = 0
         self._records_before = 0
-        self._waits_until: dict[TaskId, int] = {}
         self._rounds_read = 0
         self._starts = 0
         self._story: deque[tuple[int, object]] = deque(maxlen=100_000)
         self._bounces: defaultdict[str, int] = defaultdict(int)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Those that were completed, as the invariants look at them."""
+        return self.checks.rounds
 
     # ---- time
 
@@ -196,7 +212,8 @@ class World:
 
     def _process(self, worker: str, *, forgetful: bool = False, **changes: Any) -> Process:
         self._bounces[worker] += 1
-        settings = replace(self.settings, worker=WorkerId(worker), **changes)
+        rule = random.Random(f"{self.seed}/{worker}/{self._bounces[worker]}/learned").choice(self.learned)
+        settings = replace(self.settings, worker=WorkerId(worker), learned=rule, **changes)
         process = Process(self, settings, worker + "'" * (self._bounces[worker] - 1), forgetful=forgetful)
         self.processes[worker] = process
         self.everybody.append(process)
@@ -217,19 +234,31 @@ class World:
         nor the one before it got
         """
         predecessor = self._predecessor(worker)
-        process = self._process(worker, protocol=self.processes[worker].settings.protocol)
+        before = self.processes[worker]
+        process = self._process(worker, protocol=before.settings.protocol)
         process.touched = touched
+        process.asked.go_on(before.asked)
         process.go_on(saved, predecessor)
         return process
 
     def make_peace(self) -> None:
         """The faults stop."""
         self.note("world    ---- the faults stop")
+        self.watch(self._finish_what_drains)
         self.at_peace = True
+        self.warm_up_fails = 0.0
         self.network.faults.stop()
         self.coordinator_back()
         for process in self.everybody:
             process.reconnect()
+
+    def _finish_what_drains(self) -> bool:
+        """In peace what workers that drain still run comes to its end."""
+        for process in self.members:
+            if process.asked.slots == 0 and not process.asleep:
+                for task in list(process.running):
+                    process.tasks.finish(task)
+        return False
 
     @property
     def coordinator_away(self) -> bool:
@@ -298,14 +327,21 @@ class World:
 
     @property
     def staying(self) -> list[Process]:
-        """Of these, those that are not about to leave."""
-        return [process for process in self.members if process.state.phase is not Phase.LEAVING]
+        """Of these, those that are not about to leave, and were not asked to."""
+        leaving = Phase.LEAVING
+        return [each for each in self.members if each.state.phase is not leaving and each.asked.wish is None]
 
     @property
     def leader(self) -> Process | None:
         """The process that leads, as the coordinator has it."""
         process = self.processes.get(self.coordinator.leader or "")
         return process if process is not None and process.in_group and process.state.is_leader else None
+
+    @property
+    def given_up(self) -> Tasks:
+        """What has been learned for too long."""
+        memory = None if self.record is None else self.record.learner_memory
+        return NO_TASKS if memory is None else memory.given_up
 
     def running(self, worker: str) -> Tasks:
         return frozenset(self.processes[worker].running)
@@ -378,6 +414,16 @@ class World:
             if process.alive:
                 self.clock.after(self.network.latency(process.rng), process.read_status)
 
+    def worker_written(self, said: WorkerStatus) -> None:
+        """A worker's own record has reached the status topic; those whose tasks it learns read it a while later."""
+        known = self.status.snapshot().workers.get(said.worker)
+        self.status.put_worker(said)
+        if said.learning or (known is not None and known.learning):
+            for process in self.everybody:
+                if process.alive:
+                    see = partial(process.when_awake, process.see_status)
+                    self.clock.after(self.network.latency(process.rng), see)
+
     def task_written(self, word: TaskWord) -> None:
         """A worker's word about a task has reached the status topic."""
         known = self.status.tasks.get(word.status.task)
@@ -445,40 +491,13 @@ class World:
             self._rounds_read += 1
             computed = self.computed.get((seen.generation, seen.leader_member))
             if computed is not None:
-                self._check_round(read_round(seen, computed))
+                self.checks.take(read_round(seen, computed))
         if self._watch:
             self._watch = [strikes for strikes in self._watch if not strikes()]
 
-    def _check_round(self, now: Round) -> None:
-        before = self.rounds[-1] if self.rounds else None
-        self.rounds.append(now)
-        skew_ms = 2 * self.wall_skew_ms + SLACK_MS
-        known = self._waits_until if now.follows(before) else {}
-        self._waits_until = {task: known.get(task) or self._latest(now, task) for task in now.waiting}
-        invariants.each_round_has_an_epoch_of_its_own(before, now)
-        invariants.no_leader_asks_for_the_same_again_and_again(before, now)
-        invariants.nothing_is_assigned_and_revoked_in_one_round(now)
-        invariants.the_target_is_complete_and_without_duplicates(now)
-        invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
-        invariants.only_the_surplus_moves(now)
-        invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
-        invariants.the_deadline_survives_leaders(before, now, skew_ms)
-        invariants.who_never_comes_back_is_not_waited_for(now)
-        if self.named:
-            invariants.who_is_back_has_its_own(now)
-            invariants.what_is_planned_anew_stays_put(now)
-
-    def _latest(self, now: Round, task: TaskId) -> int:
-        """Until when (wall clock) a task may wait that was missed in this round."""
-        at_most_ms = now.at_most_ms(now.owner_of(task))
-        longest_ms = self.policy.max_delay_ms if at_most_ms is None else min(at_most_ms, self.policy.max_delay_ms)
-        return self.wall + longest_ms + self.wall_skew_ms
-
     def check_at_rest(self) -> None:
         """In a settled group, a while after its last round."""
-        running = {task: process.worker for process in self.members for task in process.running}
-        invariants.the_status_topic_tells_what_runs(self.status.tasks, running)
-        invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in self.members})
+        self.checks.at_rest()
 
     @property
     def settled(self) -> bool:

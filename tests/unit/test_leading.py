@@ -173,6 +173,36 @@ def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any])
     assert not spare_capacity(group.jobs, group.status)
 
 
+def test_a_worker_that_leaves_is_not_helped() -> None:
+    """It gets nothing: the group would rebalance for it again and again."""
+    group = Group({"w1": "r p", "w2": ""}, leaving=frozenset({W2}))
+    assert not spare_capacity(group.jobs, group.status)
+
+
+def test_what_waits_moves_to_those_that_stay_though_another_leaves() -> None:
+    group = Group({"w1": "r p p", "w2": "", "w3": "r"}, leaving=frozenset({WorkerId("w3")}))
+    assert spare_capacity(group.jobs, group.status)
+
+
+@pytest.mark.parametrize(
+    ("learns", "helped", "why"),
+    [
+        ("", True, "w2 has nothing"),
+        ("a0", True, "when that has moved, w1 has three still"),
+        ("a0 a1", False, "when those have moved, each has two"),
+    ],
+)
+def test_what_is_being_learned_is_counted_as_if_it_had_moved(learns: str, helped: bool, why: str) -> None:
+    """The assignor does so, too: it would move nothing, again and again."""
+    learned = {W1: frozenset(TaskId("a", int(name[1:])) for name in learns.split())}
+    group = Group(
+        {"w1": "r r p p", "w2": ""}, protocol=SubProtocol.EXTENSIBLE, learning={W2: learned[W1]}, learned=learned
+    )
+    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
+    said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2) for name in (W1, W2)}
+    assert bool(spare_capacity(jobs, replace(group.status, workers=said))) is helped, why
+
+
 def test_a_planner_that_waits_is_no_load() -> None:
     group = Group({"w1": "r", "w2": ""})
     owned = {W1: group.record.owned_by(W1) | {planner_of("a")}, W2: frozenset()}
@@ -216,6 +246,32 @@ def test_who_joins_meanwhile_gets_its_share_of_what_runs() -> None:
 
 
 # ---- work that nobody has
+
+
+@pytest.mark.parametrize(
+    ("leaving", "draining", "asked", "why"),
+    [
+        ("w1 w2", "", False, "nobody stays to whom it could be given"),
+        ("w1", "w2", False, "nor here"),
+        ("w1", "", True, "w2 stays"),
+        ("", "w1 w2", True, "where all drain, each is as any other"),
+        ("w1", "w1 w2", True, "w2 is, then"),
+    ],
+)
+def test_new_work_is_a_reason_as_long_as_somebody_stays(leaving: str, draining: str, asked: bool, why: str) -> None:
+    group = Group({"w1": "r", "w2": "r"}, leaving=frozenset(map(WorkerId, leaving.split())))
+    jobs = replace(group.jobs, jobs={**group.jobs.jobs, "b": JobDefinition(name="b", entry_point="m:f")})
+    said = {
+        WorkerId(worker): WorkerStatus(
+            worker=WorkerId(worker),
+            state=WorkerPhase.STABLE,
+            epoch=EPOCH,
+            slots=0,
+            member_id=group.record.members[WorkerId(worker)],
+        )
+        for worker in draining.split()
+    }
+    assert bool(unassigned_work(jobs, replace(group.status, workers=said))) is asked, why
 
 
 def test_work_that_the_last_round_did_not_know_of_is_a_reason() -> None:

@@ -50,6 +50,15 @@ class Excess:
         above = self.above
         return limited(above, sum(above.values()) - min(self.extras, len(above)))
 
+    def even(self, stops: Mapping[WorkerId, int]) -> dict[WorkerId, int]:
+        """How many each worker that stays has once all is even: those keep one more that have the most left to them.
+
+        :param stops: how many running ones each has to give up
+        """
+        left = {worker: load - stops.get(worker, 0) for worker, load in self.loads.items()}
+        order = sorted(left, key=lambda worker: (-left[worker], worker))
+        return {worker: self.share + (position < self.extras) for position, worker in enumerate(order)}
+
 
 def at_most(shares: Shares, number: int) -> Shares:
     """No more than so many of the tasks, in the order of their workers' names."""

@@ -78,14 +78,6 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     )
 
 
-def even(stateful: Stateful) -> dict[WorkerId, int]:
-    """How many each worker that stays has once all is even: those keep one more that have the most left to them."""
-    excess, stops = stateful.excess, stateful.stops
-    left = {worker: load - stops.get(worker, 0) for worker, load in excess.loads.items()}
-    order = sorted(left, key=lambda worker: (-left[worker], worker))
-    return {worker: excess.share + (position < excess.extras) for position, worker in enumerate(order)}
-
-
 def lessons(
     round: LearnerRound,  # noqa: A002
     limits: Limits,

@@ -1,0 +1,67 @@
+"""Asks every rule about each round, and about a group at rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from simulation import invariants, learner_invariants
+from simulation.rounds import Round
+
+from airflow_provider.protocol.model import TaskId
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+SLACK_MS: Final = 1
+"""Between a leader's look at the clock and the coordinator's."""
+
+
+class Checks:
+    """What was seen of a world's rounds.
+
+    :ivar rounds: those that were completed
+    """
+
+    def __init__(self, world: World) -> None:
+        self.rounds: list[Round] = []
+        self._world = world
+        self._waits_until: dict[TaskId, int] = {}
+
+    def take(self, now: Round) -> None:
+        """A round was completed."""
+        world, before = self._world, self.rounds[-1] if self.rounds else None
+        self.rounds.append(now)
+        skew_ms = 2 * world.wall_skew_ms + SLACK_MS
+        known = self._waits_until if now.follows(before) else {}
+        self._waits_until = {task: known.get(task) or self._latest(now, task) for task in now.waiting}
+        invariants.each_round_has_an_epoch_of_its_own(before, now)
+        invariants.no_leader_asks_for_the_same_again_and_again(before, now)
+        invariants.nothing_is_assigned_and_revoked_in_one_round(now)
+        invariants.the_target_is_complete_and_without_duplicates(now)
+        invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
+        invariants.only_the_surplus_moves(now)
+        invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
+        invariants.the_deadline_survives_leaders(before, now, skew_ms)
+        invariants.who_never_comes_back_is_not_waited_for(now)
+        if world.named:
+            invariants.who_is_back_has_its_own(now)
+            invariants.what_is_planned_anew_stays_put(now)
+        learner_invariants.check_round(before, now)
+
+    def at_rest(self) -> None:
+        """In a settled group, a while after its last round."""
+        world = self._world
+        running = {task: process.worker for process in world.members for task in process.running}
+        invariants.the_status_topic_tells_what_runs(world.status.tasks, running)
+        if not world.given_up:
+            invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in world.members})
+        learner_invariants.check_at_rest(world)
+
+    def _latest(self, now: Round, task: TaskId) -> int:
+        """Until when (wall clock) a task may wait that was missed in this round."""
+        world = self._world
+        longest_ms = world.policy.max_delay_ms
+        at_most_ms = now.at_most_ms(now.owner_of(task))
+        if at_most_ms is not None:
+            longest_ms = min(at_most_ms, longest_ms)
+        return world.wall + longest_ms + world.wall_skew_ms

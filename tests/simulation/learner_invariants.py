@@ -1,0 +1,227 @@
+"""What must hold beyond module ``invariants`` where tasks are learned before they move, each rule with its sentence.
+
+They look at what went over the wire: what members said that they own, learn and are ready for, and what they were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from simulation.invariants import Broken, all_of, invariant, names
+from simulation.rounds import Lessons, Round
+
+from airflow_provider.assignors.learners.model import LearnedRule
+from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+    from simulation.world import World
+
+
+def check_round(before: Round | None, now: Round) -> None:
+    """All rules about a round."""
+    if now.lessons is None:
+        return
+    what_is_learned_is_configured_and_has_state(now, now.lessons)
+    nothing_learned_is_owned_twice(now, now.lessons)
+    its_owner_knows_what_is_learned(now, now.lessons)
+    a_lost_owner_whose_learner_is_ready_is_replaced_at_once(now, now.lessons)
+    half_warm_goes_before_cold(now, now.lessons)
+    what_has_state_is_stopped_only_for_a_learner_that_is_ready(now, now.lessons)
+    who_leaves_soon_gets_nothing_new(now, now.lessons)
+    if before is not None and before.lessons is not None and now.follows(before):
+        what_was_stopped_for_a_learner_goes_to_it_or_back(before, before.lessons, now, now.lessons)
+        nobody_starts_over_because_one_more_joins(before, before.lessons, now, now.lessons)
+
+
+def check_at_rest(world: World) -> None:
+    """All rules about a group in which everything has come right."""
+    nothing_is_learned_at_rest({process.name: process.tasks.learning for process in world.members})
+    if world.coordinator.protocol is SubProtocol.EXTENSIBLE and not world.given_up:
+        jobs = world.jobs.newest.stateful
+        held = {process.name: process.tasks.held for process in world.members}
+        what_has_state_is_spread_evenly_too(
+            {name: sum(task.job in jobs and not task.is_planner for task in tasks) for name, tasks in held.items()}
+        )
+
+
+# ---- a round
+
+
+@invariant
+def what_is_learned_is_configured_and_has_state(now: Round, lessons: Lessons) -> None:
+    """Nobody learns what nobody configured, nor what has nothing to warm up."""
+    for worker, learning in lessons.learning.items():
+        needless = [task for task in learning if task not in now.configured or not now.has_state(task)]
+        if needless:
+            raise Broken(f"epoch {now.record.epoch} has {worker} learn {names(needless)}")
+
+
+@invariant
+def nothing_learned_is_owned_twice(now: Round, lessons: Lessons) -> None:
+    """What is learned has one learner, which does not have it, and stays in the group; and at most one owner."""
+    learned = [task for learning in lessons.learning.values() for task in learning]
+    if len(set(learned)) != len(learned):
+        raise Broken(f"epoch {now.record.epoch} has something learned by two: {dict(lessons.learning)}")
+    for worker, learning in lessons.learning.items():
+        if learning & now.target[worker]:
+            raise Broken(f"epoch {now.record.epoch} has {worker} learn {names(learning & now.target[worker])}, its own")
+        if learning and worker not in now.staying:
+            raise Broken(f"epoch {now.record.epoch} has {worker} learn {names(learning)}, though it does not stay")
+    owners = [task for target in now.target.values() for task in target if task in set(learned)]
+    if len(set(owners)) != len(owners):
+        raise Broken(f"epoch {now.record.epoch} gives something that is learned to two")
+
+
+@invariant
+def its_owner_knows_what_is_learned(now: Round, lessons: Lessons) -> None:
+    """An owner is told of exactly those of its tasks that others learn."""
+    learning = all_of(lessons.learning)
+    for worker, learned in lessons.learned.items():
+        if learned != now.target[worker] & learning:
+            raise Broken(f"epoch {now.record.epoch} tells {worker} of {names(learned)}, of {names(learning)}")
+
+
+@invariant
+def a_lost_owner_whose_learner_is_ready_is_replaced_at_once(now: Round, lessons: Lessons) -> None:
+    """What nobody has goes to a learner that is ready, in that very round, whatever delay runs."""
+    for task, learners in _unowned(now, lessons):
+        ready = [worker for worker in learners if task in lessons.ready[worker]]
+        if ready and not any(task in now.target[worker] for worker in ready):
+            raise Broken(
+                f"epoch {now.record.epoch} does not give {task} to {' or '.join(ready)}, which is ready for it"
+            )
+
+
+@invariant
+def half_warm_goes_before_cold(now: Round, lessons: Lessons) -> None:
+    """What nobody has and waits no more goes to the worker that is furthest with it, or to the one that had it."""
+    for task, learners in _unowned(now, lessons):
+        furthest = lessons.furthest(task, learners)
+        cold = [
+            worker
+            for worker, target in now.target.items()
+            if task in target and worker not in furthest and not _had(worker, task, now)
+        ]
+        if cold:
+            raise Broken(f"epoch {now.record.epoch} gives {task} to {cold[0]}, not to {', '.join(furthest)}")
+
+
+@invariant
+def what_has_state_is_stopped_only_for_a_learner_that_is_ready(now: Round, lessons: Lessons) -> None:
+    """What has state and runs is not stopped for balance: a learner of this round is ready for it. Only a worker that
+    leaves stops it for one that takes too long. So one that dies, is slow or fails costs nobody anything.
+    """
+    for worker, revoked in now.revoked.items():
+        stopped = revoked & now.owned[worker] & now.configured & now.running - now.duplicated
+        for task in filter(now.has_state, stopped):
+            learners = [other for other in now.staying if task in lessons.learns[other]]
+            ready = any(task in lessons.ready[learner] for learner in learners)
+            if not ready and not (learners and worker in lessons.leaving):
+                raise Broken(f"epoch {now.record.epoch} has {worker} stop {task}, and nobody is ready for it")
+
+
+@invariant
+def who_leaves_soon_gets_nothing_new(now: Round, lessons: Lessons) -> None:
+    """A member that wants to leave is given nothing but what it had, as long as somebody stays. It may leave when it
+    has nothing, and not before.
+    """
+    for worker in lessons.leaving if now.staying - lessons.leaving else ():
+        new = [task for task in now.target[worker] - now.owned[worker] if not _had(worker, task, now)]
+        if new:
+            raise Broken(f"epoch {now.record.epoch} gives {names(new)} to {worker}, which leaves soon")
+    for worker in lessons.shutdown:
+        if worker not in lessons.leaving or now.target[worker]:
+            raise Broken(f"epoch {now.record.epoch} has {worker} leave with {names(now.target[worker])}")
+
+
+# ---- a round and the one before
+
+
+@invariant
+def what_was_stopped_for_a_learner_goes_to_it_or_back(
+    before: Round, told: Lessons, now: Round, lessons: Lessons
+) -> None:
+    """What an owner has stopped before it joined goes to a learner that is ready, or back to it. It never waits."""
+    owned = all_of(now.owned)
+    for owner in now.owned.keys() & told.learned.keys():
+        for task in (told.learned[owner] & now.throughout) - owned:
+            ready = [worker for worker in now.staying if task in lessons.ready[worker]]
+            if not any(task in now.target[worker] for worker in (owner, *ready)):
+                raise Broken(f"epoch {now.record.epoch} keeps {task} from {owner}, which has stopped it for a learner")
+
+
+@invariant
+def nobody_starts_over_because_one_more_joins(before: Round, told: Lessons, now: Round, lessons: Lessons) -> None:
+    """Where nothing has changed but that one more is there, what was learned is learned further, or has moved to its
+    learner.
+    """
+    grown = before.owned.keys() < now.owned.keys() and before.configured == now.configured
+    if not grown or before.staying != now.staying & before.owned.keys():
+        return
+    for worker, learning in told.learning.items():
+        for task in learning & lessons.learns[worker].keys():
+            others = lessons.furthest(task, now.staying) - {worker}
+            if task not in lessons.learning[worker] | now.target[worker] and not others:
+                raise Broken(
+                    f"epoch {now.record.epoch} has {worker} learn {task} no more, for one more worker is there"
+                )
+
+
+# ---- at every moment, and at rest
+
+
+@invariant
+def only_what_is_learned_is_stopped_before_a_round(process: Process, tasks: Tasks, told: Round | None) -> None:
+    """Before it joins, an owner stops for others what it was told that they learn; under the rule ``when-ready`` only
+    what it has read that one is ready for.
+
+    :param told: the round whose assignment it has
+    """
+    if told is not None and told.lessons is not None:
+        extra = tasks - told.lessons.learned.get(process.worker, NO_TASKS)
+        if extra:
+            raise Broken(f"{process.name} stops {names(extra)} for others, which nobody learns")
+    if process.settings.learned is LearnedRule.WHEN_READY:
+        said = [lesson for worker in process.status.workers.values() for lesson in worker.learning]
+        early = tasks - {lesson.task for lesson in said if lesson.ready}
+        if early:
+            raise Broken(f"{process.name} stops {names(early)} for others, and nobody has said that it is ready")
+
+
+@invariant
+def nothing_is_learned_at_rest(shares: Mapping[str, Iterable[TaskId]]) -> None:
+    """In a group at rest nobody learns anything, or has made anything ready: all has moved or was let go of."""
+    for worker, learners in shares.items():
+        if learners:
+            raise Broken(f"{worker} makes ready {names(frozenset(learners))}")
+
+
+@invariant
+def what_has_state_is_spread_evenly_too(counts: Mapping[str, int]) -> None:
+    """In a group at rest no member has more than one stateful task more than another."""
+    if counts and max(counts.values()) - min(counts.values()) > 1:
+        raise Broken(f"{counts}")
+
+
+def _unowned(now: Round, lessons: Lessons) -> list[tuple[TaskId, list[WorkerId]]]:
+    """What has state and nobody has, with its learners that stay."""
+    owned = all_of(now.owned)
+    learned = frozenset(task for learns in lessons.learns.values() for task in learns) & now.configured - owned
+    return [
+        (task, [worker for worker in sorted(now.staying) if task in lessons.learns[worker]])
+        for task in sorted(learned)
+        if now.has_state(task)
+    ]
+
+
+def _had(worker: WorkerId, task: TaskId, now: Round) -> bool:
+    """Whether it was the worker's, by what the last leader remembered."""
+    last = now.last
+    if last is None:
+        return False
+    shares = [last.memory.assignment, last.memory.former]
+    if last.learner_memory is not None:
+        shares += [last.learner_memory.learned, last.learner_memory.learned_before]
+    return any(task in share.get(worker, NO_TASKS) for share in shares)

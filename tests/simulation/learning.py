@@ -1,0 +1,124 @@
+"""The learner tasks of a process: warm-ups that take time, and its worker's word of how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.execution import events
+from airflow_provider.ledger.records import TaskFailure, WorkerPhase
+from airflow_provider.membership.events import LearningProgressed
+from airflow_provider.protocol.model import TaskId
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+
+_PARTS: Final = 4
+_REPORT_MS: Final = 1_000
+"""As ``worker/learning_report.py`` has it: how often at most it is said, but for what is ready."""
+
+
+class WarmUps:
+    """What a runner is to a real worker: each warm-up comes to its end after a while, or fails.
+
+    :param feed: feeds the executor's machine with an event of this type and these fields
+    """
+
+    def __init__(self, process: Process, feed: Callable[..., None]) -> None:
+        self._process = process
+        self._feed = feed
+        self._under_way: dict[TaskId, int] = {}
+        self._number = 0
+        self._stuck_until = 0
+
+    def start(self, task: TaskId) -> None:
+        process, world = self._process, self._process.world
+        self._number += 1
+        self._under_way[task] = self._number
+        takes_ms = process.rng.randint(*world.warm_ms)
+        fails = process.rng.random() < world.warm_up_fails
+        self._go_on(task, self._number, part=1, part_ms=takes_ms // _PARTS, fails=fails)
+
+    def stop(self, task: TaskId) -> None:
+        self._under_way.pop(task, None)
+
+    def fail(self) -> bool:
+        """All that are under way fail.
+
+        :return: whether there were any
+        """
+        failing = sorted(self._under_way)
+        for task in failing:
+            self._failed(task)
+        return bool(failing)
+
+    def stick(self, ms: int) -> bool:
+        """None comes any further for so long.
+
+        :return: whether there are any
+        """
+        self._stuck_until = self._process.world.clock.now + ms
+        return bool(self._under_way)
+
+    def end(self) -> None:
+        """The process ends, and they with it."""
+        self._under_way.clear()
+
+    def _go_on(self, task: TaskId, number: int, *, part: int, part_ms: int, fails: bool) -> None:
+        process, clock = self._process, self._process.world.clock
+
+        def so_far() -> None:
+            if self._under_way.get(task) != number:
+                return
+            if clock.now < self._stuck_until:
+                clock.after(self._stuck_until - clock.now, lambda: process.when_awake(so_far))
+            elif fails and part > 1:
+                self._failed(task)
+            elif part == _PARTS:
+                del self._under_way[task]
+                self._feed(events.WarmUpReady, task=task)
+            else:
+                self._feed(events.WarmUpProgressed, task=task, progress=part / _PARTS)
+                self._go_on(task, number, part=part + 1, part_ms=part_ms, fails=fails)
+
+        clock.after(part_ms, lambda: process.when_awake(so_far))
+
+    def _failed(self, task: TaskId) -> None:
+        del self._under_way[task]
+        self._feed(events.WarmUpFailed, task=task, failure=TaskFailure.of("what it reads is not there"))
+
+
+class Report:
+    """What ``worker/learning_report.py`` is to a real worker: its own record first, then its membership."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._said: Mapping[TaskId, float] = {}
+        self._not_before = 0
+        self._armed = False
+
+    def look(self) -> None:
+        """Something may have changed. What is ready is said now, the rest when its time has come."""
+        progress, now = self._process.tasks.learning, self._process.world.clock.now
+        if progress == self._said or not self._process.alive:
+            return
+        ready = any(far == 1.0 and self._said.get(task) != 1.0 for task, far in progress.items())
+        if ready or now >= self._not_before:
+            self._say(dict(progress))
+        elif not self._armed:
+            self._armed = True
+            self._process.world.clock.after(self._not_before - now, lambda: self._process.when_awake(self._look_again))
+
+    def _look_again(self) -> None:
+        self._armed = False
+        self.look()
+
+    def _say(self, progress: Mapping[TaskId, float]) -> None:
+        process = self._process
+        self._said = progress
+        self._not_before = process.world.clock.now + _REPORT_MS
+
+        def stored() -> None:
+            process.feed(LearningProgressed(now_ms=process.now, progress=progress))
+
+        process.say_of_itself(WorkerPhase.STABLE, stored)

@@ -1,0 +1,61 @@
+"""What an even share of a round is, of each kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from simulation.rounds import Round
+
+from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The even share of those who stay.
+
+    :param is_of: whether a task is of the kind
+    :param each: how many each has at least
+    :param beside: how many of another kind it has at most that count as well
+    :param to_come: how many it learns, less what others learn of its own
+    """
+
+    is_of: Callable[[TaskId], bool]
+    each: int
+    beside: int
+    to_come: Callable[[WorkerId], int]
+
+    def load_of(self, worker: WorkerId, tasks: Iterable[TaskId]) -> int:
+        """How many it has at most, when all that is learned has moved."""
+        return sum(map(self.is_of, tasks)) + self.beside + self.to_come(worker)
+
+
+def shares_of(now: Round) -> Iterator[Share]:
+    """Planners, tasks with state, and the others, which are spread around those. Workers that drain keep theirs."""
+    staying = len(now.staying)
+    if not staying:
+        return
+    apart = [worker for worker in now.draining & now.owned.keys() if worker not in now.staying]
+    kept = NO_TASKS.union(*(now.target[worker] & now.owned[worker] for worker in apart))
+    if now.lessons is not None:
+        kept -= frozenset[TaskId]().union(*now.lessons.learning.values())
+    spread = now.configured - kept
+    stateful = sum(map(now.has_state, spread))
+    planners = sum(task.is_planner for task in spread)
+
+    def nothing_to_come(_worker: WorkerId) -> int:
+        return 0
+
+    def to_come(worker: WorkerId) -> int:
+        assert now.lessons is not None
+        return len(now.lessons.learning[worker]) - len(now.lessons.learned[worker])
+
+    yield Share(is_of=lambda task: task.is_planner, each=planners // staying, beside=0, to_come=nothing_to_come)
+    if stateful:
+        yield Share(is_of=now.has_state, each=stateful // staying, beside=0, to_come=to_come)
+    yield Share(
+        is_of=lambda task: not task.is_planner and not now.has_state(task),
+        each=(len(spread) - planners) // staying,
+        beside=-(-stateful // staying),
+        to_come=nothing_to_come,
+    )
