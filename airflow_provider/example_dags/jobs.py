@@ -67,3 +67,41 @@ class Ticks(SparkJob):
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
         ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
         return ticks.writeStream.format("noop").option("checkpointLocation", task.checkpoint_location).start()
+
+
+# [START howto_learner_job]
+class Revenue(SparkJob):
+    """Running totals of what is sold, by region. To price it takes reference data, which takes time to read."""
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return [{**job.config, "name": region} for region in job.config["regions"]]
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> None:
+        """While another worker runs the task. Afterwards it stands still for a stop and a start only."""
+        self._prices(spark, task)
+
+    def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        config = dict(task.config)
+        sales = spark.readStream.schema("item long, pieces long").json(f"{config['input']}/{config['name']}")
+        priced = sales.join(self._prices(spark, task), "item").selectExpr("item", "pieces * price AS paid")
+
+        def write(batch: DataFrame, _batch_id: int) -> None:
+            # All totals each time: they replace the last ones.
+            batch.write.mode("overwrite").json(f"{config['output']}/{config['name']}")
+
+        return (
+            priced.groupBy("item")
+            .sum("paid")
+            .writeStream.outputMode("complete")
+            .foreachBatch(task.foreach_batch(write))
+            .option("checkpointLocation", task.checkpoint_location)
+            .start()
+        )
+
+    def _prices(self, spark: SparkSession, task: TaskContext) -> DataFrame:
+        """Read once a worker, for all regions; after a warm-up they are there already."""
+        prices = task.config["prices"]
+        return task.cached(prices, lambda: spark.read.schema("item long, price long").json(prices))
+
+
+# [END howto_learner_job]

@@ -60,6 +60,30 @@ def test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow: LocalAirf
 
 
 @pytest.mark.timeout(400)
+def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_learners")
+    assert airflow.api.xcom(tasks["each_total_is_exact"][0]) == {
+        region: {str(n): 30 * n * n for n in range(1, 6)} for region in ("east", "west")
+    }
+    shares = airflow.api.xcom(tasks["a_stream_has_moved"][0])
+    assert sorted(shares.values()) == [[0], [1]]
+    halved = airflow.api.xcom(tasks["halve"][0])
+    (asked,), (left,) = halved["asked"], halved["left"]
+    assert asked == left
+    assert halved["drained"] == []
+    assert halved["to_move"][asked] == {"tasks": 1, "running": 1, "stateful": 1}
+    workers = {name: airflow.api.xcom(tasks[name.rpartition(".")[2]][0]) for name in shares}
+    assert {summary["ended"] for summary in workers.values()} == {"left"}
+    logs = {name: airflow.api.log(tasks[name.rpartition(".")[2]][0]) for name in shares}
+    (joined,) = [name for name in shares if name.endswith("second_worker")]
+    (stayed,) = shares.keys() - {asked}
+    for worker, tasks_learned in ((joined, shares[joined]), (stayed, shares[asked])):
+        for index in tasks_learned:
+            assert f"starts revenue:{index}" in logs[worker]
+            assert "with what was made ready" in logs[worker]
+
+
+@pytest.mark.timeout(400)
 def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_react_to_rebalance")
     before, after = (airflow.api.xcom(tasks[name][0]) for name in ("before", "rebalanced"))

@@ -1,0 +1,235 @@
+"""A stream with state moves to a worker that joins, and to one that stays when the group gets smaller: how long it
+stands still, with learner tasks and without, beside a stop and a start in place.
+
+Two streams of running totals, on a real broker and a real Spark. Their reference data takes 20 s to come to a process
+that has none. *Standing still* is from the last batch of one attempt to the first one of the next, as the sink has
+their times: so it has an ordinary wait between two batches in it. The peer stops and starts a stream where it is, and
+has all that it needs there. In the end each total of each batch is checked: nothing was lost or counted twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.ledger.records import TaskKind
+
+_TESTS: Final = Path(__file__).parent.parent / "tests"
+sys.path.insert(0, str(_TESTS))
+
+from fleet import Fleet, cospark  # noqa: E402
+from warm_streams import Gap, Sink, written_by  # noqa: E402
+
+_WARM_UP_S: Final = 20.0
+_REPEATS: Final = 3
+_STREAMS: Final = 2
+_STEADY: Final = 12
+"""After so many batches a stream runs as it will."""
+
+_LIMIT_S: Final = 240.0
+_LOOK_S: Final = 0.3
+_GOAL: Final = 1.2
+
+
+@dataclass(slots=True, kw_only=True)
+class Stood:
+    """For how long streams stood still, in seconds.
+
+    :param restarted: where they were stopped and started in place
+    :param joined: where they moved to a worker that had joined
+    :param left: where they moved as the group got smaller
+    :param longest: the longest time without a batch of any stream meanwhile
+    :param otherwise: between two batches of an attempt, the median
+    """
+
+    restarted: list[float] = field(default_factory=list)
+    joined: list[float] = field(default_factory=list)
+    left: list[float] = field(default_factory=list)
+    longest: list[float] = field(default_factory=list)
+    otherwise: list[float] = field(default_factory=list)
+
+
+class Streams:
+    """The streams of one group, and its workers."""
+
+    def __init__(self, group: Fleet, folder: Path) -> None:
+        self.group = group
+        self._folder = folder
+        self._again = [0] * _STREAMS
+        self._started = 0
+        self.sinks = [Sink(folder, index) for index in range(_STREAMS)]
+        self.stood = Stood()
+
+    async def submit(self) -> None:
+        config = {"folder": str(self._folder), "warm_up_s": _WARM_UP_S}
+        await self.group.submit(
+            "totals",
+            tasks=_STREAMS,
+            kind=TaskKind.STREAMING,
+            entry_point="warm_streams:Totals",
+            config=config,
+            replan_interval_ms=1000,
+        )
+
+    def start_worker(self) -> str:
+        self._started += 1
+        name = f"w{self._started}"
+        self.group.start(name)
+        return name
+
+    async def steady(self, workers: int) -> None:
+        """Wait until so many workers write, and have done so for a while."""
+        since = [len(sink.gaps()) for sink in self.sinks]
+
+        def holds() -> bool:
+            writers = set(written_by(self.sinks))
+            return (
+                0 not in writers
+                and len(writers) == workers
+                and all(
+                    len(gaps := sink.gaps()) >= begin + _STEADY and not any(gap.restarted for gap in gaps[-_STEADY:])
+                    for sink, begin in zip(self.sinks, since, strict=True)
+                )
+            )
+
+        await until(holds, f"{workers} workers write all streams")
+
+    async def start_again(self, index: int) -> None:
+        """Have a stream stop and start where it is."""
+        began = time.time()
+        self._again[index] += 1
+        hidden = self._folder / ".again"
+        hidden.write_text(json.dumps(self._again))
+        hidden.rename(self._folder / "again")
+        sink = self.sinks[index]
+        await until(lambda: any(gap.restarted for gap in gaps_since(sink, began)), "it has started again")
+        await self.steady(len(set(written_by(self.sinks))))
+        self.stood.restarted += [gap.seconds for gap in gaps_since(sink, began) if gap.restarted and not gap.moved]
+
+    async def join(self) -> str:
+        """Have a worker join, and a stream move to it."""
+        began = time.time()
+        name = self.start_worker()
+        await self.steady(2)
+        self.stood.joined += [gap.seconds for gap in self._gaps_since(began) if gap.moved]
+        return name
+
+    async def shrink(self) -> None:
+        """Have half of the workers leave."""
+        began = time.time()
+        said = await cospark(
+            self.group, "scale", self.group.group_id, "--to", "50%", "--wait", "--timeout", str(_LIMIT_S)
+        )
+        if said.status:
+            raise RuntimeError(said.err)
+        await self.steady(1)
+        gaps = self._gaps_since(began)
+        self.stood.left += [gap.seconds for gap in gaps if gap.moved]
+        self.stood.longest.append(max(gap.seconds for gap in gaps))
+
+    def _gaps_since(self, began: float) -> list[Gap]:
+        return [gap for sink in self.sinks for gap in gaps_since(sink, began)]
+
+    def check(self) -> int:
+        self.stood.otherwise += [gap.seconds for gap in self._gaps_since(0) if not gap.restarted]
+        return sum(sink.check() for sink in self.sinks)
+
+
+def gaps_since(sink: Sink, began: float) -> list[Gap]:
+    return [gap for gap in sink.gaps() if gap.at > began]
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    """:raises TimeoutError: if it does not come"""
+    deadline = time.monotonic() + _LIMIT_S
+    while not await asyncio.to_thread(holds):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {_LIMIT_S:.0f} s: {what}")
+        await asyncio.sleep(_LOOK_S)
+
+
+def run(folder: Path) -> dict[str, Any]:
+    """Measure, print, and give the figures.
+
+    :param folder: for the streams' files and the workers' logs
+    """
+    return asyncio.run(_run(folder / f"{time.time():.0f}"))
+
+
+async def _run(folder: Path) -> dict[str, Any]:
+    with LocalBroker() as broker:
+        warm = await _measure(broker.bootstrap_servers, folder, "extensible", _learning)
+        cold = await _measure(broker.bootstrap_servers, folder, "sessioned", _not_learning)
+    return _report(warm, cold)
+
+
+async def _learning(streams: Streams) -> None:
+    for index in range(_STREAMS):
+        await streams.start_again(index)
+    for _ in range(_REPEATS):
+        await streams.join()
+        for index in range(_STREAMS):
+            await streams.start_again(index)
+        await streams.shrink()
+
+
+async def _not_learning(streams: Streams) -> None:
+    name = await streams.join()
+    streams.group.send(name, signal.SIGTERM)
+    await streams.group.ended(name)
+    await streams.steady(1)
+    await streams.join()
+
+
+async def _measure(servers: str, folder: Path, protocol: str, do: Callable[[Streams], Any]) -> Stood:
+    """In a group of its own, in which one worker has both streams to begin with."""
+    folder = folder / protocol
+    folder.mkdir(parents=True)
+    options = {
+        "--connect-protocol": protocol,
+        "--max-delay-ms": 0,
+        "--slots": _STREAMS,
+        "--allow": "warm_streams",
+        "--checkpoint-root": folder / "checkpoints",
+        "--spark-conf": f"spark.sql.shuffle.partitions={_STREAMS}",
+    }
+    flat = (str(part) for option in options.items() for part in option)
+    async with Fleet(servers, f"streams-{protocol}", folder, *flat, modules=_TESTS.parent) as group:
+        streams = Streams(group, folder)
+        await streams.submit()
+        streams.start_worker()
+        await streams.steady(1)
+        await do(streams)
+        print(f"{protocol}: {streams.check()} batches, each with the totals that it must have", flush=True)
+        return streams.stood
+
+
+def _report(warm: Stood, cold: Stood) -> dict[str, Any]:
+    peer = statistics.median(warm.restarted)
+    print(f"a batch every {statistics.median(warm.otherwise):.2f} s, a warm-up of {_WARM_UP_S:.0f} s; medians")
+    print(_line("stopped and started in place", warm.restarted))
+    figures: dict[str, Any] = {"restarted_s": peer}
+    for name, values in {
+        "joins, learned before": warm.joined,
+        "joins, not learned": cold.joined,
+        "half of the workers leave": warm.left,
+        "the longest wait for any batch meanwhile": warm.longest,
+    }.items():
+        ratio = statistics.median(values) / peer
+        goal = f" (goal: {_GOAL})" if values is not cold.joined else f"; {statistics.median(values) - peer:.1f} s more"
+        print(f"{_line(name, values)}: {ratio:.2f}{goal}")
+        figures[name] = {"seconds": values, "ratio": round(ratio, 3)}
+    return {**figures, "restarted": warm.restarted}
+
+
+def _line(name: str, values: Sequence[float]) -> str:
+    return f"{name:42} {statistics.median(values):6.2f} s ({min(values):.2f} to {max(values):.2f}, {len(values)} times)"

@@ -1,0 +1,78 @@
+"""A stream with state that is warm before it moves, with a real Spark, to a worker that joins, and when one leaves."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fleet import DEADLINE_S, MakeFleet, cospark
+from waiting import eventually
+from warm_streams import Sink
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.records import TaskKind
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+
+pytestmark = pytest.mark.timeout(300)
+
+WARM_UP_S = 4.0
+SOME = 3
+until = partial(eventually, within_s=DEADLINE_S)
+
+
+@pytest.fixture
+def fleet(fleet: MakeFleet, tmp_path: Path) -> MakeFleet:
+    """Its workers learn, and share a folder for checkpoints."""
+    learn = ("--connect-protocol", "extensible", "--allow", "warm_streams")
+    return partial(fleet, *learn, "--checkpoint-root", str(tmp_path / "checkpoints"), "--spark-master", "local[1]")
+
+
+def learns(worker: str, _jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    said = status.workers.get(WorkerId(worker))
+    return said is not None and len(said.learning) == 1
+
+
+async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fleet: MakeFleet, tmp_path: Path) -> None:
+    sinks = [Sink(tmp_path, index) for index in range(2)]
+
+    async def go_on() -> None:
+        """Each stream writes some batches more."""
+        counts = [len(sink.batches()) + SOME for sink in sinks]
+        await until(lambda: all(len(sink.batches()) >= n for sink, n in zip(sinks, counts, strict=True)))
+
+    async with fleet() as group:
+        config = {"folder": str(tmp_path), "warm_up_s": WARM_UP_S}
+        await group.submit("totals", tasks=2, kind=TaskKind.STREAMING, entry_point="warm_streams:Totals", config=config)
+        group.start("w1")
+        await go_on()
+        first = {sink.batches()[-1].pid for sink in sinks}
+        assert len(first) == 1
+
+        group.start("w2")
+        await group.wait_for(partial(learns, "w2"), "w2 learns a stream")
+        before = [len(sink.batches()) for sink in sinks]
+        await group.balanced("w1", "w2")
+        await go_on()
+        (moved,) = [sink for sink in sinks if sink.batches()[-1].pid not in first]
+        assert [(gap.moved, gap.restarted) for gap in moved.gaps() if gap.restarted] == [(True, True)]
+        by_owner = [batch for batch in moved.batches() if batch.pid in first]
+        assert len(by_owner) > before[sinks.index(moved)], "the owner ran it on"
+        assert moved.batches()[-1].warm, "it began with what had been made ready"
+
+        said = await cospark(group, "scale", group.group_id, "--to", "50%", "--wait", "--timeout", str(DEADLINE_S))
+        assert said.status == 0, said
+        (left,) = [name for name in ("w1", "w2") if group.owned(name)]
+        (gone,) = {"w1", "w2"} - {left}
+        assert await group.ended(gone) == [0]
+        await go_on()
+        last = {sink.batches()[-1].pid for sink in sinks}
+        assert len(last) == 1
+        (again,) = [sink for sink in sinks if any(gap.moved and gap.at > moved_at(moved) for gap in sink.gaps())]
+        assert again.batches()[-1].warm
+    assert all(sink.check() > 3 * SOME for sink in sinks)
+
+
+def moved_at(sink: Sink) -> float:
+    return min(gap.at for gap in sink.gaps() if gap.moved)
