@@ -15,6 +15,7 @@ from airflow_provider.membership.events import (
     StartLearning,
     StopLearning,
 )
+from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.holding import StopReason
@@ -36,8 +37,8 @@ def adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
     else:
         member.hold(target - member.state.owned)
     learn(member, assignment.learning.tasks(), assignment.learned.tasks())
-    if assignment.shutdown:
-        may_leave(member)
+    if assignment.shutdown and member.state.leaving_soon is not None and not member.state.owned:
+        member.do(MayLeave())
 
 
 def learn(member: Transition, learning: Tasks, learned: Tasks) -> None:
@@ -74,13 +75,20 @@ def on_learners_ready(member: Transition, event: LearnersReady) -> None:
 
 def on_leave_soon_requested(member: Transition, event: LeaveSoonRequested) -> None:
     member.set(leaving_soon=event.reason)
-    if member.state.owned:
+    if member.state.owned or not _hears_of_no_round(member):
         member.want_join(f"{member.state.settings.worker} leaves soon: {event.reason}")
     else:
         may_leave(member)
 
 
 def may_leave(member: Transition) -> None:
-    """Say so, if this member wants to leave soon and has nothing left."""
-    if member.state.leaving_soon is not None and not member.state.owned:
+    """Say so, if this member wants to leave soon and has nothing left.
+
+    One that joins has perhaps only stopped for a learner what it may have again: the assignment tells it then.
+    """
+    if member.state.leaving_soon is not None and not member.state.owned and _hears_of_no_round(member):
         member.do(MayLeave())
+
+
+def _hears_of_no_round(member: Transition) -> bool:
+    return member.state.phase is Phase.STABLE and member.state.rejoin_reason is None

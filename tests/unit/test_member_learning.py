@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,6 +206,29 @@ def test_it_leaves_soon_and_is_told_when_it_has_nothing_left() -> None:
     member.feed(LearnersReady, tasks=tasks("a0"))
     member.heartbeat(BEGUN)
     member.feed(TasksStopped, tasks=tasks("a0"))
+    assert of(member.round(shutdown=True), MayLeave) == [MayLeave()]
+
+
+@pytest.mark.parametrize("rule", LearnedRule)
+def test_it_does_not_leave_with_what_it_has_only_stopped_for_a_learner(rule: LearnedRule) -> None:
+    """Nobody may be ready for it after all: then it has it again."""
+    member = Learner(replace(LEARNS, learned=rule)).with_("a0")
+    member.feed(LeaveSoonRequested, reason="scaled down")
+    member.round("a0", learned="a0")
+    member.feed(LearnersReady, tasks=tasks("a0"))
+    member.heartbeat(BEGUN)
+    commands = member.feed(TasksStopped, tasks=tasks("a0"))
+    assert of(commands, MayLeave) == []
+    assert said(commands).leaving
+    assert of(member.round("a0", learned="a0"), MayLeave, StartTasks) == [StartTasks(tasks=tasks("a0"), epoch=Epoch(3))]
+
+
+def test_who_is_asked_while_it_joins_says_so_in_another_round() -> None:
+    """Until it has its assignment it does not know what it has."""
+    member = Learner()
+    member.joining()
+    assert of(member.feed(LeaveSoonRequested, reason="scaled down"), MayLeave) == []
+    assert said(member.round()).leaving
     assert of(member.round(shutdown=True), MayLeave) == [MayLeave()]
 
 
