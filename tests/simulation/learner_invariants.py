@@ -102,7 +102,7 @@ def half_warm_goes_before_cold(now: Round, lessons: Lessons) -> None:
         cold = [
             worker
             for worker, target in now.target.items()
-            if task in target and worker not in furthest and not _had(worker, task, now)
+            if learners and task in target and worker not in furthest and not _had(worker, task, now)
         ]
         if cold:
             raise Broken(f"epoch {now.record.epoch} gives {task} to {cold[0]}, not to {', '.join(furthest)}")

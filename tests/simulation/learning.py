@@ -42,6 +42,12 @@ class WarmUps:
     def stop(self, task: TaskId) -> None:
         self._under_way.pop(task, None)
 
+    def complete(self) -> None:
+        """All that are under way come to their end."""
+        for task in sorted(self._under_way):
+            del self._under_way[task]
+            self._feed(events.WarmUpReady, task=task)
+
     def fail(self) -> bool:
         """All that are under way fail.
 

@@ -7,31 +7,13 @@ may be any of them), or a unit test. ``test_mutations`` plays them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from simulation.learner_mutations import LEARNER_MUTATIONS
+from simulation.mutation import Mutation
 
 MEMBERSHIP = "airflow_provider.membership"
 LEADING = "airflow_provider.leading"
 ASSIGNORS = "airflow_provider.assignors"
 EXECUTION = "airflow_provider.execution"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
-    """One mistake.
-
-    :param module: the module in which it is made
-    :param edits: pairs of a text that stands in it once, and of what stands there instead
-    :param plan: the histories that notice it; empty: a unit test does
-    :param broken: the invariants one of which must be what fails
-    :param unit_test: the test that fails
-    """
-
-    name: str
-    module: str
-    edits: tuple[tuple[str, str], ...]
-    plan: str = ""
-    broken: tuple[str, ...] = ()
-    unit_test: str = ""
 
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
@@ -453,4 +435,5 @@ MUTATIONS = (
         plan="troubled",
         broken=(_FENCE, _TWO_RUN),
     ),
+    *LEARNER_MUTATIONS,
 )

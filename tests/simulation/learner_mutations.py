@@ -1,0 +1,228 @@
+# ruff: noqa: E501  # texts to replace stand here as they stand in the code
+"""Mistakes about tasks that are learned before they move, and about workers that leave soon or drain."""
+
+from __future__ import annotations
+
+from simulation.mutation import Mutation
+
+_MEMBERSHIP = "airflow_provider.membership"
+_LEARNERS = "airflow_provider.assignors.learners"
+
+_TWO_OWN = "no_two_current_members_own_a_task"
+_TWO_RUN = "no_two_copies_run_at_once"
+_STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
+_COMPLETE = "the_target_is_complete_and_without_duplicates"
+_IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
+_REST = "everything_converges"
+_UNTOUCHED = "untouched_members_stop_only_what_is_revoked"
+_CONFIGURED = "what_is_learned_is_configured_and_has_state"
+_TWICE = "nothing_learned_is_owned_twice"
+_KNOWS = "its_owner_knows_what_is_learned"
+_AT_ONCE = "a_lost_owner_whose_learner_is_ready_is_replaced_at_once"
+_HALF_WARM = "half_warm_goes_before_cold"
+_ONLY_READY = "what_has_state_is_stopped_only_for_a_learner_that_is_ready"
+_NOTHING_NEW = "who_leaves_soon_gets_nothing_new"
+_BACK = "what_was_stopped_for_a_learner_goes_to_it_or_back"
+_OVER = "nobody_starts_over_because_one_more_joins"
+_BEFORE = "only_what_is_learned_is_stopped_before_a_round"
+_LEFT_OVER = "nothing_is_learned_at_rest"
+
+LEARNER_MUTATIONS = (
+    # ---- the assignor
+    Mutation(
+        name="lets lost work wait though somebody is ready for it",
+        module=f"{_LEARNERS}.under_way",
+        edits=(
+            (
+                "        if (task in created or task in lost)\n",
+                "        if (task in created or (task in lost and lost[task] in round.owned))\n",
+            ),
+        ),
+        plan="learners",
+        broken=(_AT_ONCE,),
+    ),
+    Mutation(
+        name="does not look who is half warm when lost work has waited",
+        module=f"{_LEARNERS}.settled",
+        edits=(
+            (
+                "for task, learner in rest.items() if task in free}",
+                "for task, learner in rest.items() if task is None}",
+            ),
+        ),
+        plan="learners",
+        broken=(_HALF_WARM,),
+    ),
+    Mutation(
+        name="has an owner stop for a learner that is not ready",
+        module=f"{_LEARNERS}.under_way",
+        edits=(
+            (
+                "        and (is_ready(learner, limits) or is_late(learner, round, limits) or task in round.pending)\n    )\n    return Further(",
+                "    )\n    return Further(",
+            ),
+        ),
+        plan="learners",
+        broken=(_ONLY_READY,),
+    ),
+    Mutation(
+        name="keeps what an owner has stopped from it when nobody is ready",
+        module=f"{_LEARNERS}.under_way",
+        edits=(
+            (
+                "for task, owner in owners.items() if task not in handed),",
+                "for task, owner in owners.items() if task is None),",
+            ),
+        ),
+        plan="at-rebalance",
+        broken=(_BACK,),
+    ),
+    Mutation(
+        name="gives a lesson up whenever somebody joins",
+        module=f"{_LEARNERS}.under_way",
+        edits=(
+            ("now.get(owner, share) < share < now[worker]:", "owner in now and now[owner] <= share <= now[worker]:"),
+        ),
+        plan="learners",
+        broken=(_OVER,),
+    ),
+    Mutation(
+        name="has somebody learn what is not configured",
+        module=f"{_LEARNERS}.under_way",
+        edits=(
+            (
+                "round.has_state(task) and task in round.configured and task not in",
+                "round.has_state(task) and task not in",
+            ),
+        ),
+        plan="learners",
+        broken=(_CONFIGURED,),
+    ),
+    Mutation(
+        name="has two learn what one learns",
+        module=f"{_LEARNERS}.stateful",
+        edits=(("    left_alone = plus(round.pending, learned)\n", "    left_alone = round.pending\n"),),
+        plan="learners",
+        broken=(_TWICE, _KNOWS, _OVER, _CONFIGURED),
+    ),
+    Mutation(
+        name="gives to those that leave soon as to any other",
+        module=f"{_LEARNERS}.model",
+        edits=(
+            (
+                "        return frozenset(self.owned) - away\n",
+                "        return frozenset(self.owned) - (away - self.leaving)\n",
+            ),
+        ),
+        plan="learners",
+        broken=(_NOTHING_NEW, _COMPLETE, _TWICE),
+    ),
+    Mutation(
+        name="does not tell an owner what others learn",
+        module="airflow_provider.leading.extensible_round",
+        edits=(("        learned=_packed(decided.learned, worker),\n", ""),),
+        plan="learners",
+        broken=(_KNOWS,),
+    ),
+    # ---- the member
+    Mutation(
+        name="owns what it learns",
+        module=f"{_MEMBERSHIP}.learning",
+        edits=(
+            (
+                "    learn(member, assignment.learning.tasks(), assignment.learned.tasks())\n",
+                "    member.hold(assignment.learning.tasks() - member.state.owned)\n    learn(member, assignment.learning.tasks(), assignment.learned.tasks())\n",
+            ),
+        ),
+        plan="learners",
+        broken=(_TWO_OWN, _TWO_RUN, _STARTED),
+    ),
+    Mutation(
+        name="stops what others learn before anybody is ready",
+        module=f"{_LEARNERS}.model",
+        edits=(
+            (
+                "        return learned if self is LearnedRule.AT_REBALANCE else learned & known_ready\n",
+                "        return learned\n",
+            ),
+        ),
+        plan="learners",
+        broken=(_BEFORE,),
+    ),
+    Mutation(
+        name="says nothing when it is ready",
+        module=f"{_MEMBERSHIP}.learning",
+        edits=(
+            ("    if now_ready := member", "    if False and (now_ready := member"),
+            ("ready(ready_from) - was_ready:", "ready(ready_from) - was_ready):"),
+        ),
+        plan="learners",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="learns on what it was told to let go of",
+        module=f"{_MEMBERSHIP}.learning",
+        edits=(("        member.do(StopLearning(tasks=dropped))\n", "        pass\n"),),
+        plan="learners",
+        broken=(_LEFT_OVER,),
+    ),
+    Mutation(
+        name="leaves with what it has only stopped for a learner",
+        module=f"{_MEMBERSHIP}.learning",
+        edits=(("not member.state.owned and _hears_of_no_round(member):", "not member.state.owned:"),),
+        unit_test="tests/unit/test_member_learning.py",
+    ),
+    Mutation(
+        name="does not say that it has nothing left",
+        module=f"{_MEMBERSHIP}.learning",
+        edits=(
+            (
+                "and not member.state.owned:\n        member.do(MayLeave())\n",
+                "and not member.state.owned:\n        pass\n",
+            ),
+            (
+                "_hears_of_no_round(member):\n        member.do(MayLeave())\n",
+                "_hears_of_no_round(member):\n        pass\n",
+            ),
+        ),
+        plan="learners",
+        broken=(_REST,),
+    ),
+    # ---- around them
+    Mutation(
+        name="asks for new work to be given though nobody stays",
+        module="airflow_provider.group.leading",
+        edits=((" or nobody_stays(record, status.workers):\n", ":\n"),),
+        plan="learners",
+        broken=(_IN_VAIN,),
+    ),
+    Mutation(
+        name="counts what is learned where it is",
+        module="airflow_provider.group.free_slots",
+        edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
+        plan="learners",
+        broken=(_IN_VAIN,),
+    ),
+    Mutation(
+        name="keeps what was made ready when it is to let go of it",
+        module="airflow_provider.execution.learning",
+        edits=(
+            (
+                "    if not x.learners.tasks[task].taken:\n        _drop(x, task)\n        x.do(Inform",
+                "    if not x.learners.tasks[task].taken:\n        x.do(Inform",
+            ),
+            (
+                "        LearningStopped: to(on_learning_stopped, _GONE),\n",
+                "        LearningStopped: to(on_learning_stopped, _WAITING),\n",
+            ),
+        ),
+        plan="learners",
+        broken=(_LEFT_OVER,),
+    ),
+    Mutation(
+        name="hears of learners before it has begun",
+        module="airflow_provider.group.member",
+        edits=(("if self.state.lessons.learned and before is not Phase.INITIAL:", "if self.state.lessons.learned:"),),
+        unit_test="tests/unit/test_group_driving.py",
+    ),
+)
