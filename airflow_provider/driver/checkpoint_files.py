@@ -52,18 +52,20 @@ def read_newest(spark: SparkSession, location: str) -> Iterator[float]:
 
 
 def _list(files: Any, folder: Any) -> list[str]:
+    """What is below, folders in folders too. A folder's entries are listed together: to look at each file, as
+    ``listFiles`` does, takes a process for each on a local disk, and fails when one has gone.
+    """
     try:
-        return [] if not files.exists(folder) else list(_below(files, folder))
+        entries = list(files.listStatus(folder))
     except Exception as error:
         if _is_missing(error):
             return []
         raise
-
-
-def _below(files: Any, folder: Any) -> Iterator[str]:
-    found = files.listFiles(folder, True)
-    while found.hasNext():
-        yield found.next().getPath().toString()
+    return [
+        path
+        for entry in entries
+        for path in (_list(files, entry.getPath()) if entry.isDirectory() else (entry.getPath().toString(),))
+    ]
 
 
 def _read(jvm: Any, files: Any, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -172,6 +173,34 @@ async def test_of_a_stream_with_state_the_newest_files_are_read(
     partitions = len(list((tmp_path / "checkpoint" / "state" / "0").glob("[0-9]*")))
     assert read >= 2 + partitions
     assert list(read_newest(spark, str(tmp_path / "nowhere"))) == []
+
+
+async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
+    """As a running query's does: files appear in it under another name, and are deleted in the end."""
+    from pyspark.sql import SparkSession
+
+    spark, folder, over = SparkSession.builder.getOrCreate(), tmp_path / "offsets", threading.Event()
+    folder.mkdir()
+    for number in range(100):
+        (folder / f"{number}").touch()
+
+    def change() -> None:
+        number = 100
+        while not over.is_set():
+            hidden = folder / f".{number}.tmp"
+            hidden.touch()
+            hidden.rename(folder / f"{number}")
+            (folder / f"{number - 100}").unlink()
+            number += 1
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(20):
+            assert len(list(read_newest(spark, str(tmp_path)))) <= 1
+    finally:
+        over.set()
+        changing.join()
 
 
 async def test_in_a_new_jvm_a_task_is_made_ready_anew(runner: LocalRunner, events: Events) -> None:
