@@ -48,6 +48,10 @@ class MembershipSettings(Protocol):
         """The coordinator removes a member that is silent for so long."""
 
     @property
+    def ready_from(self) -> float:
+        """From this progress on (above 0, at most 1) what is learned here may move here."""
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         """So long the group waits for a member to stop what it has to stop."""
 

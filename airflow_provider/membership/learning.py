@@ -61,7 +61,7 @@ def learn_nothing(member: Transition) -> None:
 def on_learning_progressed(member: Transition, event: LearningProgressed) -> None:
     """Who has become ready for a task joins again, so that it can move."""
     state = member.state
-    ready_from = state.settings.limits.ready_from
+    ready_from = state.settings.ready_from
     was_ready = state.lessons.ready(ready_from)
     member.set(lessons=state.lessons.heard(event.progress))
     if now_ready := member.state.lessons.ready(ready_from) - was_ready:

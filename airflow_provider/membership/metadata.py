@@ -34,7 +34,7 @@ def _extensible(state: MemberState, now_ms: int) -> bytes:
             owned=PackedTasks.of(_predecessors(state, now_ms) if state.returning else state.owned),
             learning=learning,
             progress=progress,
-            ready=PackedTasks.of(state.lessons.ready(state.settings.limits.ready_from)),
+            ready=PackedTasks.of(state.lessons.ready(state.settings.ready_from)),
             leaving=state.leaving_soon,
             epoch=state.epoch or None,
         )

@@ -63,6 +63,10 @@ class MemberSettings:
         """The same of the time in which it has to join a rebalance."""
         return _by_a_slower_clock(self.rebalance_timeout_ms)
 
+    @property
+    def ready_from(self) -> float:
+        return self.limits.ready_from
+
     def __post_init__(self) -> None:
         if not self.group_id:
             raise ValueError("group_id is empty: name the group that the worker shall join")

@@ -19,6 +19,7 @@ Progress = Mapping[TaskId, float]
 class LearningReport:
     """That of one worker in one of its lives.
 
+    :param ready_from: from this progress on a task may move here
     :param progress: gives how far it is with each task, from 0 to 1
     :param write: writes it, and says whether it is stored
     :param tell: is told then
@@ -27,10 +28,12 @@ class LearningReport:
     def __init__(
         self,
         *,
+        ready_from: float,
         progress: Callable[[], Progress],
         write: Callable[[Callable[[bool], None]], None],
         tell: Callable[[Progress], None],
     ) -> None:
+        self._ready_from = ready_from
         self._progress = progress
         self._write = write
         self._tell = tell
@@ -44,7 +47,7 @@ class LearningReport:
         if progress == self._said:
             return
         loop = asyncio.get_running_loop()
-        ready = any(far == 1.0 and self._said.get(task) != 1.0 for task, far in progress.items())
+        ready = any(self._said.get(task, 0.0) < self._ready_from <= far for task, far in progress.items())
         if ready or loop.time() >= self._not_before:
             self._say(dict(progress))
         elif self._timer is None:

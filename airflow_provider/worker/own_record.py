@@ -137,6 +137,9 @@ class OwnRecord:
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
             condition=hands.unable or self._said_condition,
-            learning=tuple(Lesson(task, far, far == 1.0) for task, far in sorted(hands.learning.items())),
+            learning=tuple(
+                Lesson(task, far, far >= self._settings.member.ready_from)
+                for task, far in sorted(hands.learning.items())
+            ),
             leaves_soon=self.leaves_soon,
         )

@@ -89,6 +89,7 @@ class Worker:
         self.lease = WorkerLease(lambda: self.member.lease_until_ms)
         self.hands = make_hands(self._stopped, self.member.tasks_finished, self._changed.set, self.lease)
         self._learning = LearningReport(
+            ready_from=settings.member.ready_from,
             progress=lambda: self.hands.learning,
             write=self._record.say_how_far_it_learns,
             tell=self.member.learning_progressed,

@@ -111,6 +111,11 @@ class OurWorker:
         )
 
 
+def javas(protocol: ConnectProtocol) -> ConnectProtocol:
+    """What Java has of it: with a Java worker in the group, ours go back to that."""
+    return ConnectProtocol.SESSIONED if protocol is ConnectProtocol.EXTENSIBLE else protocol
+
+
 class MixedGroup:
     """A group; its workers are called by names that are unique in it, Java's and ours alike."""
 
@@ -133,7 +138,7 @@ class MixedGroup:
             self._full(name),
             self._bootstrap_servers,
             self.group_id,
-            connect_protocol=protocol.value,
+            connect_protocol=javas(protocol).value,
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
             scheduled_rebalance_max_delay_ms=max_delay_ms,

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from mixed_group import MixedGroup
+from mixed_group import MixedGroup, javas
 from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -61,7 +61,7 @@ async def test_led_by_java(group: MixedGroup, protocol: ConnectProtocol) -> None
     ours = await group.start_ours("ours-1", protocol)
     await group.balanced()
     assert not ours.state.is_leader
-    assert ours.state.protocol is protocol.offered[0]
+    assert ours.state.protocol is javas(protocol).offered[0]
     assert len(group.running("ours-1")) in (5, 6)
 
     had = group.running("ours-1")
@@ -93,6 +93,7 @@ async def test_led_by_us(group: MixedGroup, protocol: ConnectProtocol) -> None:
     await moved_by_a_newcomer(group, "java-1", protocol)
     await moved_by_a_newcomer(group, "java-2", protocol)
     assert ours.state.is_leader
+    assert ours.state.protocol is javas(protocol).offered[0]
     for java in ("java-1", "java-2"):
         while not group.running(java) <= await reported_running(group, java):  # noqa: ASYNC110
             await asyncio.sleep(0.05)

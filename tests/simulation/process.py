@@ -295,7 +295,9 @@ class Process:
             member_id=state.member_id,
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
-            learning=tuple(Lesson(task, far, far == 1.0) for task, far in sorted(self.tasks.learning.items())),
+            learning=tuple(
+                Lesson(task, far, far >= self.settings.ready_from) for task, far in sorted(self.tasks.learning.items())
+            ),
             leaves_soon=self.asked.leaves_soon,
         )
 

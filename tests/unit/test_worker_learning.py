@@ -131,12 +131,14 @@ async def test_a_worker_without_tasks_goes_on_here_as_long_as_it_learns() -> Non
 class Reported:
     """A report, and the record and the membership that hear of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ready_from: float = 1.0) -> None:
         self.progress: Progress = {}
         self.written: list[Progress] = []
         self.told: list[Progress] = []
         self.stored = True
-        self.report = LearningReport(progress=lambda: self.progress, write=self._write, tell=self.told.append)
+        self.report = LearningReport(
+            ready_from=ready_from, progress=lambda: self.progress, write=self._write, tell=self.told.append
+        )
 
     def _write(self, tried: Callable[[bool], None]) -> None:
         self.written.append(dict(self.progress))
@@ -156,6 +158,16 @@ async def test_progress_is_said_once_a_second_and_what_is_ready_immediately() ->
     assert reported.told[1:] == [{A0: 1.0, B0: 0.5}]
     reported.far(a=1.0, b=0.6)
     assert len(reported.told) == 2, "the one was ready before"
+    reported.report.close()
+
+
+async def test_what_counts_as_ready_before_its_end_is_said_immediately_too() -> None:
+    reported = Reported(ready_from=0.8)
+    reported.far(a=0.7)
+    reported.far(a=0.75)
+    assert reported.told == [{A0: 0.7}]
+    reported.far(a=0.8)
+    assert reported.told[1:] == [{A0: 0.8}]
     reported.report.close()
 
 
