@@ -1,8 +1,8 @@
 """The worked examples of the proposal of learner tasks, round by round, in its words: played by members, a coordinator
 and a leader, with what went over the wire.
 
-``T1`` is the task of a stateful job. *Members join with the following metadata*: what each has left, what it has stopped
-before, what it learns. *The leader performs task assignments*: all that each is to have, and to learn.
+``T1`` is the task of a stateful job. *Members join with the following metadata*: what each has left, what it has
+stopped before, what it learns. *The leader performs task assignments*: all that each is to have, and to learn.
 """
 
 from __future__ import annotations
