@@ -68,6 +68,7 @@ def gather_call(
             {WorkerId(member.instance_id): member.member_id for member in command.members if member.instance_id},
             status.workers,
         ),
+        ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         limits=limits,
     )
@@ -87,6 +88,19 @@ def absences(
         worker: Absence(left=word.left, returns_ms=word.returns_ms)
         for worker, word in said.items()
         if word.epoch >= last.epoch or word.member_id == last.members[worker]
+    }
+
+
+def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]) -> dict[WorkerId, Tasks]:
+    """By member what it says that it is ready for. What another process has said under the same name does not count."""
+    return {
+        said.worker: frozenset(lesson.task for lesson in said.learning if lesson.ready)
+        for member in members
+        if member.instance_id is not None
+        and (said := workers.get(WorkerId(member.instance_id))) is not None
+        and said.member_id == member.member_id
+        and said.learning
+        and said.state.applied
     }
 
 

@@ -43,7 +43,11 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
             stays=known.stays,
             stateful=call.stateful,
             pending=_pending(call, known) if call.stateful else NO_TASKS,
-            learning={name: _how_far(state) for name, state in states.items() if state.learning},
+            learning={
+                name: _how_far(state, said_since=call.ready.get(name, NO_TASKS))
+                for name, state in states.items()
+                if state.learning
+            },
             leaving=frozenset(name for name, state in states.items() if state.leaving is not None),
         ),
         replace(learners, cooperative=memory),
@@ -109,9 +113,14 @@ def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
         yield f"a learner is ready for {first}" + (f" and {len(ready) - 3} more" if len(ready) > 3 else "")
 
 
-def _how_far(state: ExtensibleState) -> dict[TaskId, float]:
-    """What a worker learns. It says itself what it is ready for."""
-    return {**state.how_far(), **dict.fromkeys(state.ready.tasks(), READY)}
+def _how_far(state: ExtensibleState, *, said_since: Tasks) -> dict[TaskId, float]:
+    """What a worker learns. It says itself what it is ready for.
+
+    :param said_since: the same in the status topic. By that owners go when they stop something, so whatever one has
+        stopped for this worker is known here, though the worker had joined before it was ready.
+    """
+    learns = state.how_far()
+    return {**learns, **dict.fromkeys(state.ready.tasks() | (said_since & learns.keys()), READY)}
 
 
 def _target(decided: LearnerAssignment, worker: WorkerId, owned: PackedTasks) -> PackedTasks:

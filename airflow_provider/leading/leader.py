@@ -53,6 +53,7 @@ class Call:
     :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
     :param absent: what workers that were in the last round, and are not in this one, have said of their absence
     :param draining: workers that start nothing more, and leave when what they run has finished
+    :param ready: what members have said in their own records that they are ready for, maybe after they had joined
     :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
     :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
@@ -76,6 +77,7 @@ class Call:
     named: frozenset[WorkerId] = frozenset()
     absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
     draining: frozenset[WorkerId] = frozenset()
+    ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     stateful: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
 

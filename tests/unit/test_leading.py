@@ -14,6 +14,7 @@ from group_records import record_of
 from led_group import EPOCH, Group
 from stand_ins import MemoryTopics
 
+from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.free_slots import spare_capacity
@@ -21,14 +22,16 @@ from airflow_provider.group.leading import assign, gather_call, later_epoch, una
 from airflow_provider.leading.leader import Call, lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
-from airflow_provider.ledger.records import JobDefinition, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.embedded import EXTENSIBLE
 from airflow_provider.protocol.embedded.v1 import encode_metadata
+from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
@@ -44,6 +47,7 @@ from airflow_provider.protocol.model import (
     WorkerState,
     planner_of,
 )
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -439,6 +443,55 @@ def test_members_of_java_connect_keep_no_name() -> None:
     java = replace(member(WorkerId("java-1"), frozenset()), instance_id=None)
     command = replace(joined(W1), members=(*joined(W1).members, java))
     assert gather_call(command, JobsSnapshot(), StatusSnapshot(), policy=Deferred(), at_ms=0).named == {W1}
+
+
+# ---- a round in which something is learned
+
+
+@pytest.mark.parametrize(
+    ("member_id", "has_it", "why"),
+    [
+        ("w2", W2, "by that w1 has stopped it, maybe after w2 had joined"),
+        ("another process", W1, "the present one has made nothing ready: w1 has it again"),
+    ],
+)
+def test_what_a_learner_has_said_since_it_joined_is_known_to_the_leader(
+    member_id: str, has_it: WorkerId, why: str
+) -> None:
+    lessons = {"learning": {W2: frozenset({A0})}, "learned": {W1: frozenset({A0})}}
+    memory = Memory(generation=GenerationId(EPOCH), assignment={W1: frozenset({A0, A1})}, members=frozenset({W1, W2}))
+    group = Group(
+        {"w1": "r r", "w2": ""},
+        protocol=SubProtocol.EXTENSIBLE,
+        memory=memory,
+        learner_memory=LearnerMemory(cooperative=memory, learned=lessons["learned"]),
+        **lessons,
+    )
+    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
+    said = WorkerStatus(
+        worker=W2,
+        state=WorkerPhase.STABLE,
+        epoch=EPOCH,
+        slots=1,
+        member_id=MemberId(member_id),
+        learning=(Lesson(A0, 1.0, ready=True),),
+    )
+    learns = ExtensibleState(learning=PackedTasks.of({A0}), progress=(0.5,))
+    states = {W1: ExtensibleState(owned=PackedTasks.of({A1})), W2: learns}
+    command = replace(
+        joined(W1),
+        generation=GenerationId(EPOCH + 1),
+        last_completed=GenerationId(EPOCH),
+        protocol=SubProtocol.EXTENSIBLE,
+        members=tuple(
+            JoinedMember(member_id=MemberId(name), instance_id=name, metadata=EXTENSIBLE.encode_metadata(state))
+            for name, state in states.items()
+        ),
+    )
+    status = replace(group.status, workers={W2: said})
+    record = lead(gather_call(command, jobs, status, policy=Deferred(), at_ms=0)).record
+    assert record is not None
+    assert A0 in record.owned_by(has_it), why
 
 
 # ---- why a round happened
