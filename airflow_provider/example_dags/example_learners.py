@@ -110,7 +110,6 @@ with DAG("example_learners", schedule=None, catchup=False, max_active_runs=1, ta
     def first_day_is_counted() -> PokeReturnValue:
         return PokeReturnValue(is_done=written_totals() == totals_after(1))
 
-    # [START howto_learners_moved]
     @task.sensor(poke_interval=1, timeout=3600)
     def a_stream_has_moved() -> PokeReturnValue:
         group = SparkGroupHook(KAFKA).group_state(GROUP)
@@ -122,8 +121,6 @@ with DAG("example_learners", schedule=None, catchup=False, max_active_runs=1, ta
             for worker, tasks in group.record.assignment.items()
         }
         return PokeReturnValue(is_done=len(streams) == 2 and all(streams.values()), xcom_value=streams)
-
-    # [END howto_learners_moved]
 
     @task
     def write_second_day() -> None:
