@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "decode": Command("airflow_provider.cli.decode", "show what is in bytes of the embedded protocol"),
         "groups": Command("airflow_provider.cli.groups", "list groups, or describe one"),
         "jobs": Command("airflow_provider.cli.jobs", "submit, list, retry or remove the jobs of a group"),
+        "reconcile": Command("airflow_provider.cli.reconcile", "take members of a group a step to their targets"),
         "replay": Command("airflow_provider.cli.replay", "run the assignor through a recorded history"),
         "scale": Command("airflow_provider.cli.scale", "have a group get smaller: workers leave it, and others stay"),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),

@@ -12,9 +12,10 @@ from airflow_provider.assignors.learners.model import LearnedRule, LearnerAssign
 from airflow_provider.assignors.model import GroupAssignment, LeaveReason, Memory
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.shares import Shares
+from airflow_provider.cli.json_lines import UnreadableLineError
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
-from airflow_provider.cli.replay_lines import LEADER_RESTART, UnreadableLineError, parse_learner_line, parse_line
+from airflow_provider.cli.replay_lines import LEADER_RESTART, parse_learner_line, parse_line
 from airflow_provider.cli.replay_words import explain, explain_learners, held_back
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.protocol.model import WorkerId, tasks_to_json

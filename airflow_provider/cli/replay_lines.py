@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from airflow_provider.assignors.learners.model import READY, LearnerRound
 from airflow_provider.assignors.model import Absence, LeaveReason, Round
+from airflow_provider.cli.json_lines import (
+    UnreadableLineError,
+    is_integer,
+    object_field,
+    object_of_line,
+    required,
+    shown,
+    tasks_of,
+)
 from airflow_provider.protocol.model import (
     NO_TASKS,
     PLANNER_INDEX,
@@ -35,10 +43,6 @@ _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
 
 
-class UnreadableLineError(Exception):
-    """A line that is no round of a history; says what is wrong with it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Line(Generic[RoundT]):
     """A line that could be read.
@@ -58,7 +62,7 @@ def parse_line(line: bytes) -> Line[Round]:
 
     :raises UnreadableLineError: naming what is wrong
     """
-    data = _data_of(line)
+    data = object_of_line(line)
     return Line(_restarts(data), Round(**_fields(data)), frozenset(data) - _KEYS)
 
 
@@ -67,9 +71,11 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
 
     :raises UnreadableLineError: naming what is wrong
     """
-    data = _data_of(line)
+    data = object_of_line(line)
     fields = _fields(data)
-    jobs = frozenset(_strings(data, "stateful", "jobs")) if "stateful" in data else frozenset(_object(data, "jobs"))
+    jobs = (
+        frozenset(_strings(data, "stateful", "jobs")) if "stateful" in data else frozenset(object_field(data, "jobs"))
+    )
     owned = NO_TASKS.union(*fields["owned"].values())
     this = LearnerRound(
         **fields,
@@ -81,24 +87,10 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
     return Line(_restarts(data), this, frozenset(data) - _LEARNER_KEYS)
 
 
-def _data_of(line: bytes) -> Mapping[str, Any]:
-    try:
-        data = json.loads(line.rstrip().decode())
-    except RecursionError:
-        raise UnreadableLineError("not JSON that can be read: too deeply nested") from None
-    except json.JSONDecodeError as wrong:
-        raise UnreadableLineError(f"not JSON: {wrong.msg} at column {wrong.colno}") from None
-    except ValueError as wrong:
-        raise UnreadableLineError(f"not JSON: {wrong}") from None
-    if not isinstance(data, dict):
-        raise UnreadableLineError(f"not a JSON object: {_shown(data)}")
-    return data
-
-
 def _restarts(data: Mapping[str, Any]) -> bool:
     event = data.get("event")
     if not isinstance(event, str | None):
-        raise UnreadableLineError(f"event must be a string, not {_shown(event)}")
+        raise UnreadableLineError(f"event must be a string, not {shown(event)}")
     return event == LEADER_RESTART
 
 
@@ -121,23 +113,23 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _configured(data: Mapping[str, Any]) -> Tasks:
-    jobs = _object(data, "jobs")
+    jobs = object_field(data, "jobs")
     for job, number in jobs.items():
-        if not _is_integer(number) or number < 0:
+        if not is_integer(number) or number < 0:
             raise UnreadableLineError(
-                f"jobs: the number of tasks of {_shown(job)} must be an integer >= 0, not {_shown(number)}"
+                f"jobs: the number of tasks of {shown(job)} must be an integer >= 0, not {shown(number)}"
             )
     if sum(jobs.values()) > _MOST_TASKS:
         raise UnreadableLineError(f"jobs: more than {_MOST_TASKS} tasks")
     planners = data.get("planners", True)
     if not isinstance(planners, bool):
-        raise UnreadableLineError(f"planners must be true or false, not {_shown(planners)}")
+        raise UnreadableLineError(f"planners must be true or false, not {shown(planners)}")
     first = PLANNER_INDEX if planners else PLANNER_INDEX + 1
     return frozenset(TaskId(job, index) for job, number in jobs.items() for index in range(first, number))
 
 
 def _owned(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
-    if not _object(data, "owned"):
+    if not object_field(data, "owned"):
         raise UnreadableLineError("owned: a round needs at least one worker")
     return _shares(data, "owned")
 
@@ -154,42 +146,36 @@ def _learning(data: Mapping[str, Any]) -> dict[WorkerId, dict[TaskId, float]]:
 
 def _shares(data: Mapping[str, Any], key: str) -> dict[WorkerId, Tasks]:
     shares: dict[WorkerId, Tasks] = {}
-    for worker, tasks in _object(data, key).items():
+    for worker, tasks in object_field(data, key).items():
         if not isinstance(tasks, list):
             raise UnreadableLineError(
-                f"{key}: {_shown(worker)} must have a list of [job, index] pairs, not {_shown(tasks)}"
+                f"{key}: {shown(worker)} must have a list of [job, index] pairs, not {shown(tasks)}"
             )
         try:
             shares[WorkerId(worker)] = tasks_from_json(tasks)
         except ValueError as wrong:
-            raise UnreadableLineError(f"{key}: of {_shown(worker)}: {wrong}") from None
+            raise UnreadableLineError(f"{key}: of {shown(worker)}: {wrong}") from None
     return shares
 
 
 def _strings(data: Mapping[str, Any], key: str, what: str) -> list[str]:
     values = data.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise UnreadableLineError(f"{key} must be a list of {what}, not {_shown(values)}")
+        raise UnreadableLineError(f"{key} must be a list of {what}, not {shown(values)}")
     return values
 
 
 def _tasks(data: Mapping[str, Any], key: str) -> Tasks:
-    tasks = data.get(key, [])
-    if not isinstance(tasks, list):
-        raise UnreadableLineError(f"{key} must be a list of [job, index] pairs, not {_shown(tasks)}")
-    try:
-        return tasks_from_json(tasks)
-    except ValueError as wrong:
-        raise UnreadableLineError(f"{key}: {wrong}") from None
+    return tasks_of(data.get(key, []), key)
 
 
 def _absences(data: Mapping[str, Any]) -> dict[WorkerId, Absence]:
     left = {worker: _reason(worker, reason) for worker, reason in _optional_object(data, "left").items()}
     returns = _optional_object(data, "returns_ms")
     for worker, returns_ms in returns.items():
-        if returns_ms is not None and not (_is_integer(returns_ms) and returns_ms >= 0):
+        if returns_ms is not None and not (is_integer(returns_ms) and returns_ms >= 0):
             raise UnreadableLineError(
-                f"returns_ms: of {_shown(worker)}: must be an integer >= 0 or null, not {_shown(returns_ms)}"
+                f"returns_ms: of {shown(worker)}: must be an integer >= 0 or null, not {shown(returns_ms)}"
             )
     return {
         WorkerId(worker): Absence(left=left.get(worker), returns_ms=returns.get(worker))
@@ -202,38 +188,15 @@ def _reason(worker: str, reason: object) -> LeaveReason:
         return LeaveReason(reason)
     except ValueError:
         known = ", ".join(LeaveReason)
-        raise UnreadableLineError(f"left: of {_shown(worker)}: must be one of {known}, not {_shown(reason)}") from None
+        raise UnreadableLineError(f"left: of {shown(worker)}: must be one of {known}, not {shown(reason)}") from None
 
 
 def _optional_object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return _object(data, key) if key in data else {}
-
-
-def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = _required(data, key)
-    if not isinstance(value, dict):
-        raise UnreadableLineError(f"{key} must be an object, not {_shown(value)}")
-    return value
+    return object_field(data, key) if key in data else {}
 
 
 def _integer(data: Mapping[str, Any], key: str) -> int:
-    value = _required(data, key)
-    if not _is_integer(value):
-        raise UnreadableLineError(f"{key} must be an integer, not {_shown(value)}")
+    value = required(data, key)
+    if not is_integer(value):
+        raise UnreadableLineError(f"{key} must be an integer, not {shown(value)}")
     return int(value)
-
-
-def _required(data: Mapping[str, Any], key: str) -> Any:
-    if key not in data:
-        raise UnreadableLineError(f"{key} is missing")
-    return data[key]
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _shown(value: object) -> str:
-    """A value as JSON, cut where it gets long."""
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
