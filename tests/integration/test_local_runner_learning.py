@@ -149,7 +149,7 @@ def count_values(spark: SparkSession, task: TaskContext) -> Any:
     values = spark.readStream.format("rate").option("rowsPerSecond", 50).load().groupBy("value").count()
     return (
         values.writeStream.outputMode("complete")
-        .foreachBatch(lambda batch, number: SEEN.update(batch=number))
+        .foreachBatch(lambda batch, number: SEEN.update(rows=batch.count(), batch=number))
         .option("checkpointLocation", task.checkpoint_location)
         .start()
     )
@@ -206,8 +206,8 @@ async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
 async def test_in_a_new_jvm_a_task_is_made_ready_anew(runner: LocalRunner, events: Events) -> None:
     ready, busy = order("Enrich"), order("Endless")
     runner.warm(ready)
-    runner.warm(busy)
     await events.wait_for(ready.task, WarmUpReady)
+    runner.warm(busy)
     await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
     for child in psutil.Process().children():
         if child.name() == "java" and "pyspark-shell" in child.cmdline():
