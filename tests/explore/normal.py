@@ -30,7 +30,7 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase, StateChanges
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, MemberId, TaskId
 
 _LONG_AGO = NOW - SETTINGS.rebalance_timeout_ms - DELAYED.max_delay_ms - TICK
 FLOORS: Mapping[str, int] = {
@@ -238,6 +238,8 @@ def _process(process: Process) -> Process:
         changes["join_sent_at"] = _LONG_AGO
     if state.record is not None and not state.record.delay_ms:
         changes["record_at"] = _LONG_AGO
+    if state.settings.protocol is not ConnectProtocol.EXTENSIBLE:
+        changes["released_since_join"] = NO_TASKS  # only a whole target is compared with it
     state = state.changed(changes)
     return process._replace(state=state.changed({"armed_at": state.next_deadline()}))
 

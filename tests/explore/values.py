@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from airflow_provider.assignors.learners.model import LearnerMemory
+from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.membership.events import AssignmentComputed, SendJoin, SendSync
 from airflow_provider.membership.record import ClassicRecord
@@ -73,12 +75,25 @@ def frozen(record: ClassicRecord) -> ClassicRecord:
         members=Frozen(record.members),
         assignment=Frozen(record.assignment),
         revoked=Frozen(record.revoked),
+        learning=Frozen(record.learning),
+        learned=Frozen(record.learned),
         memory=replace(
             record.memory,
             assignment=Frozen(record.memory.assignment),
             awaited=Frozen(record.memory.awaited),
             former=Frozen(record.memory.former),
         ),
+        learner_memory=None if record.learner_memory is None else _frozen_memory(record.learner_memory),
+    )
+
+
+def _frozen_memory(memory: LearnerMemory) -> LearnerMemory:
+    return replace(
+        memory,
+        cooperative=Memory(),  # it stands in the record, too
+        learned=Frozen(memory.learned),
+        learned_before=Frozen(memory.learned_before),
+        since_ms=Frozen({worker: Frozen(since) for worker, since in memory.since_ms.items()}),
     )
 
 
