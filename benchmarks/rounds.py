@@ -22,7 +22,8 @@ from typing import Final
 from airflow_provider.assignors.cooperative import assign
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.leading.leader import Call, lead
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.records.envelope import encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord

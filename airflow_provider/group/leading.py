@@ -17,7 +17,8 @@ from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.group.free_slots import drained, nobody_stays
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
-from airflow_provider.leading.leader import Call, lead
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank

@@ -24,7 +24,8 @@ from explore.values import (
 )
 
 from airflow_provider.assignors.policy import Policy
-from airflow_provider.leading.leader import Call, lead
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.membership.events import (
     ArmTimer,

@@ -13,7 +13,8 @@ from member_script import tasks
 
 from airflow_provider.assignors.model import MoveReason
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.leading.leader import Call, LeaderAnswer, lead
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import LeaderAnswer, lead
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.protocol.model import (

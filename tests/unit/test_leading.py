@@ -19,7 +19,8 @@ from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move,
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.free_slots import spare_capacity
 from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
-from airflow_provider.leading.leader import Call, lead
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
