@@ -48,6 +48,7 @@ class Attached:
         self.belated: set[TaskId] = set()
         self._grants: dict[TaskId, int] = {}
         self._starts: dict[TaskId, int] = {}
+        self._warm_at: dict[TaskId, int] = {}
         self._commands: deque[commands.Command] = deque()
         self._carry = self._hands()
         self._carrying_out = False
@@ -84,6 +85,12 @@ class Attached:
         waiting = sum(state is RunState.WAITING for state in states.values())
         running = sum(state is RunState.STARTED for state in states.values())
         return waiting + running == len(states) and (not waiting or running >= self._process.asked.slots)
+
+    @property
+    def working(self) -> Tasks:
+        """What of it runs and has what it needs to do its work."""
+        now = self._world.clock.now
+        return frozenset(task for task in self.since if self._warm_at[task] <= now)
 
     @property
     def learning(self) -> Mapping[TaskId, float]:
@@ -217,12 +224,16 @@ class Attached:
         """In a process that woke without a lease the fence stops the attempt before it does anything."""
         task, process, world = run.task, self._process, self._world
         assert task not in self.since, f"{process.name} starts {task}, which it already runs"
-        self.warm_ups.stop(task)  # the attempt goes on with what was made ready
         if process.lease_over:
+            self.warm_ups.stop(task)
             self._feed(events.AttemptStopped, task=task)
             return
         self._starts[task] = world.starts(process, task, run.epoch)
         self.since[task] = world.clock.now
+        far = self.warm_ups.take(task)
+        self._warm_at[task] = world.clock.now + round(world.cold_start_ms * (1 - far))
+        if world.cold_start_ms:
+            world.clock.after(self._warm_at[task] - world.clock.now, world.look)
         self._grants[task] = self.lease.grant
         self._feed(events.AttemptBegan, task=task)
 

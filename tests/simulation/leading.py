@@ -54,6 +54,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             call.draining,
             call.stateful,
             frozenset(call.revocation_rank),
+            call.ready,
         )
     return answer
 

@@ -12,9 +12,7 @@ _TWO_OWN = "no_two_current_members_own_a_task"
 _TWO_RUN = "no_two_copies_run_at_once"
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
 _COMPLETE = "the_target_is_complete_and_without_duplicates"
-_IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 _REST = "everything_converges"
-_UNTOUCHED = "untouched_members_stop_only_what_is_revoked"
 _CONFIGURED = "what_is_learned_is_configured_and_has_state"
 _TWICE = "nothing_learned_is_owned_twice"
 _KNOWS = "its_owner_knows_what_is_learned"
@@ -42,12 +40,12 @@ LEARNER_MUTATIONS = (
         broken=(_AT_ONCE,),
     ),
     Mutation(
-        name="does not look who is half warm when lost work has waited",
+        name="gives lost work to anybody though somebody is half warm",
         module=f"{_LEARNERS}.settled",
         edits=(
             (
-                "for task, learner in rest.items() if task in free}",
-                "for task, learner in rest.items() if task is None}",
+                "    half_warm = {task: learner.worker for task, learner in rest.items() if task in free}\n",
+                "    half_warm = {task: min(round.staying) for task in rest if task in free}\n",
             ),
         ),
         plan="learners",
@@ -193,15 +191,13 @@ LEARNER_MUTATIONS = (
         name="asks for new work to be given though nobody stays",
         module="airflow_provider.group.leading",
         edits=((" or nobody_stays(record, status.workers):\n", ":\n"),),
-        plan="learners",
-        broken=(_IN_VAIN,),
+        unit_test="tests/unit/test_leading.py",
     ),
     Mutation(
         name="counts what is learned where it is",
         module="airflow_provider.group.free_slots",
         edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
-        plan="learners",
-        broken=(_IN_VAIN,),
+        unit_test="tests/unit/test_leading.py",
     ),
     Mutation(
         name="keeps what was made ready when it is to let go of it",

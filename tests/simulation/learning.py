@@ -28,6 +28,7 @@ class WarmUps:
         self._process = process
         self._feed = feed
         self._under_way: dict[TaskId, int] = {}
+        self._progress: dict[TaskId, float] = {}
         self._number = 0
         self._stuck_until = 0
 
@@ -40,13 +41,20 @@ class WarmUps:
         self._go_on(task, self._number, part=1, part_ms=takes_ms // _PARTS, fails=fails)
 
     def stop(self, task: TaskId) -> None:
+        self.take(task)
+
+    def take(self, task: TaskId) -> float:
+        """An attempt goes on with what was made ready.
+
+        :return: how far that was, from 0 to 1
+        """
         self._under_way.pop(task, None)
+        return self._progress.pop(task, 0.0)
 
     def complete(self) -> None:
         """All that are under way come to their end."""
         for task in sorted(self._under_way):
-            del self._under_way[task]
-            self._feed(events.WarmUpReady, task=task)
+            self._ready(task)
 
     def fail(self) -> bool:
         """All that are under way fail.
@@ -81,16 +89,22 @@ class WarmUps:
             elif fails and part > 1:
                 self._failed(task)
             elif part == _PARTS:
-                del self._under_way[task]
-                self._feed(events.WarmUpReady, task=task)
+                self._ready(task)
             else:
+                self._progress[task] = part / _PARTS
                 self._feed(events.WarmUpProgressed, task=task, progress=part / _PARTS)
                 self._go_on(task, number, part=part + 1, part_ms=part_ms, fails=fails)
 
         clock.after(part_ms, lambda: process.when_awake(so_far))
 
+    def _ready(self, task: TaskId) -> None:
+        del self._under_way[task]
+        self._progress[task] = 1.0
+        self._feed(events.WarmUpReady, task=task)
+
     def _failed(self, task: TaskId) -> None:
         del self._under_way[task]
+        self._progress.pop(task, None)
         self._feed(events.WarmUpFailed, task=task, failure=TaskFailure.of("what it reads is not there"))
 
 

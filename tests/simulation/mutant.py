@@ -12,7 +12,8 @@ from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from simulation.mutations import MUTATIONS, Mutation
+from simulation.mutation import Mutation
+from simulation.mutations import MUTATIONS
 
 SEEDS = 150
 """As many histories as a mutation may take to be noticed."""

@@ -67,6 +67,7 @@ class Computed:
     :param draining: who starts nothing more, as it has said
     :param stateful: the jobs whose tasks have something to warm up
     :param running: what was said to run
+    :param ready: what members had said in the status topic that they are ready for
     """
 
     record: ClassicRecord
@@ -79,6 +80,7 @@ class Computed:
     draining: frozenset[WorkerId] = frozenset()
     stateful: frozenset[str] = frozenset()
     running: Tasks = NO_TASKS
+    ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +219,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         revoked = {worker: each.revoked.tasks() for worker, each in told.items()}
         targets = {worker: each.target.tasks() for worker, each in told.items()}
         assigned = {worker: target - owned[worker] for worker, target in targets.items()}
-        lessons = _lessons(said, told)
+        lessons = _lessons(said, told, computed.ready)
     else:
         owned = {worker: state.owned - computed.ended for worker, state in said.items()}
         revoked = {worker: each.revoked for worker, each in told.items()}
@@ -242,10 +244,19 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
     )
 
 
-def _lessons(said: Mapping[WorkerId, ExtensibleState], told: Mapping[WorkerId, ExtensibleAssignment]) -> Lessons:
+def _lessons(
+    said: Mapping[WorkerId, ExtensibleState],
+    told: Mapping[WorkerId, ExtensibleAssignment],
+    since: Mapping[WorkerId, Tasks],
+) -> Lessons:
+    learns = {worker: state.how_far() for worker, state in said.items()}
+    ready = {
+        worker: state.ready.tasks() | (since.get(worker, NO_TASKS) & learns[worker].keys())
+        for worker, state in said.items()
+    }
     return Lessons(
-        learns={worker: state.how_far() for worker, state in said.items()},
-        ready={worker: state.ready.tasks() for worker, state in said.items()},
+        learns={worker: {**far, **dict.fromkeys(ready[worker], 1.0)} for worker, far in learns.items()},
+        ready=ready,
         learning={worker: each.learning.tasks() for worker, each in told.items()},
         learned={worker: each.learned.tasks() for worker, each in told.items()},
         leaving=frozenset(worker for worker, state in said.items() if state.leaving is not None),

@@ -6,17 +6,35 @@ from pathlib import Path
 
 import pytest
 from simulation.designs.costs import DESIGNS, HISTORIES, MAX_MOVES, Cost, compare
-from simulation.designs.report import Costs, as_markdown, as_text, draw, figures, read_from, written_into
+from simulation.designs.learners import LEARNER_DESIGNS, LEARNER_HISTORIES, WARM_MS, compare_learners
+from simulation.designs.report import (
+    LEARNERS,
+    Costs,
+    as_markdown,
+    as_text,
+    draw,
+    figures,
+    figures_of_learners,
+    read_from,
+    written_into,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 EAGER, IMMEDIATE, DEFERRED, INCREMENTAL = (design.name for design in DESIGNS)
 ONE_BY_ONE, AT_ONCE, QUICK_BOUNCE, BOUNCE, ROLLING, LOSS, LEAVES, NEW_JOB = (history.name for history in HISTORIES)
 TASKS, OF_A_WORKER = 48, 12
+NO_LEARNERS, AT_REBALANCE, WHEN_READY = (design.name for design in LEARNER_DESIGNS)
+A_JOIN, JOINS, TOGETHER, LEAVING = (history.name for history in LEARNER_HISTORIES)
 
 
 @pytest.fixture(scope="module")
 def costs() -> Costs:
     return compare(2)
+
+
+@pytest.fixture(scope="module")
+def learners() -> Costs:
+    return compare_learners(2)
 
 
 def all_of(design: str, costs: Costs) -> list[Cost]:
@@ -83,3 +101,29 @@ def test_the_picture_has_a_panel_for_each(costs: Costs) -> None:
     picture = draw(costs)
     assert picture.count("<path ") == len(costs)
     assert all(design.name in picture for design in DESIGNS)
+
+
+# ---- tasks that warm up
+
+
+def test_with_learners_a_move_costs_what_a_stop_and_a_start_cost(learners: Costs) -> None:
+    for history in (A_JOIN, JOINS, TOGETHER, LEAVING):
+        assert learners[history, NO_LEARNERS].longest_s >= WARM_MS / 1000
+        assert learners[history, WHEN_READY].longest_s < 5
+        assert learners[history, WHEN_READY].stopped == learners[history, WHEN_READY].moved
+
+
+def test_by_the_proposals_rule_what_is_learned_stops_more_often_than_it_moves(learners: Costs) -> None:
+    for history in (A_JOIN, JOINS, LEAVING):
+        at_rebalance, when_ready = learners[history, AT_REBALANCE], learners[history, WHEN_READY]
+        assert at_rebalance.moved <= at_rebalance.stopped
+        assert at_rebalance.stopped_s >= when_ready.stopped_s
+    assert learners[JOINS, AT_REBALANCE].stopped > 2 * learners[JOINS, AT_REBALANCE].moved
+
+
+def test_the_page_has_what_learners_cost_today(learners: Costs) -> None:
+    told = read_from(PAGE.read_text(), LEARNERS)
+    assert told.keys() == learners.keys()
+    for which, cost in learners.items():
+        for said, measured in zip(told[which], map(float, figures_of_learners(cost)), strict=True):
+            assert abs(said - measured) <= max(10, 0.8 * measured), f"{which}: {told[which]}, but it is {cost}"

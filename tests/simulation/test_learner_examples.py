@@ -48,7 +48,7 @@ class Group:
         )
         self.rebalances = 0
         self.stopped: list[str] = []
-        self._running: dict[TaskId, str] = {}
+        self._running: dict[TaskId, WorkerId] = {}
         self.world.watch(self._look)
 
     @classmethod

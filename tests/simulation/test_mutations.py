@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from simulation import invariants
-from simulation.mutations import MUTATIONS, Mutation
+from simulation.mutation import Mutation
+from simulation.mutations import MUTATIONS
 
 TESTS = Path(__file__).parents[1]
 LIMIT_S = 180

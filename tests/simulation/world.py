@@ -71,6 +71,7 @@ class World:
     :param learned: each process has one of these rules
     :param warm_ms: from and to how long a warm-up takes
     :param warm_up_fails: how likely, from 0 to 1, one fails
+    :param cold_start_ms: so long a task that nobody has made ready runs before it does its work
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class World:
         learned: Sequence[LearnedRule] = (LearnedRule.WHEN_READY,),
         warm_ms: tuple[int, int] = (2_000, 8_000),
         warm_up_fails: float = 0.0,
+        cold_start_ms: int = 0,
     ) -> None:
         self.seed = seed
         self.named = named
@@ -97,6 +99,7 @@ class World:
         self.learned = learned
         self.warm_ms = warm_ms
         self.warm_up_fails = warm_up_fails
+        self.cold_start_ms = cold_start_ms
         self.clock = Clock()
         self.network = Network(self.clock)
         self.coordinator = Coordinator(
@@ -175,6 +178,9 @@ class World:
             raise HistoryError(failure, self) from failure
         self.steps += more
         return more
+
+    def look(self) -> None:
+        """Time has passed: whoever watches may see something."""
 
     def watch(self, strikes: Callable[[], bool]) -> None:
         """Ask after every step, until it says that it has struck."""

@@ -6,7 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from simulation.mutations import MUTATIONS, Mutation
+from simulation.mutation import Mutation
+from simulation.mutations import MUTATIONS
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

@@ -14,8 +14,10 @@ from typing import Final
 
 from simulation.world import World
 
+from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.ledger.records import ControlAction
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 
 STOP_MS: Final = (200, 2_000)
@@ -42,11 +44,17 @@ _JOBS: Final = {"a": 12, "b": 12, "c": 12, "d": 12}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """One way to rebalance."""
+    """One way to rebalance.
+
+    :param learned: None: tasks are not learned before they move
+    :param warm_ms: so long it takes to make a task ready, on its new worker before it moves, or when it has started
+    """
 
     name: str
     protocol: ConnectProtocol
     policy: Policy
+    learned: LearnedRule | None = None
+    warm_ms: int = 0
 
 
 DESIGNS: Final = (
@@ -68,7 +76,15 @@ class Stage:
         self.design = design
         self.workers = [f"w{number}" for number in range(1, workers + 1)]
         self.rng = random.Random(f"{seed}/history")
-        self.world = World(seed, policy=design.policy, stop_ms=STOP_MS)
+        self.world = World(
+            seed,
+            policy=design.policy,
+            stop_ms=STOP_MS,
+            stateful=frozenset(_JOBS) if design.learned else frozenset(),
+            learned=(design.learned or LearnedRule.WHEN_READY,),
+            warm_ms=(design.warm_ms, design.warm_ms),
+            cold_start_ms=design.warm_ms,
+        )
         self.jobs = dict(_JOBS)
         self.configure()
         for worker in self.workers:
@@ -93,6 +109,13 @@ class Stage:
 
     def leave(self, worker: str, absence: Absence, after_ms: int = 0) -> None:
         self.at(after_ms, lambda: self.world.leave(worker, absence))
+
+    def scale_down(self, worker: str, after_ms: int) -> None:
+        """It goes for good, if it can when others have learned what it has."""
+        if self.design.learned is None:
+            self.leave(worker, Absence(left=LeaveReason.STOPPED), after_ms)
+        else:
+            self.at(after_ms, lambda: self.world.processes[worker].asked.ask(ControlAction.LEAVE_SOON))
 
     def kill(self, worker: str) -> None:
         self.at(0, lambda: self.world.kill(worker))
@@ -131,7 +154,7 @@ def loss(stage: Stage) -> None:
 
 def scale_down(stage: Stage) -> None:
     for number, worker in enumerate(stage.rng.sample(stage.workers, 2)):
-        stage.leave(worker, Absence(left=LeaveReason.STOPPED), 1_000 * number)
+        stage.scale_down(worker, 1_000 * number)
 
 
 def new_job(stage: Stage) -> None:
@@ -173,6 +196,7 @@ class Cost:
     :param stopped_s: for how long tasks did not run, in seconds, added up over the tasks
     :param most_standing: so many tasks stood still at the same time
     :param balanced_s: from the last thing that happened to the group in balance, in seconds
+    :param longest_s: for so long a single task stood still
     :param most_revoked: by one round
     :param running: how many tasks ran, from when on (ms after the history began)
     """
@@ -183,6 +207,7 @@ class Cost:
     stopped_s: float = 0
     most_standing: float = 0
     balanced_s: float = 0
+    longest_s: float = 0
     most_revoked: int = 0
     running: list[tuple[int, int]] = field(default_factory=list)
 
@@ -197,6 +222,8 @@ class Observer:
         self._rounds = len(world.coordinator.rounds)
         self._records = len(world.records)
         self._running = self._look()
+        self._started = self._runs()
+        self._stopped_at: dict[TaskId, int] = {}
         self._owner = dict(self._running)
         self._standing = self._missing()
         self.cost.running.append((0, len(self._running)))
@@ -205,6 +232,9 @@ class Observer:
         world, now = self._world, self._world.clock.now
         self.cost.stopped_s += self._standing * (now - self._at) / 1000
         self._at = now
+        started = self._runs()
+        self.cost.stopped += len(self._started.keys() - started.keys() - self._of_the_dead(self._started))
+        self._started = started
         running = self._look()
         if running != self._running:
             self._count(running)
@@ -223,15 +253,29 @@ class Observer:
 
     def _look(self) -> dict[TaskId, str]:
         return {
-            task: process.worker for process in self._world.everybody for task in process.running if task.index >= 0
+            task: process.worker
+            for process in self._world.everybody
+            for task in process.tasks.working
+            if not task.is_planner
         }
+
+    def _runs(self) -> dict[TaskId, str]:
+        return {
+            task: process.name for process in self._world.everybody for task in process.running if not task.is_planner
+        }
+
+    def _of_the_dead(self, started: Mapping[TaskId, str]) -> set[TaskId]:
+        alive = {process.name for process in self._world.everybody if process.alive}
+        return {task for task, name in started.items() if name not in alive}
 
     def _missing(self) -> int:
         return sum(task.index >= 0 for task in self._world.configured) - len(self._running)
 
     def _count(self, running: Mapping[TaskId, str]) -> None:
-        alive = {process.worker for process in self._world.everybody if process.alive}
-        self.cost.stopped += sum(task not in running and worker in alive for task, worker in self._running.items())
+        now = self._world.clock.now
+        self._stopped_at.update(dict.fromkeys(self._running.keys() - running.keys(), now))
+        for task in self._stopped_at.keys() & running.keys():
+            self.cost.longest_s = max(self.cost.longest_s, (now - self._stopped_at.pop(task)) / 1000)
         for task, worker in running.items():
             self.cost.moved += self._owner.get(task, worker) != worker
             self._owner[task] = worker
@@ -267,15 +311,19 @@ def play(history: History, design: Design, seed: int) -> Cost:
 
 def in_balance(world: World) -> bool:
     """Whether everything runs, evenly spread over the members, and the coordinator knows of no others."""
-    loads = [sum(task.index >= 0 for task in process.running) for process in world.members]
-    return world.settled and max(loads) - min(loads) <= 1 and len(world.coordinator.members) == len(loads)
+    loads = [sum(task.index >= 0 for task in process.tasks.working) for process in world.members]
+    all_work = sum(loads) == sum(not task.is_planner for task in world.configured)
+    even = max(loads) - min(loads) <= 1 and len(world.coordinator.members) == len(loads)
+    return world.settled and even and all_work
 
 
-def compare(seeds: int, histories: tuple[History, ...] = HISTORIES) -> dict[tuple[str, str], Cost]:
+def compare(
+    seeds: int, histories: tuple[History, ...] = HISTORIES, designs: tuple[Design, ...] = DESIGNS
+) -> dict[tuple[str, str], Cost]:
     """The mean costs by the names of history and design; ``running`` is that of the first seed."""
     means = {}
     for history in histories:
-        for design in DESIGNS:
+        for design in designs:
             costs = [play(history, design, seed) for seed in range(seeds)]
             means[history.name, design.name] = Cost(
                 rebalances=mean(cost.rebalances for cost in costs),
@@ -284,6 +332,7 @@ def compare(seeds: int, histories: tuple[History, ...] = HISTORIES) -> dict[tupl
                 stopped_s=mean(cost.stopped_s for cost in costs),
                 most_standing=mean(cost.most_standing for cost in costs),
                 balanced_s=mean(cost.balanced_s for cost in costs),
+                longest_s=mean(cost.longest_s for cost in costs),
                 most_revoked=max(cost.most_revoked for cost in costs),
                 running=costs[0].running,
             )

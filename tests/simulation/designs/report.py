@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-from simulation.designs.costs import DESIGNS, HISTORIES, Cost
+from simulation.designs.costs import DESIGNS, HISTORIES, Cost, Design, History
+from simulation.designs.learners import LEARNER_DESIGNS, LEARNER_HISTORIES
 
 Costs = Mapping[tuple[str, str], Cost]
 """By the names of history and design."""
 
-BEGIN: Final = "<!-- the comparison: written by make compare-designs -->"
-END: Final = "<!-- end of the comparison -->"
-
 _COLUMNS: Final = ("rebalances", "tasks moved", "stops", "task-seconds lost", "most at once", "s to balance")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One of the page's tables.
+
+    :param name: stands in the page before and after it
+    """
+
+    name: str
+    designs: Sequence[Design]
+    histories: Sequence[History]
+    columns: Sequence[str]
+    figures: Callable[[Cost], tuple[str, ...]]
+
+    @property
+    def begin(self) -> str:
+        return f"<!-- the {self.name}: written by make compare-designs -->"
+
+    @property
+    def end(self) -> str:
+        return f"<!-- end of the {self.name} -->"
+
+    def rows(self, costs: Costs) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Of a history the first row has its name."""
+        for history in self.histories:
+            for number, design in enumerate(self.designs):
+                row = self.figures(costs[history.name, design.name])
+                yield "" if number else history.name, design.name, row
+
 
 _LEFT: Final = 190
 _TOP: Final = 60
@@ -31,38 +60,47 @@ def figures(cost: Cost) -> tuple[str, ...]:
     return tuple(f"{value:.0f}" for value in values)
 
 
-def as_text(costs: Costs) -> str:
-    head = f"{'':34}{'':16}" + "".join(f"{column:>19}" for column in _COLUMNS)
+def figures_of_learners(cost: Cost) -> tuple[str, ...]:
+    """The same of the table about learners."""
+    return (*figures(cost), f"{cost.longest_s:.0f}")
+
+
+POLICIES: Final = Table("comparison", DESIGNS, HISTORIES, _COLUMNS, figures)
+LEARNERS: Final = Table(
+    "comparison of learners",
+    LEARNER_DESIGNS,
+    LEARNER_HISTORIES,
+    (*_COLUMNS, "longest s of a task"),
+    figures_of_learners,
+)
+
+
+def as_text(costs: Costs, table: Table = POLICIES) -> str:
+    head = f"{'':34}{'':16}" + "".join(f"{column:>21}" for column in table.columns)
     lines = [head, "-" * len(head)]
-    for history in _histories(costs):
-        for number, design in enumerate(DESIGNS):
-            name = "" if number else history
-            row = "".join(f"{figure:>19}" for figure in figures(costs[history, design.name]))
-            lines.append(f"{name:34}{design.name:16}{row}")
+    for history, design, row in table.rows(costs):
+        lines.append(f"{history:34}{design:16}" + "".join(f"{figure:>21}" for figure in row))
     return "\n".join(lines)
 
 
-def as_markdown(costs: Costs) -> str:
-    lines = [f"| | | {' | '.join(_COLUMNS)} |", f"|---|---|{'---:|' * len(_COLUMNS)}"]
-    for history in _histories(costs):
-        for number, design in enumerate(DESIGNS):
-            name = "" if number else history
-            lines.append(f"| {name} | {design.name} | {' | '.join(figures(costs[history, design.name]))} |")
+def as_markdown(costs: Costs, table: Table = POLICIES) -> str:
+    lines = [f"| | | {' | '.join(table.columns)} |", f"|---|---|{'---:|' * len(table.columns)}"]
+    lines += [f"| {history} | {design} | {' | '.join(row)} |" for history, design, row in table.rows(costs)]
     return "\n".join(lines)
 
 
-def written_into(page: str, costs: Costs) -> str:
+def written_into(page: str, costs: Costs, table: Table = POLICIES) -> str:
     """The page with this table in place of the one it has.
 
     :raises ValueError: if it has no place for one
     """
-    before, after = page.index(BEGIN) + len(BEGIN), page.index(END)
-    return f"{page[:before]}\n{as_markdown(costs)}\n{page[after:]}"
+    before, after = page.index(table.begin) + len(table.begin), page.index(table.end)
+    return f"{page[:before]}\n{as_markdown(costs, table)}\n{page[after:]}"
 
 
-def read_from(page: str) -> dict[tuple[str, str], tuple[float, ...]]:
+def read_from(page: str, table: Table = POLICIES) -> dict[tuple[str, str], tuple[float, ...]]:
     """The figures that the page's table has, by the names of history and design."""
-    rows = page[page.index(BEGIN) + len(BEGIN) : page.index(END)].strip().splitlines()[2:]
+    rows = page[page.index(table.begin) + len(table.begin) : page.index(table.end)].strip().splitlines()[2:]
     told: dict[tuple[str, str], tuple[float, ...]] = {}
     history = ""
     for row in rows:
