@@ -8,7 +8,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import assignor, cost, looks, lost, many, memberships, overload, rebalance, short_tasks, triggerer
+from benchmarks import (
+    assignor,
+    cost,
+    looks,
+    lost,
+    many,
+    memberships,
+    overload,
+    rebalance,
+    short_tasks,
+    triggerer,
+    warm_move,
+)
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
@@ -21,6 +33,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "rebalance": rebalance.run,
     "short_tasks": short_tasks.run,
     "triggerer": triggerer.run,
+    "warm_move": warm_move.run,
 }
 """Each measures, prints, and gives its figures; it has a folder for its files."""
 

@@ -113,14 +113,18 @@ class Streams:
         sink = self.sinks[index]
         await until(lambda: any(gap.restarted for gap in gaps_since(sink, began)), "it has started again")
         await self.steady(len(set(written_by(self.sinks))))
-        self.stood.restarted += [gap.seconds for gap in gaps_since(sink, began) if gap.restarted and not gap.moved]
+        stood = [gap.seconds for gap in gaps_since(sink, began) if gap.restarted and not gap.moved]
+        self.stood.restarted += stood
+        _tell("stopped and started in place", stood)
 
     async def join(self) -> str:
         """Have a worker join, and a stream move to it."""
         began = time.time()
         name = self.start_worker()
         await self.steady(2)
-        self.stood.joined += [gap.seconds for gap in self._gaps_since(began) if gap.moved]
+        stood = [gap.seconds for gap in self._gaps_since(began) if gap.moved]
+        self.stood.joined += stood
+        _tell(f"{name} joined", stood)
         return name
 
     async def shrink(self) -> None:
@@ -133,8 +137,10 @@ class Streams:
             raise RuntimeError(said.err)
         await self.steady(1)
         gaps = self._gaps_since(began)
-        self.stood.left += [gap.seconds for gap in gaps if gap.moved]
+        stood = [gap.seconds for gap in gaps if gap.moved]
+        self.stood.left += stood
         self.stood.longest.append(max(gap.seconds for gap in gaps))
+        _tell("a worker left", stood)
 
     def _gaps_since(self, began: float) -> list[Gap]:
         return [gap for sink in self.sinks for gap in gaps_since(sink, began)]
@@ -173,12 +179,10 @@ async def _run(folder: Path) -> dict[str, Any]:
 
 
 async def _learning(streams: Streams) -> None:
-    for index in range(_STREAMS):
-        await streams.start_again(index)
-    for _ in range(_REPEATS):
+    for number in range(_REPEATS):
+        await streams.start_again(number % _STREAMS)
         await streams.join()
-        for index in range(_STREAMS):
-            await streams.start_again(index)
+        await streams.start_again(number % _STREAMS)
         await streams.shrink()
 
 
@@ -229,6 +233,10 @@ def _report(warm: Stood, cold: Stood) -> dict[str, Any]:
         print(f"{_line(name, values)}: {ratio:.2f}{goal}")
         figures[name] = {"seconds": values, "ratio": round(ratio, 3)}
     return {**figures, "restarted": warm.restarted}
+
+
+def _tell(what: str, stood: Sequence[float]) -> None:
+    print(f"  {what}: {', '.join(f'{seconds:.2f} s' for seconds in stood)}", flush=True)
 
 
 def _line(name: str, values: Sequence[float]) -> str:

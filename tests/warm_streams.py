@@ -27,7 +27,7 @@ ROWS: Final = 100
 """In each batch, the same number of each key."""
 
 _TRIGGER: Final = "500 milliseconds"
-_REHEARSED: Final = 5
+_REHEARSED: Final = 10
 """So many batches."""
 _STEP_S: Final = 0.25
 _fetched: set[tuple[str, int]] = set()
