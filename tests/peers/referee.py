@@ -61,6 +61,14 @@ class Referee:
         for round_ in history:
             yield self._ask({"op": "assign", **round_})
 
+    def reconcile(self, step: dict[str, Any]) -> dict[str, Any]:
+        """Where Kafka's own group coordinator takes a member of a consumer group in one step.
+
+        :param step: as ``cospark reconcile`` reads it; a job is a topic, a task a partition of it
+        :return: as ``cospark reconcile`` writes it, tasks in any order
+        """
+        return self._ask({"op": "reconcile", **step})
+
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -11,7 +11,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Asks Java Kafka Connect's own classes. One JSON object a line in, one a line out; ends when its input ends.
+ * Asks Java Kafka Connect's own classes, and its group coordinator's. One JSON object a line in, one a line out; ends when its input ends.
  *
  * <p>It lives in their package because what it asks is package-private there.
  */
@@ -41,6 +41,8 @@ public final class Referee {
                 return decisions.newLeader(question.required("max_delay").intValue());
             case "assign":
                 return decisions.assign(question);
+            case "reconcile":
+                return Reconciliation.step(question);
             default:
                 throw new IllegalArgumentException("no such question: " + question);
         }
