@@ -1,0 +1,193 @@
+"""Requests and replies as they lie in their topics: a header, then a body of the seed's schemas.
+
+The header of a request has an api key, a version, a correlation id, which the reply repeats, and the partition in which
+the member reads its replies; that of a reply lacks the partition. Both are flexible, so that they can grow.
+
+The api keys are not Kafka's to give: no broker has these APIs. They are far above its own, so that none is mistaken for
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.declarative.wire import heartbeat, install_assignment, prepare_assignment
+from airflow_provider.declarative.wire.errors import UnwritableMessageError, placed
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    ConnectGroupInstallAssignmentResponse,
+)
+from airflow_provider.declarative.wire.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+    ConnectGroupPrepareAssignmentResponse,
+)
+from airflow_provider.declarative.wire.reader import Reader
+from airflow_provider.declarative.wire.structs import Field, Struct
+from airflow_provider.declarative.wire.types import INT16, INT32
+from airflow_provider.declarative.wire.writer import Writer
+
+RequestBody = ConnectGroupHeartbeatRequest | ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest
+ReplyBody = (
+    ConnectGroupHeartbeatResponse | ConnectGroupPrepareAssignmentResponse | ConnectGroupInstallAssignmentResponse
+)
+
+_VERSION: Final = 0
+
+
+class ApiKey(IntEnum):
+    """Which request it is, or what it is the reply to."""
+
+    CONNECT_GROUP_HEARTBEAT = 1001
+    CONNECT_GROUP_PREPARE_ASSIGNMENT = 1002
+    CONNECT_GROUP_INSTALL_ASSIGNMENT = 1003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """:param reply_partition: of the topic of replies: the one that the member reads"""
+
+    api_key: int
+    api_version: int = _VERSION
+    correlation_id: int
+    reply_partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyHeader:
+    """:param correlation_id: that of the request"""
+
+    api_key: int
+    api_version: int = _VERSION
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    header: RequestHeader
+    body: RequestBody
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    header: ReplyHeader
+    body: ReplyBody
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What requests have in common, or replies.
+
+    :param make: of header and body
+    :param bodies: by api key
+    """
+
+    make: type[Any]
+    header: Struct
+    bodies: Mapping[int, Struct]
+
+    def key_of(self, body: RequestBody | ReplyBody) -> int:
+        return next(key for key, struct in self.bodies.items() if struct.make is type(body))
+
+    def encode(self, message: Request | Reply) -> bytes:
+        writer = Writer()
+        with placed("header"):
+            self.header.write(writer, message.header)
+        body = self.bodies[message.header.api_key]
+        with placed("body"):
+            if type(message.body) is not body.make:
+                raise UnwritableMessageError(f"a {body.name}", f"found a {type(message.body).__name__}")
+            body.write(writer, message.body)
+        return writer.done()
+
+    def decode(self, data: bytes) -> Any:
+        """The first two fields of the header are looked at before: they say how to read the rest."""
+        reader = Reader(data)
+        with placed("header"):
+            with placed("ApiKey"):
+                body = self.bodies[reader.one_of(self.bodies)]
+            with placed("ApiVersion"):
+                reader.one_of((_VERSION,))
+            reader.at = 0
+            header = self.header.read(reader)
+        with placed("body"):
+            read = body.read(reader)
+            reader.end()
+        return self.make(header, read)
+
+    def to_json(self, message: Request | Reply) -> dict[str, Any]:
+        body = self.bodies[message.header.api_key]
+        return {"header": self.header.to_json(message.header), "body": body.to_json(message.body)}
+
+
+_HEADER: Final = (Field("ApiKey", INT16), Field("ApiVersion", INT16), Field("CorrelationId", INT32))
+
+REQUESTS: Final = _Form(
+    Request,
+    Struct("RequestHeader", RequestHeader, (*_HEADER, Field("ReplyPartition", INT32))),
+    MappingProxyType(
+        {
+            ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.REQUEST,
+            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.REQUEST,
+            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.REQUEST,
+        }
+    ),
+)
+REPLIES: Final = _Form(
+    Reply,
+    Struct("ReplyHeader", ReplyHeader, _HEADER),
+    MappingProxyType(
+        {
+            ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.RESPONSE,
+            ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.RESPONSE,
+            ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.RESPONSE,
+        }
+    ),
+)
+
+
+def request_of(body: RequestBody, *, correlation_id: int, reply_partition: int) -> Request:
+    """A request with the header that its body needs."""
+    key = REQUESTS.key_of(body)
+    return Request(RequestHeader(api_key=key, correlation_id=correlation_id, reply_partition=reply_partition), body)
+
+
+def reply_to(request: Request, body: ReplyBody) -> Reply:
+    """A reply with the header by which the member knows which request it answers."""
+    return Reply(ReplyHeader(api_key=request.header.api_key, correlation_id=request.header.correlation_id), body)
+
+
+def encode_request(request: Request) -> bytes:
+    """:raises UnwritableMessageError: a field can't carry what it has, or the body is that of another api key"""
+    return REQUESTS.encode(request)
+
+
+def decode_request(data: bytes) -> Request:
+    """:raises MalformedMessageError: it is no request"""
+    request: Request = REQUESTS.decode(data)
+    return request
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """With the names of the schemas; bytes are hex."""
+    return REQUESTS.to_json(request)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """:raises UnwritableMessageError: a field can't carry what it has, or the body is that of another api key"""
+    return REPLIES.encode(reply)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """:raises MalformedMessageError: it is no reply"""
+    reply: Reply = REPLIES.decode(data)
+    return reply
+
+
+def reply_to_json(reply: Reply) -> dict[str, Any]:
+    """With the names of the schemas; bytes are hex."""
+    return REPLIES.to_json(reply)

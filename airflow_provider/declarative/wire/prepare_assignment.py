@@ -1,0 +1,117 @@
+"""``ConnectGroupPrepareAssignment``: the member that shall assign asks what there is to be assigned, and to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
+from airflow_provider.declarative.wire.structs import Field, Struct
+from airflow_provider.declarative.wire.types import (
+    COMPACT_BYTES,
+    COMPACT_NULLABLE_STRING,
+    COMPACT_STRING,
+    INT8,
+    INT16,
+    INT32,
+    CompactArrayOf,
+)
+from airflow_provider.protocol.model import MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectGroupPrepareAssignmentRequest:
+    """Asks for a group's state.
+
+    :param group_id: not empty
+    :param member_id: not empty
+    :param member_epoch: 0 or more
+    """
+
+    group_id: str
+    member_id: MemberId
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedAssignor:
+    """What one member says with the assignor that was selected.
+
+    :param version: of ``metadata``
+    :param reason: why the metadata have changed
+    """
+
+    version: int
+    reason: int = 0
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedMember:
+    """A member to which something may be assigned.
+
+    :param instance_id: empty: none. The schema allows no null here, and no instance id is empty
+    :param connectors_and_tasks: what it has now
+    """
+
+    member_id: MemberId
+    member_epoch: int
+    instance_id: str = ""
+    assignor: SelectedAssignor
+    connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectGroupPrepareAssignmentResponse:
+    """A group's state.
+
+    :param throttle_time_ms: how long the request was held back for a quota
+    :param error_code: Kafka's; 0 is none
+    :param group_epoch: to be sent back with the assignment that is made of this
+    :param assignor_name: which assignor was selected
+    """
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    group_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[PreparedMember, ...] = ()
+
+
+REQUEST: Final = Struct(
+    "ConnectGroupPrepareAssignmentRequest",
+    ConnectGroupPrepareAssignmentRequest,
+    (Field("GroupId", COMPACT_STRING), Field("MemberId", COMPACT_STRING), Field("MemberEpoch", INT32)),
+)
+
+_ASSIGNOR: Final = Struct(
+    "Assignor",
+    SelectedAssignor,
+    (Field("Version", INT16), Field("Reason", INT8), Field("Metadata", COMPACT_BYTES)),
+)
+
+_MEMBER: Final = Struct(
+    "Member",
+    PreparedMember,
+    (
+        Field("MemberId", COMPACT_STRING),
+        Field("MemberEpoch", INT32),
+        Field("InstanceId", COMPACT_STRING),
+        Field("Assignor", _ASSIGNOR),
+        Field("ConnectorsAndTasks", CONNECTORS_AND_TASKS),
+    ),
+)
+
+RESPONSE: Final = Struct(
+    "ConnectGroupPrepareAssignmentResponse",
+    ConnectGroupPrepareAssignmentResponse,
+    (
+        Field("ThrottleTimeMs", INT32),
+        Field("ErrorCode", INT16),
+        Field("ErrorMessage", COMPACT_NULLABLE_STRING),
+        Field("GroupEpoch", INT32),
+        Field("AssignorName", COMPACT_STRING),
+        Field("Members", CompactArrayOf(_MEMBER)),
+    ),
+)
