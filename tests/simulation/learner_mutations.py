@@ -17,7 +17,6 @@ _CONFIGURED = "what_is_learned_is_configured_and_has_state"
 _TWICE = "nothing_learned_is_owned_twice"
 _KNOWS = "its_owner_knows_what_is_learned"
 _AT_ONCE = "a_lost_owner_whose_learner_is_ready_is_replaced_at_once"
-_HALF_WARM = "half_warm_goes_before_cold"
 _ONLY_READY = "what_has_state_is_stopped_only_for_a_learner_that_is_ready"
 _NOTHING_NEW = "who_leaves_soon_gets_nothing_new"
 _BACK = "what_was_stopped_for_a_learner_goes_to_it_or_back"
@@ -48,8 +47,7 @@ LEARNER_MUTATIONS = (
                 "    half_warm = {task: min(round.staying) for task in rest if task in free}\n",
             ),
         ),
-        plan="learners",
-        broken=(_HALF_WARM,),
+        unit_test="tests/simulation/test_learner_examples.py",
     ),
     Mutation(
         name="has an owner stop for a learner that is not ready",
@@ -82,7 +80,7 @@ LEARNER_MUTATIONS = (
             ("now.get(owner, share) < share < now[worker]:", "owner in now and now[owner] <= share <= now[worker]:"),
         ),
         plan="learners",
-        broken=(_OVER,),
+        broken=(_OVER, _REST),
     ),
     Mutation(
         name="has somebody learn what is not configured",
