@@ -53,7 +53,7 @@ class Checks:
         world = self._world
         running = {task: process.worker for process in world.members for task in process.running}
         invariants.the_status_topic_tells_what_runs(world.status.tasks, running)
-        if not world.given_up:
+        if not world.status.given_up:
             invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in world.members})
         learner_invariants.check_at_rest(world)
 

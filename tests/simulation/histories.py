@@ -167,6 +167,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
 def _peace(world: World, plan: Plan, told: Told) -> None:
     """The faults stop; what is running comes to rest."""
     world.make_peace()
+    world.watch(lambda: _finish_what_drains(world))
     world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
     if not world.staying:
         gone = next(worker for worker in WORKERS if worker not in world.live)
@@ -176,6 +177,15 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
     _settle(world, plan, told)
     world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
     world.check_at_rest()
+
+
+def _finish_what_drains(world: World) -> bool:
+    """What workers that drain still run comes to its end."""
+    for process in world.members:
+        if process.asked.slots == 0 and not process.asleep:
+            for task in list(process.running):
+                process.tasks.finish(task)
+    return False
 
 
 def _settle(world: World, plan: Plan, told: Told) -> None:

@@ -38,7 +38,7 @@ def check_round(before: Round | None, now: Round) -> None:
 def check_at_rest(world: World) -> None:
     """All rules about a group in which everything has come right."""
     nothing_is_learned_at_rest({process.name: process.tasks.learning for process in world.members})
-    if world.coordinator.protocol is SubProtocol.EXTENSIBLE and not world.given_up:
+    if world.coordinator.protocol is SubProtocol.EXTENSIBLE and not world.status.given_up:
         jobs = world.jobs.newest.stateful
         held = {process.name: process.tasks.held for process in world.members}
         what_has_state_is_spread_evenly_too(

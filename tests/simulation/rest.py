@@ -35,4 +35,4 @@ def is_settled(world: World) -> bool:
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
     """Where an even share fills all slots of a worker, no worker has one free."""
     shares = [sum(not task.is_planner for task in member.tasks.held) for member in members]
-    return sum(shares) // len(shares) < slots or min(shares) >= slots or bool(members[0].world.given_up)
+    return sum(shares) // len(shares) < slots or min(shares) >= slots or bool(members[0].world.status.given_up)

@@ -9,7 +9,7 @@ from airflow_provider.ledger.records import Key, KeyKind, TaskState, TaskStatus,
 from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
 from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,12 @@ class StatusTopic:
         self._put(Key(kind=KeyKind.GROUP), None)
         if record is not None:
             self._put(Key(kind=KeyKind.GROUP), record)
+
+    @property
+    def given_up(self) -> Tasks:
+        """What has been learned for too long."""
+        memory = None if self.group is None else self.group.learner_memory
+        return NO_TASKS if memory is None else memory.given_up
 
     def snapshot(self) -> StatusSnapshot:
         return self._view.snapshot()

@@ -33,7 +33,6 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
-    NO_TASKS,
     Epoch,
     GenerationId,
     MemberId,
@@ -250,21 +249,12 @@ class World:
     def make_peace(self) -> None:
         """The faults stop."""
         self.note("world    ---- the faults stop")
-        self.watch(self._finish_what_drains)
         self.at_peace = True
         self.warm_up_fails = 0.0
         self.network.faults.stop()
         self.coordinator_back()
         for process in self.everybody:
             process.reconnect()
-
-    def _finish_what_drains(self) -> bool:
-        """In peace what workers that drain still run comes to its end."""
-        for process in self.members:
-            if process.asked.slots == 0 and not process.asleep:
-                for task in list(process.running):
-                    process.tasks.finish(task)
-        return False
 
     @property
     def coordinator_away(self) -> bool:
@@ -342,12 +332,6 @@ class World:
         """The process that leads, as the coordinator has it."""
         process = self.processes.get(self.coordinator.leader or "")
         return process if process is not None and process.in_group and process.state.is_leader else None
-
-    @property
-    def given_up(self) -> Tasks:
-        """What has been learned for too long."""
-        memory = None if self.record is None else self.record.learner_memory
-        return NO_TASKS if memory is None else memory.given_up
 
     def running(self, worker: str) -> Tasks:
         return frozenset(self.processes[worker].running)
