@@ -106,11 +106,15 @@ def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, Worke
 
 
 def ready_learners(learned: Tasks, status: StatusSnapshot) -> Tasks:
-    """What of these some worker says that it is ready for. Whether the leader has it move there, is the leader's."""
+    """What of these some worker says that it is ready for. Whether the leader has it move there, is the leader's.
+
+    The last word of a worker that was lost stays for a day: it counts as long as the worker is in the group.
+    """
+    record = last_round(status)
     return frozenset(
         lesson.task
-        for worker in status.workers.values()
-        if worker.learning and worker.state.applied
+        for name, worker in status.workers.items()
+        if worker.learning and worker.state.applied and (record is None or name in record.members)
         for lesson in worker.learning
         if lesson.ready and lesson.task in learned
     )

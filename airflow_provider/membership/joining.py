@@ -152,6 +152,7 @@ def on_synced(member: Transition, event: Synced) -> None:
     assert protocol is not None  # chosen by the coordinator when all had joined
     try:
         assignment = CODECS[protocol].decode_assignment(event.assignment)
+        _check_target(assignment)
     except MalformedEmbeddedError as malformed:
         member.do(Warn(message=f"the leader {member.state.leader!r} sent no assignment: {malformed}; joining again"))
         begin_again(member)
@@ -173,6 +174,12 @@ def on_synced(member: Transition, event: Synced) -> None:
         patience = member.now + state.settings.session_timeout_ms // 2
         member.set(unadopted=assignment, record_by=max(patience, state.hold_until or 0))
         adopt_record(member)
+
+
+def _check_target(assignment: Assignment | ExtensibleAssignment) -> None:
+    """Whatever leads, a target that is missing says nothing of what this member is to own."""
+    if isinstance(assignment, ExtensibleAssignment) and assignment.target is None and not assignment.error:
+        raise MalformedEmbeddedError("target is missing, and no error says why")
 
 
 def _adopt_nothing(member: Transition, assignment: Assignment | ExtensibleAssignment) -> None:

@@ -18,7 +18,7 @@ from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.free_slots import spare_capacity
-from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
+from airflow_provider.group.leading import assign, gather_call, later_epoch, ready_learners, unassigned_work
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -627,3 +627,20 @@ def test_whoever_speaks_in_a_later_epoch_is_overtaken_by_another_round() -> None
     earlier = replace(group.record, epoch=Epoch(EPOCH - 1))
     assert later_epoch(replace(group.status, group=earlier)) is not None
     assert later_epoch(replace(group.status, group=None)) is None
+
+
+def test_a_lost_worker_is_ready_for_nothing_though_its_last_word_stays() -> None:
+    """An owner would stop its task for nobody, in each round, as long as the record is there."""
+    said = WorkerStatus(
+        worker=W2,
+        epoch=Epoch(5),
+        state=WorkerPhase.STABLE,
+        slots=1,
+        member_id=MemberId("w2"),
+        learning=(Lesson(A0, 1.0, ready=True), Lesson(A1, 0.5, ready=False)),
+    )
+    there = StatusSnapshot(workers={W2: said}, group=record_of({W1: frozenset({A0, A1}), W2: NO_TASKS}))
+    lost = replace(there, group=record_of({W1: frozenset({A0, A1})}, epoch=6))
+    assert ready_learners(frozenset({A0, A1}), there) == {A0}
+    assert ready_learners(frozenset({A0, A1}), replace(there, group=None)) == {A0}, "the record is not read yet"
+    assert ready_learners(frozenset({A0, A1}), lost) == NO_TASKS

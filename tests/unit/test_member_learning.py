@@ -26,9 +26,11 @@ from airflow_provider.membership.events import (
     Synced,
     TasksFinished,
     TasksStopped,
+    Warn,
 )
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.embedded import EXTENSIBLE
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
@@ -283,3 +285,17 @@ def test_another_process_learns_anew_what_it_takes_over() -> None:
     commands = other.feed(Resumed, config_offset=ConfigOffset(0), predecessor=Predecessor.GONE)
     assert of(commands, StartLearning) == [StartLearning(tasks=tasks("a1"))]
     assert other.state.lessons.how_far() == {A1: 0.0}
+
+
+def test_a_leader_that_names_no_target_has_sent_no_assignment() -> None:
+    """What it owns is not known then: it goes on with what it has, and joins again."""
+    member = Learner().with_("a0")
+    member.heartbeat(BEGUN)
+    member.joined(2, protocol=SubProtocol.EXTENSIBLE)
+    commands = member.feed(Synced, assignment=EXTENSIBLE.encode_assignment(ExtensibleAssignment(leader=OTHER)))
+    assert of(commands, Warn, StopTasks) == [
+        Warn(
+            message=f"the leader {OTHER!r} sent no assignment: target is missing, and no error says why; joining again"
+        )
+    ]
+    assert (member.state.phase, member.state.owned) == (Phase.UNJOINED, tasks("a0"))
