@@ -78,7 +78,7 @@ bench: install  ## Benchmarks, as ratios against a peer in the same run
 soak: install  ## Thirty rolling bounces of three workers under real Spark work (about ten minutes)
 	BOUNCES=30 $(PYTEST) tests/integration/test_faults_bounces.py
 
-compare-designs: install  ## What eager and each resolution policy cost, in a simulated group (SEEDS=5; DOCS=1 writes it into docs/policies.md, too)
+compare-designs: install  ## What eager, each resolution policy and learners cost, in a simulated group (SEEDS=5; DOCS=1 writes it into docs/policies.md, too)
 	PYTHONPATH=tests $(BIN)/python -m simulation.designs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DOCS),--docs)
 
 clean:  ## Remove the environment and the results, but not what was downloaded

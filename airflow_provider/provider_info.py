@@ -86,7 +86,8 @@ def get_provider_info() -> dict[str, Any]:
                     "gc_freeze": {
                         "description": (
                             "Have each triggerer call Python's gc.freeze() when it is given its first deferred"
-                            " worker, and look for garbage only when there are 10,000 objects more. A full garbage"
+                            " worker and when that has loaded Kafka's clients, and look for garbage only when there"
+                            " are 10,000 objects more. A full garbage"
                             " collection then holds up its event loop about 100 ms less, and is rare. What"
                             " other triggers hold at that moment may never be collected if it comes to refer to itself,"
                             " so this is for triggerers that hold many hundreds of workers."

@@ -172,8 +172,6 @@ class GroupMember:
             stopping=state.stopping,
             settled=whole and state.phase is Phase.STABLE,
             leaving=state.phase is Phase.LEAVING,
-            learning=state.lessons.learning,
-            learned=state.lessons.learned & state.owned,
             learns=state.protocol is SubProtocol.EXTENSIBLE,
         )
 

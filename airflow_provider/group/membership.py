@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.records import WorkerStatus
 from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
     from airflow_provider.topics.group_topics import GroupTopics
@@ -64,8 +64,6 @@ class MembershipView:
     :param member_id: what the coordinator calls it
     :param owned: what this worker has: running, held back, or stopping
     :param stopping: the part of ``owned`` that was told to stop and has not been released yet
-    :param learning: what it makes ready while others have it, or nobody
-    :param learned: the part of ``owned`` that others learn
     :param learns: whether tasks are learned in this group before they move
     :param settled: in the group, and nothing is stopping or waits to start: it can be handed over as it is
     :param leaving: it stops everything and leaves, whether or not its worker has asked for it
@@ -77,8 +75,6 @@ class MembershipView:
     stopping: Tasks
     settled: bool
     leaving: bool
-    learning: Tasks = NO_TASKS
-    learned: Tasks = NO_TASKS
     learns: bool = False
 
 

@@ -259,12 +259,7 @@ def adopt_record(member: Transition) -> None:
         return
     _complete(member, assignment)
     owned, revoked = record.owned_by(state.settings.worker), record.revoked_from(state.settings.worker)
-    member.stop(state.owned - owned, StopReason.REVOKED)
-    if member.predecessor_may_run:
-        member.hold((owned | revoked) - state.owned)
-        member.stop(revoked, StopReason.REVOKED)
-    else:
-        member.hold(owned - state.owned)
+    member.own(owned, revoked)
     learn_nothing(member)
     _after_adoption(member, rejoin_at=state.record_at + assignment.delay_ms, rejoin=bool(revoked))
 

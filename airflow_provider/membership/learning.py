@@ -18,7 +18,6 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.extensible import ExtensibleAssignment
-from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
@@ -29,13 +28,7 @@ def adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
     """
     state = member.state
     assert assignment.target is not None  # the leader could assign
-    target, revoked = assignment.target.tasks() - state.released_since_join, assignment.revoked.tasks()
-    member.stop(state.owned - target, StopReason.REVOKED)
-    if member.predecessor_may_run:
-        member.hold((target | revoked) - member.state.owned)
-        member.stop(revoked, StopReason.REVOKED)
-    else:
-        member.hold(target - member.state.owned)
+    member.own(assignment.target.tasks() - state.released_since_join, assignment.revoked.tasks())
     learn(member, assignment.learning.tasks(), assignment.learned.tasks())
     if assignment.shutdown and member.state.leaving_soon is not None and not member.state.owned:
         member.do(MayLeave())

@@ -121,6 +121,18 @@ class Transition(Requesting):
             self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
         self.start_held()
 
+    def own(self, target: Tasks, revoked: Tasks) -> None:
+        """Have these and nothing else. What a round has revoked may still run in the process that had this worker's
+        name: it is held as this worker's, and let go of when that can run nothing any more.
+        """
+        before = self.state.owned
+        self.stop(before - target, StopReason.REVOKED)
+        if self.predecessor_may_run:
+            self.hold((target | revoked) - before)
+            self.stop(revoked, StopReason.REVOKED)
+        else:
+            self.hold(target - before)
+
     def start_held(self) -> None:
         """Start what is held back, if the jobs topic is read far enough, this member surely is one, and what had
         its name before can run nothing any more.

@@ -1,4 +1,4 @@
-"""How a worker goes that was asked to leave its group: at once, when what it runs has finished, or when others have
+"""How a worker goes that was asked to leave its group: immediately, when what it runs has finished, or when others have
 learned that.
 """
 

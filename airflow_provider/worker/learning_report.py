@@ -21,8 +21,8 @@ class LearningReport:
 
     :param ready_from: from this progress on a task may move here
     :param progress: gives how far it is with each task, from 0 to 1
-    :param write: writes it, and says whether it is stored
-    :param tell: is told then
+    :param write: writes it, and calls back with whether it is stored
+    :param tell: called with it when it is stored
     """
 
     def __init__(

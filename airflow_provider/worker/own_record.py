@@ -85,7 +85,7 @@ class OwnRecord:
     def say_how_far_it_learns(self, stored: Callable[[bool], None]) -> None:
         """Say how far it is with what it learns.
 
-        :param stored: is told whether that is stored
+        :param stored: called with whether that is stored
         """
         status = self._status()
         self._journal.attempt(lambda: self._topics.publish_worker(status), lambda failed: stored(failed is None))

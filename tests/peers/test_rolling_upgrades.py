@@ -26,7 +26,7 @@ from airflow_provider.topics.one_shot import read_timeline
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
-EAGER, COMPATIBLE, SESSIONED = ConnectProtocol
+EAGER, COMPATIBLE, SESSIONED = ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE, ConnectProtocol.SESSIONED
 JOBS = {"a": 3, "b": 3, "c": 3}
 
 
