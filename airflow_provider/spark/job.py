@@ -201,8 +201,8 @@ class TaskContext:
         )
 
 
-WarmUp: TypeAlias = "Callable[[SparkSession, TaskContext], Iterator[float] | None]"
-"""Makes a task ready to run; a generator yields how far it is, from 0 to 1."""
+WarmUp: TypeAlias = "Callable[[SparkSession, TaskContext], Iterator[float] | object]"
+"""Makes a task ready to run. A generator yields how far it is, from 0 to 1; what a function returns does not count."""
 
 
 class SparkJob:

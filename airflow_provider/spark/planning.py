@@ -25,8 +25,16 @@ class PlanError(Exception):
 def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
     """Ask ``job`` for its plan and check it. What ``plan()`` itself raises passes through.
 
-    :raises PlanError: if the plan is no list of JSON objects, too long, or gives two tasks the same checkpoint
+    :raises PlanError: if the plan is no list of JSON objects, too long, or gives two tasks the same checkpoint, or if
+        none of its tasks could ever be warmed up
     """
+    warm_up: object = getattr(job, "warm_up", None)
+    if warm_up is not None and not callable(warm_up):
+        raise PlanError(
+            context.name,
+            "can't be carried out: warm_up must be a function of the session and the TaskContext, or None,"
+            f" not a {type(warm_up).__qualname__}",
+        )
     configs: Any = job.plan(context)
     if not isinstance(configs, list):
         raise PlanError(context.name, f"must be a list of task configurations, not a {type(configs).__qualname__}")

@@ -110,8 +110,8 @@ def _steps(job: SparkJob, session: TaskSession, order: TaskOrder, guard: WarmUpG
     if not order.bounded and own is not None:
         for progress in read_newest(spark, order.checkpoint_location):
             yield progress if own is _nothing_more else 0.0
-    steps = None if own is None else own(spark, task)
-    if steps is not None:
+    steps: object = None if own is None else own(spark, task)
+    if isinstance(steps, Iterator):  # what else it returns does not count; to go through a DataFrame never ends
         yield from steps
 
 

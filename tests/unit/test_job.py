@@ -169,6 +169,15 @@ def test_a_bad_plan_is_refused_and_the_job_named(plan: Any, problem: str) -> Non
     assert str(error.value).startswith("the plan of job 'ingest' ")
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_warm_up_that_is_no_function_is_refused_with_the_plan(flag: Any) -> None:
+    def function(spark: Any, task: TaskContext) -> None:
+        """Nothing."""
+
+    with pytest.raises(PlanError, match=r"warm_up must be a function of the session .*, or None, not a bool"):
+        make_plan(spark_job(warm_up=flag)(function), job_context())
+
+
 def test_a_planner_without_spark_says_so() -> None:
     with pytest.raises(RuntimeError, match="planner of job 'ingest' asked for Spark, but this runner has none"):
         _ = job_context().spark

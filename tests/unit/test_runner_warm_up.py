@@ -176,6 +176,21 @@ def function(spark: Any, task: TaskContext) -> Any:
     return sorted(spark.views)
 
 
+class Table:
+    """As a DataFrame, it has items, and no end of them."""
+
+    def __getitem__(self, index: int) -> str:
+        return f"column {index}"
+
+
+TABLE: Any = Table
+
+
+@spark_job(warm_up=lambda spark, task: task.cached("airports", TABLE))
+def one_line(spark: Any, task: TaskContext) -> Any:
+    return "ran"
+
+
 def order(name: str, attempt: int = 1, **changes: Any) -> TaskOrder:
     made = TaskOrder(task=TASK, entry_point=f"{__name__}:{name}", epoch=Epoch(1), attempt=attempt, bounded=True)
     return replace(made, **changes)
@@ -232,7 +247,9 @@ async def test_its_attempt_goes_on_with_the_job_and_the_session_that_were_made_r
     assert watched.runner.running == frozenset()
 
 
-@pytest.mark.parametrize(("name", "result"), [("function", ["warm"]), ("Plain", "ran"), ("Cold", "ran")])
+@pytest.mark.parametrize(
+    ("name", "result"), [("function", ["warm"]), ("one_line", "ran"), ("Plain", "ran"), ("Cold", "ran")]
+)
 async def test_every_kind_of_job_can_be_made_ready(watched: Watched, name: str, result: Any) -> None:
     watched.runner.warm(order(name))
     await watched.hears(WarmUpReady)
