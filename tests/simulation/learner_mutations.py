@@ -195,7 +195,7 @@ LEARNER_MUTATIONS = (
         name="counts what is learned where it is",
         module="airflow_provider.group.free_slots",
         edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
-        unit_test="tests/unit/test_leading.py",
+        unit_test="tests/unit/test_free_slots.py",
     ),
     Mutation(
         name="keeps what was made ready when it is to let go of it",

@@ -12,11 +12,27 @@ from typing import Any
 
 from group_records import record_of
 
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.embedded.v1 import encode_metadata
+from airflow_provider.protocol.model import (
+    Assignment,
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    Tasks,
+    WorkerId,
+    WorkerState,
+)
 
 STATES = {
     "r": TaskState.RUNNING,
@@ -62,3 +78,42 @@ class Group:
     @property
     def running(self) -> Tasks:
         return frozenset(task for task, told in self.status.tasks.items() if told.state is TaskState.RUNNING)
+
+
+def member(worker: WorkerId, owned: Tasks, *, offset: int = 0) -> JoinedMember:
+    state = WorkerState(
+        version=1, url="", config_offset=ConfigOffset(offset), assignment=Assignment(version=1, assigned=owned)
+    )
+    return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
+
+
+def record_after(
+    group: Group,
+    *,
+    reason: str,
+    now_ms: int = 0,
+    joins: tuple[WorkerId, ...] = (),
+    members: tuple[WorkerId, ...] | None = None,
+) -> ClassicRecord:
+    """The next round, which its leader w1 joined for ``reason``."""
+    last = group.record
+    present = (*last.members, *joins) if members is None else members
+    unfinished = {task for task, told in group.status.tasks.items() if not told.state.final}
+    answer = lead(
+        Call(
+            generation=GenerationId(last.generation + 1),
+            protocol=SubProtocol.SESSIONED,
+            leader=MemberId("w1"),
+            last_completed=last.generation,
+            members=tuple(member(worker, last.owned_by(worker)) for worker in present),
+            configured=frozenset(unfinished),
+            config_offset=ConfigOffset(0),
+            last_record=last,
+            policy=Deferred(),
+            now_ms=now_ms,
+            reason=reason,
+            revocation_rank=dict.fromkeys(group.running, 2),
+        )
+    )
+    assert answer.record is not None
+    return answer.record

@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 from group_records import record_of
-from led_group import EPOCH, Group
+from led_group import EPOCH, Group, member, record_after
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.free_slots import spare_capacity
 from airflow_provider.group.leading import assign, gather_call, later_epoch, ready_learners, unassigned_work
-from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
@@ -27,227 +25,26 @@ from airflow_provider.ledger.records import JobDefinition, Lesson, TaskState, Ta
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
-from airflow_provider.membership.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.embedded import EXTENSIBLE
-from airflow_provider.protocol.embedded.v1 import encode_metadata
 from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     NO_TASKS,
-    Assignment,
     ConfigOffset,
     Epoch,
     GenerationId,
     MemberId,
     SubProtocol,
     TaskId,
-    Tasks,
     WorkerId,
-    WorkerState,
     planner_of,
 )
 from airflow_provider.protocol.packed_tasks import PackedTasks
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
-
-
-# ---- a worker that has run dry, or has a slot free
-
-
-@pytest.mark.parametrize(
-    "workers",
-    [
-        {"w1": "r p", "w2": ""},
-        {"w1": "r p", "w2": "f"},
-        {"w1": "p p", "w2": ""},
-        {"w1": "r p", "w2": "r p", "w3": ""},
-        {"w1": "r r p", "w2": "r r", "w3": ""},
-        {"w1": "s p", "w2": "f f"},
-        {"w1": "r r r p p p", "w2": "f f f"},
-        {"w1": "r r p", "w2": "", "w3": ""},
-        {"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""},
-    ],
-)
-def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str, str]) -> None:
-    group = Group(workers)
-    assert spare_capacity(group.jobs, group.status)
-
-
-@pytest.mark.parametrize(
-    ("workers", "why"),
-    [
-        ({"w1": "r p", "w2": "r"}, "nobody is dry"),
-        ({"w1": "r p", "w2": "."}, "what w2 was just given has no record yet"),
-        ({"w1": "r r", "w2": ""}, "nothing waits: a running task would be stopped"),
-        ({"w1": "s s", "w2": ""}, "nor is a stream stopped for it"),
-        ({"w1": "r", "w2": "r", "w3": ""}, "one task each"),
-        ({"w1": "f p", "w2": ""}, "the waiting one is about to start"),
-        ({"w1": "r . ", "w2": ""}, "it isn't known whether it waits"),
-        ({"w1": "r p"}, "alone"),
-        ({"w1": "f", "w2": "f"}, "all done"),
-    ],
-)
-def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str], why: str) -> None:
-    group = Group(workers)
-    assert not spare_capacity(group.jobs, group.status), why
-
-
-def test_who_learns_a_task_is_not_helped_to_another_one_that_a_round_would_not_give_it() -> None:
-    """Else the leader would have the group rebalance for nothing, again and again, until the task has been learned."""
-    said = {W2: WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2)}
-    group = Group({"w1": "r r p", "w2": ""})
-    assert spare_capacity(group.jobs, replace(group.status, workers=said))
-    learns = replace(group.record, learning={W2: frozenset({A0})}, learned={W1: frozenset({A0})})
-    assert not spare_capacity(group.jobs, replace(group.status, workers=said, group=learns))
-    others = Group({"w1": "r r p p", "w2": ""})
-    learns = replace(others.record, learning={W2: frozenset({A0})}, learned={W1: frozenset({A0})})
-    assert spare_capacity(others.jobs, replace(others.status, workers=said, group=learns)), "w1 would have 3 of 4"
-
-
-@pytest.mark.parametrize(("slots", "helped"), [(1, True), (0, False)], ids=["free", "it drains"])
-def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
-    group = Group({"w1": "r p", "w2": ""})
-    said = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W2: said}))) is helped
-
-
-@pytest.mark.parametrize(
-    ("workers", "member", "helped", "why"),
-    [
-        ({"w1": "r", "w2": "r p"}, "w2", True, "w1 can start what waits there"),
-        ({"w1": "r r", "w2": "r"}, "w2", False, "nothing waits there"),
-        ({"w2": "r p"}, "w2", False, "there is nobody else"),
-        ({"w1": "r", "w2": "r p"}, "another process", False, "a process that is gone has said it"),
-    ],
-)
-def test_what_waits_where_nothing_starts_any_more_goes_to_others(
-    workers: dict[str, str], member: str, helped: bool, why: str
-) -> None:
-    group = Group(workers)
-    drains = WorkerStatus(
-        worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=0, member_id=MemberId(member), owned=frozenset()
-    )
-    busy = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1)
-    said = {W2: drains, W1: busy}
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said))) is helped, why
-
-
-@pytest.mark.parametrize(("slots", "helped"), [(1, True), (2, True), (3, False)])
-def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slots(slots: int, helped: bool) -> None:
-    """One of the two that are silent would move: with three slots, both are about to start."""
-    group = Group({"w1": "r . .", "w2": ""})
-    said = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W1: said}))) is helped
-
-
-@pytest.mark.parametrize(
-    ("workers", "slots", "helped", "why"),
-    [
-        ({"w1": "s s p", "w2": "s"}, 2, True, "streams never end: what waits behind them would wait for ever"),
-        ({"w1": "r r p", "w2": "r"}, 2, True, "w2 has a slot to spare"),
-        ({"w1": "r r p", "w2": "r r", "w3": "r"}, 2, True, "w3 has"),
-        ({"w1": "r p p", "w2": "r"}, 1, False, "no slot is free: it would wait there, too"),
-        ({"w1": "r r p", "w2": "r ."}, 2, False, "w2 is about to start the other one"),
-        ({"w1": "r r p", "w2": "r r"}, 4, False, "both have their share"),
-        ({"w1": "r r r", "w2": "r"}, 3, False, "nothing waits: a running task would be stopped"),
-    ],
-)
-def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
-    workers: dict[str, str], slots: int, helped: bool, why: str
-) -> None:
-    group = Group(workers)
-    names = [WorkerId(worker) for worker in workers]
-    said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in names}
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said))) is helped, why
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"revoked": {W1: frozenset({A1})}},
-        {"delay_ms": 1_000},
-        {"memory": Memory(deadline_ms=1)},
-        {"memory": Memory(awaited={W2: 1})},
-    ],
-)
-def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any]) -> None:
-    group = Group({"w1": "r p", "w2": ""}, **more)
-    assert not spare_capacity(group.jobs, group.status)
-
-
-def test_a_worker_that_leaves_is_not_helped() -> None:
-    """It gets nothing: the group would rebalance for it again and again."""
-    group = Group({"w1": "r p", "w2": ""}, leaving=frozenset({W2}))
-    assert not spare_capacity(group.jobs, group.status)
-
-
-def test_what_waits_moves_to_those_that_stay_though_another_leaves() -> None:
-    group = Group({"w1": "r p p", "w2": "", "w3": "r"}, leaving=frozenset({WorkerId("w3")}))
-    assert spare_capacity(group.jobs, group.status)
-
-
-@pytest.mark.parametrize(
-    ("learns", "helped", "why"),
-    [
-        ("", True, "w2 has nothing"),
-        ("a0", True, "when that has moved, w1 has three still"),
-        ("a0 a1", False, "when those have moved, each has two"),
-    ],
-)
-def test_what_is_being_learned_is_counted_as_if_it_had_moved(learns: str, helped: bool, why: str) -> None:
-    """The assignor does so, too: it would move nothing, again and again."""
-    learned = {W1: frozenset(TaskId("a", int(name[1:])) for name in learns.split())}
-    group = Group(
-        {"w1": "r r p p", "w2": ""}, protocol=SubProtocol.EXTENSIBLE, learning={W2: learned[W1]}, learned=learned
-    )
-    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
-    said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2) for name in (W1, W2)}
-    assert bool(spare_capacity(jobs, replace(group.status, workers=said))) is helped, why
-
-
-def test_a_planner_that_waits_is_no_load() -> None:
-    group = Group({"w1": "r", "w2": ""})
-    owned = {W1: group.record.owned_by(W1) | {planner_of("a")}, W2: frozenset()}
-    assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)))
-
-
-@pytest.mark.parametrize(
-    "workers",
-    [
-        {"w1": "r p", "w2": ""},
-        {"w1": "r r p", "w2": "r r", "w3": ""},
-        {"w1": "r r p", "w2": "", "w3": ""},
-        {"w1": "s s s p p", "w2": "", "w3": ""},
-        {"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""},
-    ],
-)
-def test_the_rounds_that_are_asked_for_move_what_waits_and_nothing_that_runs(workers: dict[str, str]) -> None:
-    """The leader's own assignor, asked with what the workers would report."""
-    group = Group(workers)
-    reason = spare_capacity(group.jobs, group.status)
-    assert reason
-    pending = {task for task, told in group.status.tasks.items() if told.state is TaskState.PENDING}
-    revoking = record_after(group, reason=reason)
-    assert NO_TASKS.union(*revoking.revoked.values()) == pending
-    group.status = replace(group.status, group=revoking)
-    placing = record_after(group, reason=OTHERS_BEGAN)
-    assert not placing.revokes
-    assert placing.delay_ms == 0
-    assert placing.because == f"{reason}: {HAVE_STOPPED}"
-    assert not pending & placing.owned_by(W1)
-    assert NO_TASKS.union(*placing.assignment.values()) == group.status.tasks.keys()
-
-
-def test_who_joins_meanwhile_gets_its_share_of_what_runs() -> None:
-    group = Group({"w1": "r r r r p", "w2": ""})
-    reason = spare_capacity(group.jobs, group.status)
-    assert reason
-    assert not record_after(group, reason=reason).revoked.get(W1, NO_TASKS) & group.running
-    joined = record_after(group, reason=reason, joins=(WorkerId("w3"),))
-    assert joined.revoked[W1] & group.running
 
 
 # ---- work that nobody has
@@ -498,38 +295,6 @@ def test_what_a_learner_has_said_since_it_joined_is_known_to_the_leader(
 # ---- why a round happened
 
 
-def record_after(
-    group: Group,
-    *,
-    reason: str,
-    now_ms: int = 0,
-    joins: tuple[WorkerId, ...] = (),
-    members: tuple[WorkerId, ...] | None = None,
-) -> ClassicRecord:
-    """The next round, which its leader w1 joined for ``reason``."""
-    last = group.record
-    present = (*last.members, *joins) if members is None else members
-    unfinished = {task for task, told in group.status.tasks.items() if not told.state.final}
-    answer = lead(
-        Call(
-            generation=GenerationId(last.generation + 1),
-            protocol=SubProtocol.SESSIONED,
-            leader=MemberId("w1"),
-            last_completed=last.generation,
-            members=tuple(member(worker, last.owned_by(worker)) for worker in present),
-            configured=frozenset(unfinished),
-            config_offset=ConfigOffset(0),
-            last_record=last,
-            policy=Deferred(),
-            now_ms=now_ms,
-            reason=reason,
-            revocation_rank=dict.fromkeys(group.running, 2),
-        )
-    )
-    assert answer.record is not None
-    return answer.record
-
-
 async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assigns(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -548,13 +313,6 @@ async def test_a_leader_says_who_claims_to_have_read_more_than_there_is_and_assi
     )
     assert answer.record is not None
     assert "worker w2 claims to have read the jobs topic up to 9223372036854775807, but it ends at 0" in caplog.text
-
-
-def member(worker: WorkerId, owned: Tasks, *, offset: int = 0) -> JoinedMember:
-    state = WorkerState(
-        version=1, url="", config_offset=ConfigOffset(offset), assignment=Assignment(version=1, assigned=owned)
-    )
-    return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=encode_metadata(state))
 
 
 GENERIC = "the group rebalances"
