@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.group.free_slots import spare_capacity
-from airflow_provider.group.leading import later_epoch, unassigned_work
+from airflow_provider.group.leading import later_epoch, learned_for_nothing, unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.membership.record import ClassicRecord
@@ -118,7 +118,10 @@ class LeaderWatch:
         if self._topics.status.overwritten:
             self._mend()
         jobs, status = self._topics.jobs, replace(self._topics.status, group=self._record())
-        reason = await off_loop(lambda: unassigned_work(jobs, status) or later_epoch(status), tasks=jobs.planned)
+        reason = await off_loop(
+            lambda: unassigned_work(jobs, status) or later_epoch(status) or learned_for_nothing(jobs, status),
+            tasks=jobs.planned,
+        )
         if reason is not None:
             return reason
         if self._is_learned_too_long():

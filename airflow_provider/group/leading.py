@@ -190,6 +190,16 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
 
 
+def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
+    """Why what is learned is not all that could be: a job was removed, or has a shorter plan by now. Nobody becomes
+    ready for its tasks any more, and others wait for their places. None if each may still move.
+    """
+    record = last_round(status)
+    if record is None or all(jobs.work_of(task) for tasks in record.learning.values() for task in tasks):
+        return None
+    return "a task is learned that is not there any more"
+
+
 def later_epoch(status: StatusSnapshot) -> str | None:
     """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
     if status.group is None or _spoken_epoch(status) <= status.group.epoch:

@@ -9,7 +9,7 @@ from simulation.jobs import all_of
 from simulation.rounds import Computed
 
 from airflow_provider.group.free_slots import spare_capacity
-from airflow_provider.group.leading import absences, gather_call, later_epoch, unassigned_work
+from airflow_provider.group.leading import absences, gather_call, later_epoch, learned_for_nothing, unassigned_work
 from airflow_provider.leading.leader import LeaderAnswer, lead
 from airflow_provider.ledger.progress import configured
 from airflow_provider.membership.events import PerformAssignment
@@ -70,7 +70,12 @@ class Watch:
         """Why the last round will not do any more."""
         process = self._process
         jobs, status = process.jobs, replace(process.world.status.snapshot(), group=process.state.record)
-        reason = unassigned_work(jobs, status) or later_epoch(status) or self._is_learned_too_long()
+        reason = (
+            unassigned_work(jobs, status)
+            or later_epoch(status)
+            or learned_for_nothing(jobs, status)
+            or self._is_learned_too_long()
+        )
         now = process.world.clock.now
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason

@@ -22,12 +22,12 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, WorkerId, planner_of
 
 pytestmark = pytest.mark.turned_clock
 
 A0 = TaskId("a", 0)
-W1 = WorkerId("w1")
+W1, W2 = WorkerId("w1"), WorkerId("w2")
 
 
 class Topics:
@@ -116,6 +116,23 @@ async def test_what_is_assigned_is_told_by_the_member_and_not_by_the_topic_which
     watched.record = record_of({W1: frozenset({A0, planner_of("b")})})
     watched.watch.lead(True)
     watched.watch.look()
+    await watched.asks_nothing()
+    watched.watch.close()
+
+
+async def test_what_is_learned_of_a_job_that_was_removed_gives_its_place_to_others() -> None:
+    gone = TaskId("gone", 0)
+    watched = Watched(Group({"w1": "s", "w2": ""}))
+    watched.record = record_of({W1: frozenset({A0, gone}), W2: NO_TASKS}, learning={W2: frozenset({gone})})
+    watched.watch.lead(True)
+    await watched.asks("a task is learned that is not there any more")
+    watched.watch.close()
+
+
+async def test_what_is_learned_and_still_there_is_left_alone() -> None:
+    watched = Watched(Group({"w1": "s", "w2": ""}))
+    watched.record = record_of({W1: frozenset({A0}), W2: NO_TASKS}, learning={W2: frozenset({A0})})
+    watched.watch.lead(True)
     await watched.asks_nothing()
     watched.watch.close()
 
