@@ -34,7 +34,7 @@ _STREAMS: Final = 2
 _STEADY: Final = 10
 """After so many batches a stream runs as it will."""
 
-_LIMIT_S: Final = 240.0
+_LIMIT_S: Final = 600.0
 _LOOK_S: Final = 0.3
 _GOAL: Final = 1.2
 

@@ -27,15 +27,14 @@ ROWS: Final = 100
 """In each batch, the same number of each key."""
 
 _TRIGGER: Final = "500 milliseconds"
-_REHEARSED: Final = 10
-"""So many batches."""
 _STEP_S: Final = 0.25
 _fetched: set[tuple[str, int]] = set()
 """Whose reference data this process has already."""
 
 
 class Totals(SparkJob):
-    """Running totals by key. A task's prices take ``warm_up_s`` to come, but only once in a process.
+    """Running totals by key. A task's prices take ``warm_up_s`` to come, but only once in a process. A warm-up
+    rehearses ``rehearsed`` batches.
 
     The planner reads from the file ``again`` how often each task is to be started anew where it is.
     """
@@ -51,7 +50,7 @@ class Totals(SparkJob):
     def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
         """The first query of a JVM takes seconds longer than the next: so a little one runs before."""
         rehearsal = _totals(spark, _priced(spark)).foreachBatch(_collect).start()
-        while (rehearsal.lastProgress or {"batchId": 0})["batchId"] < _REHEARSED:
+        while (rehearsal.lastProgress or {"batchId": 0})["batchId"] < task.config.get("rehearsed", 10):
             yield 0.0
             task.wait(_STEP_S)
         rehearsal.stop()
