@@ -1,4 +1,4 @@
-"""``cospark decode``: what is in bytes of Connect's embedded protocol, from a packet dump or a debug log."""
+"""``cospark decode``: what is in bytes that were found in a packet dump, a debug log or a topic."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from airflow_provider.cli.decode_messages import decode_record_line, decode_reply_line, decode_request_line
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.declarative.wire import MalformedMessageError
 from airflow_provider.protocol.embedded import codec_of_bytes
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.model import NO_TASKS, Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json
@@ -17,10 +19,16 @@ from airflow_provider.protocol.model import NO_TASKS, Assignment, MalformedEmbed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Reads one hex string a line and writes one JSON object a line. A line that can't be decoded gives"
+        "Reads one hex string a line and writes one JSON object a line. A record has two, its key and its value, with a"
+        " tab between them; without a tab it is a tombstone. A line that can't be decoded gives"
         ' {"error": "..."}, and the exit status is 1 in the end.'
     )
-    parser.add_argument("kind", choices=list(_DECODERS), help="metadata: of a JoinGroup; assignment: of a SyncGroup")
+    parser.add_argument(
+        "kind",
+        choices=list(_DECODERS),
+        help="metadata: of a JoinGroup; assignment: of a SyncGroup;"
+        " record, request, reply: of a declarative group (KIP-848)",
+    )
     parser.add_argument("file", metavar="FILE", help=f"where the hex strings are; {STDIN} is standard input")
 
 
@@ -37,13 +45,16 @@ def run(args: argparse.Namespace) -> int:
         return 2
     status = 0
     with opened as lines:
-        for line in lines:
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                answer = decode(_from_hex(line))
+                answer = decode(line)
             except MalformedEmbeddedError as wrong:
                 answer = {"error": str(wrong)}
+                status = 1
+            except MalformedMessageError as wrong:
+                answer = {"error": f"line {number}: {wrong}"}
                 status = 1
             say(json.dumps(answer))
     return status
@@ -116,6 +127,16 @@ def _extensible_assignment_to_json(assignment: ExtensibleAssignment) -> dict[str
     }
 
 
+def _metadata(line: bytes) -> dict[str, Any]:
+    data = _from_hex(line)
+    return metadata_to_json(codec_of_bytes(data).decode_metadata(data))
+
+
+def _assignment(line: bytes) -> dict[str, Any]:
+    data = _from_hex(line)
+    return assignment_to_json(codec_of_bytes(data).decode_assignment(data))
+
+
 def _from_hex(line: bytes) -> bytes:
     try:
         return bytes.fromhex(line.decode("ascii"))
@@ -125,7 +146,10 @@ def _from_hex(line: bytes) -> bytes:
 
 _DECODERS: Final[Mapping[str, Callable[[bytes], dict[str, Any]]]] = MappingProxyType(
     {
-        "metadata": lambda data: metadata_to_json(codec_of_bytes(data).decode_metadata(data)),
-        "assignment": lambda data: assignment_to_json(codec_of_bytes(data).decode_assignment(data)),
+        "metadata": _metadata,
+        "assignment": _assignment,
+        "record": decode_record_line,
+        "request": decode_request_line,
+        "reply": decode_reply_line,
     }
 )

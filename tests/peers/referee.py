@@ -69,6 +69,29 @@ class Referee:
         """
         return self._ask({"op": "reconcile", **step})
 
+    def encode_message(self, schema: Any, value: dict[str, Any], *, unknown: tuple[int, bytes] | None = None) -> bytes:
+        """What Kafka's own types write for a message.
+
+        :param schema: one of ``connect_schemas.json``
+        :param value: as ``cospark decode`` writes it
+        :param unknown: a tagged field that no schema has, to be written into each struct: its tag and its bytes
+        """
+        question = {"op": "encode_message", "schema": schema, "value": value}
+        if unknown is not None:
+            question["unknown"] = {"tag": unknown[0], "hex": unknown[1].hex()}
+        return bytes.fromhex(self._ask(question)["hex"])
+
+    def decode_message(self, schema: Any, data: bytes) -> dict[str, Any]:
+        """What Kafka's own types read of a message.
+
+        :raises RefusedByJavaError: with what Java says
+        """
+        answer = self._ask({"op": "decode_message", "schema": schema, "hex": data.hex()})
+        if "malformed" in answer:
+            raise RefusedByJavaError(answer["malformed"])
+        value: dict[str, Any] = answer["value"]
+        return value
+
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
 from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
 from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import COMPACT_BYTES, COMPACT_STRING, INT8, INT16, INT32, CompactArrayOf
@@ -36,7 +37,7 @@ class ConnectWorkerGroupTargetAssignmentValue:
         the schema has not, so it is a tagged field
     """
 
-    assignment_epoch: int
+    assignment_epoch: AssignmentEpoch
     members: tuple[TargetMember, ...] = ()
     error: int = 0
 
@@ -58,7 +59,7 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
     :param connectors_tasks_pending_revocation: what it was asked to stop and may still run
     """
 
-    member_epoch: int
+    member_epoch: MemberEpoch
     error: int = 0
     connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
     version: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.declarative.model import MemberEpoch
 from airflow_provider.declarative.wire.parts import (
     ASSIGNORS,
     CONNECTORS_AND_TASKS,
@@ -42,7 +43,7 @@ class ConnectGroupHeartbeatRequest:
 
     group_id: str
     member_id: MemberId
-    member_epoch: int = -1
+    member_epoch: MemberEpoch
     instance_id: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
@@ -78,7 +79,7 @@ class ConnectGroupHeartbeatResponse:
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
-    member_epoch: int
+    member_epoch: MemberEpoch
     heartbeat_interval_ms: int
     assignment: HeartbeatAssignment | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
 from airflow_provider.declarative.wire.structs import Field, Struct
 from airflow_provider.declarative.wire.types import (
@@ -46,8 +47,8 @@ class ConnectGroupInstallAssignmentRequest:
 
     group_id: str
     member_id: MemberId
-    member_epoch: int
-    group_epoch: int
+    member_epoch: MemberEpoch
+    group_epoch: GroupEpoch
     error: int = 0
     members: tuple[InstalledMember, ...] = ()
 

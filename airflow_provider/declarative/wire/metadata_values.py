@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.declarative.model import GroupEpoch
 from airflow_provider.declarative.wire.parts import ASSIGNORS, CONNECTORS_AND_TASKS, Assignor, ConnectorsAndTasks
 from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import COMPACT_NULLABLE_STRING, COMPACT_STRING, INT32, CompactArrayOf
@@ -14,7 +15,7 @@ from airflow_provider.declarative.wire.types import COMPACT_NULLABLE_STRING, COM
 class ConnectWorkerGroupMetadataValue:
     """A group: it is there, and how often what it is made of has changed."""
 
-    epoch: int
+    epoch: GroupEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class ConnectWorkerGroupConnectorsTasksMetadataValue:
     :param connectors_tasks: what is configured
     """
 
-    epoch: int
+    epoch: GroupEpoch
     connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
 
 
@@ -46,7 +47,7 @@ class ConnectWorkerGroupMemberMetadataValue:
     :param server_assignor: the coordinator's assignor that it asks for
     """
 
-    group_epoch: int
+    group_epoch: GroupEpoch
     instance_id: str = ""
     client_id: str = ""
     client_host: str = ""

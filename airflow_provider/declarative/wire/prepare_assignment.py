@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
 from airflow_provider.declarative.wire.structs import Field, Struct
 from airflow_provider.declarative.wire.types import (
@@ -30,7 +31,7 @@ class ConnectGroupPrepareAssignmentRequest:
 
     group_id: str
     member_id: MemberId
-    member_epoch: int
+    member_epoch: MemberEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class PreparedMember:
     """
 
     member_id: MemberId
-    member_epoch: int
+    member_epoch: MemberEpoch
     instance_id: str = ""
     assignor: SelectedAssignor
     connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
@@ -74,7 +75,7 @@ class ConnectGroupPrepareAssignmentResponse:
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
-    group_epoch: int = 0
+    group_epoch: GroupEpoch = GroupEpoch(0)
     assignor_name: str = ""
     members: tuple[PreparedMember, ...] = ()
 

@@ -90,7 +90,8 @@ class Reader:
     def end(self) -> None:
         """Nothing may follow."""
         if self.at != self._end:
-            raise self.wrong("the end", f"{self.remaining} bytes remain")
+            found = "a byte remains" if self.remaining == 1 else f"{self.remaining} bytes remain"
+            raise self.wrong("the end", found)
 
     def wrong(self, expected: str, found: str) -> MalformedMessageError:
         """An error of the present place."""

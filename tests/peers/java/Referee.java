@@ -43,6 +43,10 @@ public final class Referee {
                 return decisions.assign(question);
             case "reconcile":
                 return Reconciliation.step(question);
+            case "encode_message":
+                return Messages.encode(question.required("schema"), question.required("value"), question.path("unknown"));
+            case "decode_message":
+                return Messages.decode(question.required("schema"), question.required("hex").asText());
             default:
                 throw new IllegalArgumentException("no such question: " + question);
         }

@@ -1,0 +1,76 @@
+"""The declarative group's messages and records, beside Kafka's own types put together from the proposal's schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from messages import SCHEMAS, STRUCTS, values
+from referee import Referee, RefusedByJavaError
+
+from airflow_provider.declarative.wire import MalformedMessageError
+from airflow_provider.declarative.wire.reader import Reader
+from airflow_provider.declarative.wire.types import Type
+from airflow_provider.declarative.wire.writer import Writer
+
+# The time limit leaves room for fetching Connect's jars once.
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+
+many = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+each_message = pytest.mark.parametrize("name", SCHEMAS)
+
+
+def written(of: Type, value: Any) -> bytes:
+    writer = Writer()
+    of.write(writer, value)
+    return writer.done()
+
+
+def read(of: Type, data: bytes) -> Any:
+    reader = Reader(data)
+    value = of.read(reader)
+    reader.end()
+    return value
+
+
+@each_message
+@many
+@given(data=st.data())
+def test_java_writes_and_reads_the_same_bytes(referee: Referee, name: str, data: st.DataObject) -> None:
+    value = data.draw(values(STRUCTS[name]))
+    as_json = STRUCTS[name].to_json(value)
+    ours = written(STRUCTS[name], value)
+    assert referee.encode_message(SCHEMAS[name], as_json) == ours
+    assert referee.decode_message(SCHEMAS[name], ours) == as_json
+
+
+@pytest.mark.parametrize("name", [name for name, schema in SCHEMAS.items() if schema["flexible"]])
+@many
+@given(data=st.data(), tag=st.integers(2, 2**31 - 1), unknown=st.binary(max_size=200))
+def test_what_a_later_version_adds_is_skipped(
+    referee: Referee, name: str, data: st.DataObject, tag: int, unknown: bytes
+) -> None:
+    value = data.draw(values(STRUCTS[name]))
+    theirs = referee.encode_message(SCHEMAS[name], STRUCTS[name].to_json(value), unknown=(tag, unknown))
+    assert read(STRUCTS[name], theirs) == value
+
+
+@each_message
+@many
+@given(data=st.data())
+def test_what_we_read_of_damaged_bytes_java_reads_too(referee: Referee, name: str, data: st.DataObject) -> None:
+    """Not the reverse: Java is content with more, bytes that are no UTF-8 for one."""
+    damaged = bytearray(written(STRUCTS[name], data.draw(values(STRUCTS[name]))))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        value = read(STRUCTS[name], bytes(damaged))
+    except MalformedMessageError:
+        return
+    try:
+        theirs = referee.decode_message(SCHEMAS[name], bytes(damaged))
+    except RefusedByJavaError as wrong:
+        pytest.fail(f"{bytes(damaged).hex()}: we read {value}, Java says {wrong}")
+    shown = STRUCTS[name].to_json(value)
+    assert {field: theirs[field] for field in shown} == shown
