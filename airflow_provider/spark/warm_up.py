@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import SparkGoneError, SparkStartError
 from airflow_provider.driver.checkpoint_files import read_newest
@@ -98,10 +98,18 @@ def _follow(steps: Iterator[float], guard: WarmUpGuard, tell: Callable[[float], 
     for progress in steps:
         if guard.stopping:
             break
-        tell(min(max(float(progress), 0.0), 1.0))
+        tell(_part(progress))
     close = getattr(steps, "close", None)
     if close is not None:
         close()
+
+
+def _part(progress: Any) -> float:
+    """:raises TypeError: if it is no number; a bare ``yield`` gives None"""
+    try:
+        return min(max(float(progress), 0.0), 1.0)
+    except (TypeError, ValueError):
+        raise TypeError(f"warm_up() must yield how far it is, a number from 0 to 1, not {progress!r:.60}") from None
 
 
 def _steps(job: SparkJob, session: TaskSession, order: TaskOrder, guard: WarmUpGuard) -> Iterator[float]:

@@ -158,6 +158,11 @@ class Fails(Steps):
         raise ValueError("no airports")
 
 
+class SaysNothing(Steps):
+    def warm_up(self, spark: Any, task: TaskContext) -> Iterator[Any]:
+        yield
+
+
 class Plain(SparkJob):
     def run(self, spark: Any, task: TaskContext) -> Any:
         return "ran"
@@ -379,6 +384,12 @@ async def test_a_warm_up_may_not_write(watched: Watched) -> None:
     watched.runner.warm(order("Writes"))
     failed = await watched.hears(WarmUpFailed)
     assert "warm_up() may not write: the task runs on another worker meanwhile" in failed.error
+
+
+async def test_a_warm_up_that_yields_no_number_is_told_what_to_yield(watched: Watched) -> None:
+    watched.runner.warm(order("SaysNothing"))
+    failed = await watched.hears(WarmUpFailed)
+    assert failed.error == "TypeError: warm_up() must yield how far it is, a number from 0 to 1, not None"
 
 
 async def test_a_job_that_cannot_be_loaded_cannot_be_made_ready(watched: Watched) -> None:
