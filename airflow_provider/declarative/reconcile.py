@@ -32,7 +32,8 @@ and start it afterwards.
 The epoch of a member fences it, and an answer carries an assignment exactly when the epoch in the heartbeat is below
 the target's. So a member takes the epoch of its target when it has all of it, in the step that makes it stable, and
 keeps its old one till then. Should that answer get lost, it asks again with the old epoch, and is sent the assignment
-again.
+again. So a newcomer may run tasks while its epoch is still 0, the one with which members join: a coordinator that does
+not know such a member lets it join only if it says that it owns nothing.
 
 Where this differs from Kafka
 =============================
