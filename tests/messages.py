@@ -1,7 +1,7 @@
 """Messages and records of the declarative group: any value of them, and their schemas as the proposal has them.
 
-``connect_schemas.json`` is taken from the text of the proposal, with what ``docs/protocol.md`` lists mended, and not from
-our tables: it checks them.
+``connect_schemas.json`` is taken from the text of the proposal, with what ``docs/protocol.md`` lists mended, and not
+from our tables: it checks them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,13 @@ from airflow_provider.declarative.wire.types import (
 SCHEMAS: Final[Mapping[str, Any]] = {
     schema["name"]: schema for schema in json.loads((Path(__file__).parent / "connect_schemas.json").read_text())
 }
-STRUCTS: Final[Mapping[str, Struct | PlainStruct]] = {
-    struct.name: struct
-    for struct in [
-        *REQUESTS.bodies.values(),
-        *REPLIES.bodies.values(),
-        *(record_type.key for record_type in RECORD_TYPES),
-        *(record_type.value for record_type in RECORD_TYPES),
-    ]
-}
+_structs: Final[list[Struct | PlainStruct]] = [
+    *REQUESTS.bodies.values(),
+    *REPLIES.bodies.values(),
+    *(record_type.key for record_type in RECORD_TYPES),
+    *(record_type.value for record_type in RECORD_TYPES),
+]
+STRUCTS: Final = {struct.name: struct for struct in _structs}
 
 _texts: Final = st.text(st.characters(codec="utf-8"), max_size=12)
 _any_of: Final[Mapping[Type, st.SearchStrategy[Any]]] = {

@@ -31,7 +31,7 @@ class CommandModule(Protocol):
 COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
         "broker": Command("airflow_provider.cli.broker", "start a real Kafka broker on this machine"),
-        "decode": Command("airflow_provider.cli.decode", "show what is in bytes of the embedded protocol"),
+        "decode": Command("airflow_provider.cli.decode", "show what is in bytes of a group's protocol"),
         "groups": Command("airflow_provider.cli.groups", "list groups, or describe one"),
         "jobs": Command("airflow_provider.cli.jobs", "submit, list, retry or remove the jobs of a group"),
         "reconcile": Command("airflow_provider.cli.reconcile", "take members of a group a step to their targets"),

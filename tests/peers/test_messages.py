@@ -18,7 +18,7 @@ from airflow_provider.declarative.wire.writer import Writer
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
-many = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 each_message = pytest.mark.parametrize("name", SCHEMAS)
 
 

@@ -1,4 +1,4 @@
-"""The declarative group's messages and records: bytes worked by hand from the schemas, round trips, and hostile bytes."""
+"""The declarative group's messages and records: bytes worked by hand from the schemas, round trips, hostile bytes."""
 
 from __future__ import annotations
 
@@ -299,8 +299,8 @@ def decodes(decode: Decoder, data: bytes) -> bool:
     try:
         decode(data)
     except MalformedMessageError as wrong:
-        assert 0 <= wrong.at <= len(data)
-        assert wrong.place
+        if not (0 <= wrong.at <= len(data) and wrong.place):
+            raise AssertionError(f"it has no place in the bytes: {wrong}") from None
         return False
     return True
 
@@ -401,7 +401,5 @@ def test_a_value_that_cannot_be_written_is_named() -> None:
         encode_record(target(TargetMember(member_id=MemberId("m" * 2**15))))
     with pytest.raises(UnwritableMessageError, match=r"^value\.Members\[0\]\.Error: expected an integer of 1 bytes"):
         encode_record(target(TargetMember(member_id=M, error=128)))
-    with pytest.raises(
-        UnwritableMessageError, match="^value: expected a ConnectWorkerGroupMetadataValue, found a Conn"
-    ):
+    with pytest.raises(UnwritableMessageError, match=r"^value: expected a ConnectWorkerGroupMetadataValue, found"):
         encode_record(Record(ConnectWorkerGroupMetadataKey("g"), target(TargetMember(member_id=M)).value))

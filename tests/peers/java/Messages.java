@@ -9,6 +9,7 @@ import org.apache.kafka.common.protocol.types.NullableSchema;
 import org.apache.kafka.common.protocol.types.RawTaggedField;
 import org.apache.kafka.common.protocol.types.Schema;
 import org.apache.kafka.common.protocol.types.Struct;
+import org.apache.kafka.common.protocol.types.TaggedFields;
 import org.apache.kafka.common.protocol.types.Type;
 
 import java.nio.ByteBuffer;
@@ -109,11 +110,13 @@ final class Messages {
         }
         if (!flexible)
             return struct;
+        Map<Integer, Field> known = ((TaggedFields) struct.schema().get(TAGGED).def.type).fields();
         NavigableMap<Integer, Object> tagged = new TreeMap<>();
-        for (JsonNode field : definition.path("tagged"))
+        for (JsonNode field : definition.path("tagged")) {
+            int tag = field.required("tag").intValue();
             if (value.has(name(field)))
-                tagged.put(field.required("tag").intValue(),
-                        fromJson(field, true, type(field, true), value.get(name(field)), unknown));
+                tagged.put(tag, fromJson(field, true, known.get(tag).type, value.get(name(field)), unknown));
+        }
         if (!unknown.isMissingNode())
             tagged.put(unknown.required("tag").intValue(),
                     new RawTaggedField(unknown.required("tag").intValue(), HEX.parseHex(unknown.required("hex").asText())));
