@@ -38,18 +38,20 @@ class LearningReport:
         self._write = write
         self._tell = tell
         self._said: Progress = {}
+        self._seen: Progress = {}
         self._not_before = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
         """Something may have changed. What is ready is said now, the rest when its time has come."""
-        progress = self._progress()
-        if progress == self._said:
+        progress, seen = dict(self._progress()), self._seen
+        self._seen = progress
+        if progress == self._said == seen:
             return
         loop = asyncio.get_running_loop()
-        ready = any(self._said.get(task, 0.0) < self._ready_from <= far for task, far in progress.items())
+        ready = any(seen.get(task, 0.0) < self._ready_from <= far for task, far in progress.items())
         if ready or loop.time() >= self._not_before:
-            self._say(dict(progress))
+            self._say(progress)
         elif self._timer is None:
             self._timer = loop.call_at(self._not_before, self._look_again)
 
@@ -70,8 +72,9 @@ class LearningReport:
         def tried(stored: bool) -> None:
             if stored:
                 self._tell(progress)
-            elif self._timer is None:
-                self._said = {}
+                return
+            self._said = self._seen = {}
+            if self._timer is None:
                 self._timer = loop.call_later(_EVERY_S, self._look_again)
 
         self._write(tried)

@@ -190,6 +190,33 @@ async def test_the_membership_hears_of_nothing_before_it_is_stored(monkeypatch: 
     await eventually(lambda: reported.told == [{A0: 1.0}])
 
 
+async def test_what_is_learned_anew_and_ready_within_a_second_is_said_again() -> None:
+    """The membership has forgotten that it was ready before."""
+    reported = Reported()
+    reported.far(a=1.0)
+    reported.far()
+    reported.far(a=1.0)
+    assert reported.told == [{A0: 1.0}, {A0: 1.0}]
+    reported.report.close()
+
+
+async def test_what_was_not_stored_is_said_again_though_more_was_to_be_said_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
+    reported = Reported()
+    writes: list[Callable[[bool], None]] = []
+    monkeypatch.setattr(reported.report, "_write", writes.append)
+    reported.far(a=1.0)
+    reported.far(a=1.0, b=0.5)
+    writes.pop()(False)
+    reported.far(a=1.0)
+    await eventually(lambda: bool(writes), "it is tried again")
+    writes.pop()(True)
+    assert reported.told == [{A0: 1.0}]
+    reported.report.close()
+
+
 async def test_a_broker_that_is_away_is_no_fault(life: OtherLife, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_report, "_EVERY_S", 0.02)
     life.topics.failing = BrokerAwayError("nowhere:9", "writing", "")
