@@ -67,9 +67,13 @@ async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, grou
         assert rows(tmp_path / "copied") == everything, "each line once"
         assert rows(tmp_path / "numbers") == list(range(ROWS)), "each number once"
         steps = await group.steps()
-        ends = Counter(step.task for step in steps if step.state is TaskState.FINISHED and step.task.job == "numbers")
-        del ends[TaskId("numbers", -1)]
-        assert ends == {TaskId("numbers", index): 1 for index in range(TASKS)}
+        # The end of one start may be told twice: once more in the epoch that began while it was being written.
+        ended = {
+            (step.task, step.worker, step.started_at_ms)
+            for step in steps
+            if step.state is TaskState.FINISHED and step.task.job == "numbers" and not step.task.is_planner
+        }
+        assert Counter(task for task, _, _ in ended) == {TaskId("numbers", index): 1 for index in range(TASKS)}
         assert not overlaps(steps)
         epochs = [each.record.epoch for each in await group.rounds()]
         assert epochs == sorted(set(epochs))
