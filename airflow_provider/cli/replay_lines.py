@@ -63,7 +63,7 @@ def parse_line(line: bytes) -> Line[Round]:
     :raises UnreadableLineError: naming what is wrong
     """
     data = object_of_line(line)
-    return Line(_restarts(data), Round(**_fields(data)), frozenset(data) - _KEYS)
+    return Line(_restarts(data), _round(data), frozenset(data) - _KEYS)
 
 
 def parse_learner_line(line: bytes) -> Line[LearnerRound]:
@@ -72,13 +72,13 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
     :raises UnreadableLineError: naming what is wrong
     """
     data = object_of_line(line)
-    fields = _fields(data)
+    known = _round(data)
     jobs = (
         frozenset(_strings(data, "stateful", "jobs")) if "stateful" in data else frozenset(object_field(data, "jobs"))
     )
-    owned = NO_TASKS.union(*fields["owned"].values())
-    this = LearnerRound(
-        **fields,
+    owned = NO_TASKS.union(*known.owned.values())
+    this = LearnerRound.beyond(
+        known,
         stateful=jobs,
         pending=owned - _tasks(data, "running") if "running" in data else NO_TASKS,
         learning=_learning(data),
@@ -94,22 +94,21 @@ def _restarts(data: Mapping[str, Any]) -> bool:
     return event == LEADER_RESTART
 
 
-def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a :class:`Round`."""
+def _round(data: Mapping[str, Any]) -> Round:
     owned = _owned(data)
     said = _absences(data)
-    return {
-        "now_ms": _integer(data, "now"),
-        "generation": GenerationId(_integer(data, "generation")),
-        "last_completed": GenerationId(_integer(data, "last_completed")),
-        "configured": _configured(data),
-        "owned": owned,
-        "named": frozenset(said),
-        "absent": {worker: absence for worker, absence in said.items() if worker not in owned},
-        "draining": frozenset(map(WorkerId, _strings(data, "draining", "workers"))),
-        "stays": _tasks(data, "stays"),
-        "revocation_rank": dict.fromkeys(_tasks(data, "running"), 1),
-    }
+    return Round(
+        now_ms=_integer(data, "now"),
+        generation=GenerationId(_integer(data, "generation")),
+        last_completed=GenerationId(_integer(data, "last_completed")),
+        configured=_configured(data),
+        owned=owned,
+        named=frozenset(said),
+        absent={worker: absence for worker, absence in said.items() if worker not in owned},
+        draining=frozenset(map(WorkerId, _strings(data, "draining", "workers"))),
+        stays=_tasks(data, "stays"),
+        revocation_rank=dict.fromkeys(_tasks(data, "running"), 1),
+    )
 
 
 def _configured(data: Mapping[str, Any]) -> Tasks:

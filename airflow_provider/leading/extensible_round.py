@@ -27,17 +27,8 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
     last = call.last_record
     learners = last.learner_memory if last is not None and last.learner_memory is not None else LearnerMemory()
     return extensible.assign(
-        LearnerRound(
-            now_ms=known.now_ms,
-            generation=known.generation,
-            last_completed=known.last_completed,
-            configured=known.configured,
-            owned=known.owned,
-            revocation_rank=known.revocation_rank,
-            named=known.named,
-            absent=known.absent,
-            draining=known.draining,
-            stays=known.stays,
+        LearnerRound.beyond(
+            known,
             stateful=call.stateful,
             pending=_pending(call, known) if call.stateful else NO_TASKS,
             learning={
@@ -45,7 +36,7 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
                 for name, state in states.items()
                 if state.learning
             },
-            leaving=frozenset(name for name, state in states.items() if state.leaving is not None),
+            leaving=_leaving(states),
         ),
         replace(learners, cooperative=memory),
         policy=call.policy,
@@ -86,7 +77,7 @@ def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) 
         learning={worker: tasks for worker, tasks in decided.learning.items() if tasks},
         learned={worker: tasks for worker, tasks in decided.learned.items() if tasks},
         lessons=decided.lessons,
-        leaving=frozenset(name for name, state in states.items() if state.leaving is not None),
+        leaving=_leaving(states),
         learner_memory=decided.memory,
     )
 
@@ -97,17 +88,17 @@ def wishes(states: States, last: ClassicRecord | None) -> str:
 
 
 def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
-    ready: set[TaskId] = set()
-    leaving: list[WorkerId] = []
-    for worker, state in sorted(states.items()):
-        ready |= state.ready.tasks()
-        if state.leaving is not None and (last is None or worker not in last.leaving):
-            leaving.append(worker)
+    leaving = sorted(_leaving(states) - (frozenset() if last is None else last.leaving))
+    ready = NO_TASKS.union(*(state.ready.tasks() for state in states.values()))
     if leaving:
         yield f"{names_in_short(leaving)} {'leave' if len(leaving) > 1 else 'leaves'} soon"
     if ready:
         first = ", ".join(map(str, sorted(ready)[:3]))
         yield f"a learner is ready for {first}" + (f" and {len(ready) - 3} more" if len(ready) > 3 else "")
+
+
+def _leaving(states: States) -> frozenset[WorkerId]:
+    return frozenset(name for name, state in states.items() if state.leaving is not None)
 
 
 def _how_far(state: ExtensibleState, *, said_since: Tasks) -> dict[TaskId, float]:

@@ -97,6 +97,20 @@ class LearnerRound(Round):
     learning: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
     leaving: frozenset[WorkerId] = frozenset()
 
+    @classmethod
+    def beyond(
+        cls,
+        known: Round,
+        *,
+        stateful: frozenset[str],
+        pending: Tasks,
+        learning: Mapping[WorkerId, Mapping[TaskId, float]],
+        leaving: frozenset[WorkerId],
+    ) -> LearnerRound:
+        """A round of KIP-415, with what is known beyond it."""
+        same = {each.name: getattr(known, each.name) for each in fields(Round)}
+        return cls(**same, stateful=stateful, pending=pending, learning=learning, leaving=leaving)
+
     @property
     def staying(self) -> frozenset[WorkerId]:
         """The members that can be given something: who neither leaves nor drains, unless all drain."""
