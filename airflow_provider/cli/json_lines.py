@@ -1,16 +1,57 @@
-"""A line of JSON that somebody wrote: its fields, or what is wrong with them, by name."""
+"""Lines of JSON that somebody wrote: each is answered by another one, or with what is wrong with it, by field."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+from airflow_provider.cli.lines import open_lines
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.protocol.model import Tasks, tasks_from_json
 
 
 class UnreadableLineError(Exception):
     """A line that does not say what it should; says which field is wrong, and how."""
+
+
+class LineAnswer(NamedTuple):
+    """What is made of a line, and which of its keys mean nothing."""
+
+    made: Mapping[str, Any]
+    ignored: frozenset[str]
+
+
+def answer_lines(command: str, file: str, answer: Callable[[bytes], LineAnswer]) -> int:
+    """LineAnswer every line, each before the next is read. A key that means nothing is named once.
+
+    :param command: which of ``cospark``'s
+    :param file: its name, or standard input
+    :param answer: raises :class:`UnreadableLineError` for a line that can't be answered
+    :returns: 0 if every line could be answered, 1 if not, 2 if the file can't be opened
+    """
+    try:
+        opened = open_lines(file)
+    except OSError as wrong:
+        complain(f"cospark {command}: can't read {file}: {wrong.strerror}")
+        return 2
+    status = 0
+    complained: set[str] = set()
+    with opened as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                made, ignored = answer(line)
+            except UnreadableLineError as wrong:
+                say(json.dumps({"error": f"line {number}: {wrong}"}))
+                status = 1
+                continue
+            for key in sorted(ignored - complained):
+                complain(f"cospark {command}: line {number}: the key {key!r} means nothing here, and is ignored")
+            complained |= ignored
+            say(json.dumps(made))
+    return status
 
 
 def object_of_line(line: bytes) -> Mapping[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from airflow_provider.cli.json_lines import (
+    LineAnswer,
     UnreadableLineError,
+    answer_lines,
     is_integer,
     object_field,
     object_of_line,
@@ -16,8 +17,7 @@ from airflow_provider.cli.json_lines import (
     shown,
     tasks_of,
 )
-from airflow_provider.cli.lines import STDIN, open_lines
-from airflow_provider.cli.terminal import complain, say
+from airflow_provider.cli.lines import STDIN
 from airflow_provider.declarative.model import (
     AssignmentEpoch,
     CurrentAssignment,
@@ -51,28 +51,12 @@ def run(args: argparse.Namespace) -> int:
 
     :returns: 0 if every line could be read, 1 if not, 2 if the file can't be opened
     """
-    try:
-        opened = open_lines(args.file)
-    except OSError as wrong:
-        complain(f"cospark reconcile: can't read {args.file}: {wrong.strerror}")
-        return 2
-    status = 0
-    complained: set[str] = set()
-    with opened as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                step = _step_of(line)
-            except UnreadableLineError as wrong:
-                say(json.dumps({"error": f"line {number}: {wrong}"}))
-                status = 1
-                continue
-            for key in sorted(step.ignored - complained):
-                complain(f"cospark reconcile: line {number}: the key {key!r} means nothing here, and is ignored")
-            complained |= step.ignored
-            say(json.dumps(step.taken()))
-    return status
+
+    def answer(line: bytes) -> LineAnswer:
+        step = _step_of(line)
+        return LineAnswer(step.taken(), step.ignored)
+
+    return answer_lines("reconcile", args.file, answer)
 
 
 class _Step(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -12,12 +11,12 @@ from airflow_provider.assignors.learners.model import LearnedRule, LearnerAssign
 from airflow_provider.assignors.model import GroupAssignment, LeaveReason, Memory
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.shares import Shares
-from airflow_provider.cli.json_lines import UnreadableLineError
-from airflow_provider.cli.lines import STDIN, open_lines
+from airflow_provider.cli.json_lines import LineAnswer, answer_lines
+from airflow_provider.cli.lines import STDIN
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.replay_lines import LEADER_RESTART, parse_learner_line, parse_line
 from airflow_provider.cli.replay_words import explain, explain_learners, held_back
-from airflow_provider.cli.terminal import complain, say
+from airflow_provider.cli.terminal import complain
 from airflow_provider.protocol.model import WorkerId, tasks_to_json
 
 _COOPERATIVE: Final = "sessioned"
@@ -68,31 +67,16 @@ def run(args: argparse.Namespace) -> int:
     """
     try:
         leader = _leader_of(args)
-        opened = open_lines(args.file)
     except ValueError as wrong:
         complain(f"cospark replay: {wrong}")
         return 2
-    except OSError as wrong:
-        complain(f"cospark replay: can't read {args.file}: {wrong.strerror}")
-        return 2
-    status = 0
-    complained: set[str] = set()
-    with opened as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                answered = leader.answer(line)
-            except UnreadableLineError as wrong:
-                say(json.dumps({"error": f"line {number}: {wrong}"}))
-                status = 1
-                continue
-            for key in sorted(answered.ignored - complained):
-                complain(f"cospark replay: line {number}: the key {key!r} means nothing here, and is ignored")
-            complained |= answered.ignored
-            explained = {"explain": answered.explained} if args.explain else {}
-            say(json.dumps({**answered.decided, **explained}))
-    return status
+
+    def answer(line: bytes) -> LineAnswer:
+        answered = leader.answer(line)
+        explained = {"explain": answered.explained} if args.explain else {}
+        return LineAnswer({**answered.decided, **explained}, answered.ignored)
+
+    return answer_lines("replay", args.file, answer)
 
 
 class _Answer(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.topics.errors import TopicError
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+
+RESUMED_TO_FAIL: Final = "__fail__"
+"""What Airflow names as the method when a deferred task's time is over, or its trigger has failed."""
 
 
 def leave_report(operator: BaseOperator, context: Context, report: Mapping[str, Any]) -> None:

@@ -138,7 +138,7 @@ class ScaleDown:
     def in_words(self) -> str:
         """As in "8 of 40 workers, 2 more leave already, 30 stay"."""
         already = f", {len(self.going)} more {_leave(len(self.going))}" if self.going else ""
-        return f"{len(self.leavers)} of {_workers(len(self.present))}{already}, {_stay(len(self.stay))}"
+        return f"{len(self.leavers)} of {workers_in_words(len(self.present))}{already}, {_stay(len(self.stay))}"
 
     @property
     def what_follows(self) -> str:
@@ -210,7 +210,7 @@ def _staying(goal: Share | Count, present: int, going: int) -> int:
     """How many are to stay."""
     stay, now = goal.workers if isinstance(goal, Count) else ceil(present * goal.percent / 100), present - going
     aim = str(goal) if isinstance(goal, Count) else f"{goal} of {present}, rounded up, are {stay}"
-    has = f"it has {_workers(present)}{f', of which {going} {_leave(going)}' if going else ''}"
+    has = f"it has {workers_in_words(present)}{f', of which {going} {_leave(going)}' if going else ''}"
     if stay > now:
         raise ScaleError(f"{has}, and {aim} would be more: workers are asked to leave here, and none is started")
     if stay == now:
@@ -218,7 +218,7 @@ def _staying(goal: Share | Count, present: int, going: int) -> int:
     return stay
 
 
-def _workers(number: int) -> str:
+def workers_in_words(number: int) -> str:
     return f"{number} worker{'' if number == 1 else 's'}"
 
 

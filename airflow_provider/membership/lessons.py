@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from airflow_provider.assignors.learners.model import READY, LearnedRule
+from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, tasks_from_json, tasks_to_json
 
 
@@ -31,7 +31,7 @@ class Lessons:
         """What this member learns, and how far each is."""
         return {**dict.fromkeys(self.learning, 0.0), **dict(self.progress)}
 
-    def ready(self, ready_from: float = READY) -> Tasks:
+    def ready(self, ready_from: float) -> Tasks:
         """What may move to this member now."""
         return frozenset(task for task, progress in self.progress if progress >= ready_from)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
 
-from airflow_provider.common.leaving import leave_present_report, leave_report
+from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
-
-_RESUMED_TO_FAIL: Final = "__fail__"
-"""What Airflow names as the method when a deferred task's time is over, or its trigger has failed."""
 
 
 class ScaleSparkGroupOperator(BaseOperator):
@@ -154,7 +151,7 @@ class ScaleSparkGroupOperator(BaseOperator):
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except AirflowException as failed:
-            if next_method == _RESUMED_TO_FAIL:
+            if next_method == RESUMED_TO_FAIL:
                 self._fail(context, failed)
             raise
 

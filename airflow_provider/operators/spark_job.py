@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
-from airflow_provider.common.leaving import leave_present_report, leave_report
+from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,
@@ -41,9 +41,6 @@ _PARAMETERS = {
     "timeout_ms": "task_timeout",
     "replan_interval_ms": "replan_interval",
 }
-
-_RESUMED_TO_FAIL: Final = "__fail__"
-"""What Airflow names as the method when a deferred task's time is over, or its trigger has failed."""
 
 
 class SparkJobOperator(BaseOperator):
@@ -246,7 +243,7 @@ class SparkJobOperator(BaseOperator):
         return answer
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        if next_method == _RESUMED_TO_FAIL:
+        if next_method == RESUMED_TO_FAIL:
             self._leave_present_report(context)
         return super().resume_execution(next_method, next_kwargs, context)
 

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.ledger.records import JobDefinition, Removal
-from airflow_provider.ledger.scaling import departure, still_there
+from airflow_provider.ledger.scaling import departure, still_there, workers_in_words
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.reports.departures import departure_in_words
@@ -200,7 +200,7 @@ class LeaveCondition:
 
     def so_far(self, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar:
         """What is waited for and where that is, for a log."""
-        workers = f"{len(self.workers)} worker{'' if len(self.workers) == 1 else 's'}"
+        workers = workers_in_words(len(self.workers))
         return SoFar(text=f"{workers} to leave: {departure_in_words(self.workers, jobs, status)}")
 
     def to_json(self) -> dict[str, Any]:

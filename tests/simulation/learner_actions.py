@@ -67,7 +67,10 @@ class Step(str, Enum):
     """All have joined, and the leader moves it."""
 
     def has_come(self, task: TaskId, owner: Process, learner: Process) -> bool:
-        progress, ready = learner.tasks.learning.get(task, 0.0), task in learner.state.lessons.ready()
+        progress, ready = (
+            learner.tasks.learning.get(task, 0.0),
+            task in learner.state.lessons.ready(learner.settings.ready_from),
+        )
         runs = task in owner.state.owned and task not in owner.state.stopping
         completing = owner.world.coordinator.state is GroupState.COMPLETING
         match self:
