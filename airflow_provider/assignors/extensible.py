@@ -27,7 +27,12 @@ What holds beyond ``cooperative``, by name:
     owner has again.
 ``nobody-starts-over``
     What is learned is learned on when one more worker joins. A lesson ends without a move only if the owner has room
-    for the task and the learner has not, if it takes too long (``Limits.longest_ms``), or if there is nothing to learn.
+    for the task and the learner has not, if it fails or takes too long (``Limits.longest_ms``), or if there is nothing
+    to learn.
+``who-fails-gives-up-its-place``
+    What a learner could not make ready stays where it is and runs, or, if its worker leaves, moves cold. It is tried
+    nowhere until a worker comes or goes, or its job is submitted anew; and where so many tasks of a job have failed
+    (``MOST_GIVEN_UP``), no other one of it is tried.
 ``who-leaves-gets-nothing``
     A leaving worker is given nothing that it did not have. Its stateful tasks are learned by those who stay, the others
     move as in KIP-415. It is done when it has nothing. If all leave, nobody stays to learn, so each keeps what it has,

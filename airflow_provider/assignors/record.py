@@ -36,6 +36,7 @@ class GroupRecord(ABC):
     :param learning: what each worker learns
     :param learned: what others learn of what each worker has
     :param lessons: what is learned from this round on, and why
+    :param given_up: by who learned it, what is left where it is, since it could not be made ready, or not in time
     :param leaving: the members that leave when they have nothing left
     """
 
@@ -55,6 +56,7 @@ class GroupRecord(ABC):
     learning: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     learned: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     lessons: tuple[Move, ...] = ()
+    given_up: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     leaving: frozenset[WorkerId] = frozenset()
 
     @property

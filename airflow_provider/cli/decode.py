@@ -101,6 +101,7 @@ def _extensible_metadata_to_json(state: ExtensibleState) -> dict[str, Any]:
         "slots": state.slots,
         "weight": state.weight,
         "epoch": state.epoch,
+        "failed": tasks_to_json(state.failed.tasks()),
     }
 
 

@@ -26,7 +26,7 @@ from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.reports.group_words import as_lines, how_it_is
-from airflow_provider.reports.learners import learners
+from airflow_provider.reports.learners import given_up, learners
 from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
@@ -209,6 +209,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "delay_ms": record.delay_ms if record else 0,
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
         "learners": [learner.to_json() for learner in learners(status)],
+        "given_up": [one.to_json() for one in given_up(status)],
         "jobs": sorted(jobs.jobs),
         "tasks": {str(last.task): _task(last, now_ms) for last in _tasks(jobs, status)},
     }

@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '{"error": "..."} and changes nothing, and the exit status is 1 in the end. A key that means nothing is named'
         " on standard error."
         f" With --protocol {_EXTENSIBLE} tasks that have state are learned before they move. A line in may also have"
-        " stateful ([job]; default: all), learning and ready ({worker: [[job, index], ...]}) and leaving ([worker]);"
+        " stateful ([job]; default: all), learning, ready and failed ({worker: [[job, index], ...]}) and leaving"
+        " ([worker]);"
         " owned is what a worker still has when it joins, and what is not in running, if that is given, is not learned."
         " A line out also has target (all that each worker has), learning, learned (what others learn of it) and"
         " shutdown ([worker])."

@@ -37,7 +37,7 @@ _KEYS: Final = frozenset(
         *("event", "left", "returns_ms", "draining", "running", "stays"),
     }
 )
-_LEARNER_KEYS: Final = _KEYS | {"stateful", "learning", "ready", "leaving"}
+_LEARNER_KEYS: Final = _KEYS | {"stateful", "learning", "ready", "failed", "leaving"}
 
 _MOST_TASKS: Final = 1_000_000
 """Of all jobs in a line: one number there must not fill the memory."""
@@ -82,6 +82,7 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
         stateful=jobs,
         pending=owned - _tasks(data, "running") if "running" in data else NO_TASKS,
         learning=_learning(data),
+        failed=_shares(data, "failed") if "failed" in data else {},
         leaving=frozenset(map(WorkerId, _strings(data, "leaving", "workers"))),
     )
     return Line(_restarts(data), this, frozenset(data) - _LEARNER_KEYS)
@@ -134,9 +135,9 @@ def _owned(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
 
 
 def _learning(data: Mapping[str, Any]) -> dict[WorkerId, dict[TaskId, float]]:
-    """What is ready is learned to its end."""
+    """What is ready is learned to its end, what has failed is at its beginning."""
     learning: dict[WorkerId, dict[TaskId, float]] = {}
-    for key, progress in (("learning", 0.0), ("ready", READY)):
+    for key, progress in (("learning", 0.0), ("failed", 0.0), ("ready", READY)):
         if key in data:
             for worker, tasks in _shares(data, key).items():
                 learning.setdefault(worker, {}).update(dict.fromkeys(tasks, progress))

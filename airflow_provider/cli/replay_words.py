@@ -17,7 +17,7 @@ from airflow_provider.assignors.learners.model import (
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round, one_by_one
 from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.policy import Incremental, Policy
-from airflow_provider.protocol.model import NO_TASKS, TaskId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 _AGAIN: Final = frozenset({MoveReason.RETURNED, MoveReason.NOT_READY})
 
@@ -80,14 +80,16 @@ def explain_learners(
     for worker, lessons in sorted(this.learning.items()):
         ended = lessons.keys() - decided.learning.get(worker, NO_TASKS) - decided.target.get(worker, lessons.keys())
         for task in sorted(ended):
-            yield f"{worker} learns {task} no more: {_why_no_more(task, decided, limits)}"
+            yield f"{worker} learns {task} no more: {_why_no_more(worker, task, this, decided, limits)}"
 
 
 def _is_late(move: Move) -> bool:
     return move.target is None and move.reason is MoveReason.LEARNED
 
 
-def _why_no_more(task: TaskId, decided: LearnerAssignment, limits: Limits) -> str:
-    if task in decided.memory.given_up:
+def _why_no_more(worker: WorkerId, task: TaskId, this: LearnerRound, decided: LearnerAssignment, limits: Limits) -> str:
+    if task in this.failed.get(worker, NO_TASKS):
+        return "its warm-up failed, and the task stays where it is"
+    if task in decided.memory.given_up.get(worker, NO_TASKS):
         return f"it has taken longer than {limits.longest_ms / 1000:g} s, and the task stays where it is"
     return "the task is not to move there any more"

@@ -32,7 +32,7 @@ from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase, 
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.reports.group_words import how_it_is, state_in_words
-from airflow_provider.reports.learners import Learner, by_learner, by_owner, learners
+from airflow_provider.reports.learners import Learner, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.spans import span
 from airflow_provider.topics.errors import NoTopicError, TopicError
@@ -120,6 +120,7 @@ def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: i
         *warnings,
         _workers(jobs, status, wall_ms),
         _jobs(jobs, status),
+        *_given_up(jobs, status),
         *_moves(jobs, status),
     )
 
@@ -209,7 +210,7 @@ def _learns(by_this_worker: Iterable[Learner], jobs: JobsSnapshot) -> Text:
     """What it makes ready, how far that is, and whose it is."""
     by_state: dict[str, list[str]] = {}
     for one in by_this_worker:
-        far = "" if one.ready else f" ({one.percent} %)"
+        far = f" ({one.percent} %)" if one.state == "warming" else ""
         by_state.setdefault(one.state, []).append(f"{jobs.label(one.task)} of {one.learned or 'nobody'}{far}")
     return _text("".join(_names(state, names) for state, names in sorted(by_state.items())), style="cyan")
 
@@ -264,6 +265,15 @@ def _took(job: str, times: Sequence[tuple[int, int]], jobs: JobsSnapshot) -> str
     if len(times) == 1:
         return span(longest)
     return f"{span(median_low(took for took, _ in times))}, at most {span(longest)} ({jobs.label(TaskId(job, index))})"
+
+
+def _given_up(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
+    """What is left where it is, though another worker has room for it."""
+    all_of_them = given_up(status)
+    lines = [f"  {one.in_words(jobs.label)}" for one in all_of_them[:_MOST_MOVES]]
+    if len(all_of_them) > _MOST_MOVES:
+        lines.append(f"  and {len(all_of_them) - _MOST_MOVES} more could not be made ready")
+    return [_text(line, style="yellow") for line in lines]
 
 
 def _moves(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:

@@ -15,6 +15,8 @@ ALMOST: Final = 0.99
 """The most that a warm-up has done before its end."""
 _FIRST_WAIT_MS: Final = 5_000
 _LONGEST_WAIT_MS: Final = 300_000
+_MOST_FAILURES: Final = 3
+"""So often a warm-up may fail in a row: what it reads may be away for a moment."""
 
 
 class LearnerState(str, Enum):
@@ -24,11 +26,13 @@ class LearnerState(str, Enum):
     """For its warm-up to begin, or to begin again: after a failure for a while, after Spark's end for another Spark."""
     WARMING = "warming"
     READY = "ready"
+    FAILED = "failed"
+    """Its warm-up has failed too often: the leader lets go of it."""
 
     @property
     def with_runner(self) -> bool:
         """Whether a runner has something of it."""
-        return self is not LearnerState.WAITING
+        return self in (LearnerState.WARMING, LearnerState.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +71,21 @@ class LearnerTask:
             not_before_ms=now_ms + wait_ms,
         )
 
+    @property
+    def fails_for_good(self) -> bool:
+        return self.failures >= _MOST_FAILURES
+
 
 @dataclass(slots=True)
 class Learners:
-    """The learner tasks by task; a worker has a few of them at the same time."""
+    """The learner tasks by task; a worker has a few of them at the same time.
+
+    :param failed: why warm-ups have failed here for good, also when the leader has let go of them: until the worker has
+        the task, or learns it again
+    """
 
     tasks: dict[TaskId, LearnerTask] = field(default_factory=dict)
+    failed: dict[TaskId, str] = field(default_factory=dict)
 
     def state_of(self, task: TaskId) -> LearnerState | None:
         """None: it is no learner task here."""

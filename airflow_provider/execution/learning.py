@@ -8,10 +8,10 @@ A learner task that moves here is *taken*. The attempt goes on with what was mad
 While it waits for a slot its warm-up goes on. When it has one it starts, however far that is: a task moves before it is
 ready when its owner was lost, so it stands still already.
 
-A warm-up that fails is tried again here after a while, as long as the task is to be learned. That harms nobody: the
-task runs where it is, and the leader gives up a learner that is never ready. When Spark ends under a warm-up, it begins
-anew in the next Spark; from the second time on after a while, for it may be the reason. None begins while a task is on
-trial (``spark_restarts.py``), which would have to answer for it.
+A warm-up that fails is tried again here after a while. When it has failed three times in a row the worker says so, and
+the leader gives its place to another task. That harms nobody: the task runs where it is. When Spark ends under a
+warm-up, it begins anew in the next Spark; from the second time on after a while, for it may be the reason. None begins
+while a task is on trial (``spark_restarts.py``), which would have to answer for it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_word
 from airflow_provider.execution.state import WAITS_ITS_TURN, Execution
 from airflow_provider.ledger.records import TaskState, TaskWork
-from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.protocol.replacing import replaced
 
 # ---- from the membership
@@ -53,6 +53,7 @@ def on_to_learn(x: Execution, task: TaskId, _event: TasksToLearn) -> None:
     """What runs here need not be learned; what is just being given up may come back."""
     run = x.runs.get(task)
     if run is None or run.revoked:
+        x.learners.failed.pop(task, None)
         x.learners.tasks[task] = LearnerTask(task=task, work=x.jobs.work_of(task))
 
 
@@ -116,12 +117,16 @@ def on_ready(x: Execution, task: TaskId, _event: WarmUpReady) -> None:
 
 
 def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
-    """Tried again by this worker, or, if the task has moved here, no more: its attempt does without."""
+    """Tried again by this worker, but not for ever; and if the task has moved here, its attempt does without."""
     learner = x.learners.tasks[task].again(now_ms=x.now, failures=1)
     mask, failure = x.settings.mask, event.failure
     trace = f"\n{mask(failure.traceback)}" if failure.traceback else ""
     wait_s = (learner.not_before_ms - x.now) / 1000
     what_next = "it runs here without" if learner.taken else f"it is tried again in {wait_s:g} s"
+    if learner.fails_for_good and not learner.taken:
+        what_next = "it is not tried again here"
+        learner = replaced(learner, state=LearnerState.FAILED)
+        x.learners.failed[task] = mask(failure.line)
     x.do(Warn(message=f"the warm-up of {x.jobs.label(task)} failed; {what_next}: {mask(failure.message)}{trace}"))
     _keep_or_forget(x, learner)
 
@@ -179,6 +184,7 @@ _GONE: Final = None
 _WAITING = LearnerState.WAITING
 _WARMING = LearnerState.WARMING
 _READY = LearnerState.READY
+_FAILED = LearnerState.FAILED
 
 _OF_RUNNER = (WarmUpProgressed, WarmUpReady, WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
 
@@ -208,7 +214,7 @@ TRANSITIONS: Final[Table[LearnerState]] = {
         TakenTaskGone: to(on_dropped, _GONE),
         WarmUpProgressed: to(on_progressed, _WARMING),
         WarmUpReady: to(on_ready, _READY),
-        WarmUpFailed: to(on_failed, _WAITING, _GONE),
+        WarmUpFailed: to(on_failed, _WAITING, _FAILED, _GONE),
         WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
         NoSparkToWarmUp: to(on_no_spark, _WAITING, _GONE),
     },
@@ -224,6 +230,15 @@ TRANSITIONS: Final[Table[LearnerState]] = {
         WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
         **all_late(_READY, (WarmUpProgressed, WarmUpReady, WarmUpFailed, NoSparkToWarmUp)),
     },
+    _FAILED: {
+        TasksToLearn: to(late, _FAILED),
+        LearningStopped: to(on_learning_stopped, _GONE),
+        TasksGiven: to(on_given_cold, _GONE),
+        TasksRevoked: to(on_dropped, _GONE),
+        TopicsRead: to(on_topics, _FAILED, _WAITING),
+        Closed: to(on_dropped, _GONE),
+        **all_late(_FAILED, _OF_RUNNER),
+    },
 }
 
 
@@ -234,6 +249,8 @@ def follow(x: Execution, event: Event) -> None:
     """Take in an event, as far as it is about learner tasks."""
     for task in _concerned(x, event):
         _apply(x, task, event)
+    if x.learners.failed and isinstance(event, TasksGiven | TopicsRead):
+        _forget_failures(x, event.tasks if isinstance(event, TasksGiven) else NO_TASKS)
 
 
 def adopt(x: Execution, task: TaskId) -> None:
@@ -252,6 +269,13 @@ def begin_next(x: Execution) -> None:
     if x.may_warm_up:
         for task in x.learners.due(now_ms=x.now):
             _apply(x, task, WarmUpDue(now_ms=x.now, wall_ms=x.wall, task=task))
+
+
+def _forget_failures(x: Execution, given: Tasks) -> None:
+    """Of what the worker has by now, and of what nobody is to run any more."""
+    gone = [task for task in x.learners.failed if task in given or x.jobs.work_of(task) is None]
+    for task in gone:
+        del x.learners.failed[task]
 
 
 def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:

@@ -71,6 +71,7 @@ def gather_call(
         ),
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
+        renewed=frozenset() if last is None else _submitted_since(last, jobs),
         limits=limits,
     )
 
@@ -239,12 +240,16 @@ def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     return ended
 
 
+def _submitted_since(record: GroupRecord, jobs: JobsSnapshot) -> frozenset[str]:
+    return frozenset(job for job, offset in jobs.defined_at.items() if offset >= record.config_offset)
+
+
 def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
     """What the round gave out of a job that has been removed and submitted again since: its workers have released it,
     and their records of it are deleted. A task that only waits has no record either, so it is counted too; the next
     round, in which its worker reports it, tells the two apart.
     """
-    submitted_since = {job for job, offset in jobs.defined_at.items() if offset >= record.config_offset}
+    submitted_since = _submitted_since(record, jobs)
     if not submitted_since:
         return set()
     given = chain.from_iterable(record.assignment.values())

@@ -152,8 +152,8 @@ class GroupMember:
     def tasks_finished(self, tasks: Tasks) -> None:
         self.feed(TasksFinished(now_ms=now_ms(), tasks=tasks))
 
-    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None:
-        self.feed(LearningProgressed(now_ms=now_ms(), progress=progress))
+    def learning_progressed(self, progress: Mapping[TaskId, float], failed: Tasks) -> None:
+        self.feed(LearningProgressed(now_ms=now_ms(), progress=progress, failed=failed))
 
     def leave_soon(self, reason: str) -> None:
         self.feed(LeaveSoonRequested(now_ms=now_ms(), reason=reason))

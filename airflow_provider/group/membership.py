@@ -155,8 +155,11 @@ class Membership(Protocol):
     def tasks_finished(self, tasks: Tasks) -> None:
         """These have come to their end, and the topics say so: released, and not to run again."""
 
-    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None:
-        """How far tasks are that it learns, from 0 to 1; what it does not learn any more is ignored."""
+    def learning_progressed(self, progress: Mapping[TaskId, float], failed: Tasks) -> None:
+        """How far tasks are that it learns, from 0 to 1; what it does not learn any more is ignored.
+
+        :param failed: those that could not be made ready here
+        """
 
     def leave_soon(self, reason: str) -> None:
         """Have others learn and take what this worker has, and be given nothing new; then

@@ -41,6 +41,7 @@ class Call:
     :param draining: workers that start nothing more, and leave when what they run has finished
     :param ready: what members have said in their own records that they are ready for, maybe after they had joined
     :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
+    :param renewed: the jobs that were submitted since the last round
     :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
     """
@@ -65,4 +66,5 @@ class Call:
     draining: frozenset[WorkerId] = frozenset()
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     stateful: frozenset[str] = frozenset()
+    renewed: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)

@@ -36,6 +36,8 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
                 for name, state in states.items()
                 if state.learning
             },
+            failed={name: state.failed.tasks() for name, state in states.items() if state.failed},
+            renewed=call.renewed,
             leaving=_leaving(states),
         ),
         replace(learners, cooperative=memory),
@@ -77,24 +79,32 @@ def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) 
         learning={worker: tasks for worker, tasks in decided.learning.items() if tasks},
         learned={worker: tasks for worker, tasks in decided.learned.items() if tasks},
         lessons=decided.lessons,
+        given_up=decided.memory.given_up,
         leaving=_leaving(states),
         learner_memory=decided.memory,
     )
 
 
 def wishes(states: States, last: ClassicRecord | None) -> str:
-    """What members have joined for: they are ready, or want to leave; empty: for something else."""
+    """What members have joined for: they are ready, or can't be, or want to leave; empty: for something else."""
     return "; ".join(_wishes(states, last))
 
 
 def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
     leaving = sorted(_leaving(states) - (frozenset() if last is None else last.leaving))
     ready = NO_TASKS.union(*(state.ready.tasks() for state in states.values()))
+    failed = NO_TASKS.union(*(state.failed.tasks() for state in states.values()))
     if leaving:
         yield f"{names_in_short(leaving)} {'leave' if len(leaving) > 1 else 'leaves'} soon"
     if ready:
-        first = ", ".join(map(str, sorted(ready)[:3]))
-        yield f"a learner is ready for {first}" + (f" and {len(ready) - 3} more" if len(ready) > 3 else "")
+        yield f"a learner is ready for {_in_short(ready)}"
+    if failed:
+        yield f"a learner could not make ready {_in_short(failed)}"
+
+
+def _in_short(tasks: Tasks) -> str:
+    first = ", ".join(map(str, sorted(tasks)[:3]))
+    return first + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
 
 
 def _leaving(states: States) -> frozenset[WorkerId]:

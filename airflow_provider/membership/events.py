@@ -14,6 +14,7 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import (
+    NO_TASKS,
     ConfigOffset,
     Epoch,
     GenerationId,
@@ -180,9 +181,14 @@ class TasksFinished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningProgressed(Event):
-    """How far tasks are that this member learns, from 0 to 1."""
+    """How far tasks are that this member learns.
+
+    :param progress: from 0 to 1
+    :param failed: those that it could not make ready
+    """
 
     progress: Mapping[TaskId, float]
+    failed: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,13 +52,15 @@ def learn_nothing(member: Transition) -> None:
 
 
 def on_learning_progressed(member: Transition, event: LearningProgressed) -> None:
-    """Who has become ready for a task joins again, so that it can move."""
+    """Who has become ready for a task joins again, so that it can move; who can't be, so that another is learned."""
     state = member.state
     ready_from = state.settings.ready_from
-    was_ready = state.lessons.ready(ready_from)
-    member.set(lessons=state.lessons.heard(event.progress))
-    if now_ready := member.state.lessons.ready(ready_from) - was_ready:
+    before, now = state.lessons, state.lessons.heard(event.progress, event.failed)
+    member.set(lessons=now)
+    if now_ready := now.ready(ready_from) - before.ready(ready_from):
         member.want_join(f"{state.settings.worker} is ready for {', '.join(map(str, sorted(now_ready)))}")
+    if now_failed := now.failed - before.failed:
+        member.want_join(f"{state.settings.worker} could not make ready {', '.join(map(str, sorted(now_failed)))}")
 
 
 def on_learners_ready(member: Transition, event: LearnersReady) -> None:

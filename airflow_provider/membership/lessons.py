@@ -19,11 +19,13 @@ class Lessons:
     :param learning: what this member makes ready, while others have it or nobody
     :param progress: how far each is of which that is known, from 0 to 1, by task
     :param learned: what others learn of what this member had then
+    :param failed: what of ``learning`` could not be made ready here
     :param known_ready: what others are ready for, as far as this member has heard
     """
 
     learning: Tasks = NO_TASKS
     progress: tuple[tuple[TaskId, float], ...] = ()
+    failed: Tasks = NO_TASKS
     learned: Tasks = NO_TASKS
     known_ready: Tasks = NO_TASKS
 
@@ -40,14 +42,15 @@ class Lessons:
         return Lessons(
             learning=learning,
             progress=tuple((task, progress) for task, progress in self.progress if task in learning),
+            failed=self.failed & learning,
             learned=learned,
             known_ready=self.known_ready & learned,
         )
 
-    def heard(self, progress: Mapping[TaskId, float]) -> Lessons:
+    def heard(self, progress: Mapping[TaskId, float], failed: Tasks) -> Lessons:
         """After news of what this member learns."""
         known = {**dict(self.progress), **{task: far for task, far in progress.items() if task in self.learning}}
-        return replace(self, progress=tuple(sorted(known.items())))
+        return replace(self, progress=tuple(sorted(known.items())), failed=failed & self.learning)
 
     def knowing(self, ready: Tasks) -> Lessons:
         """After news of what others learn."""

@@ -37,6 +37,7 @@ def _extensible(state: MemberState, now_ms: int) -> bytes:
             ready=PackedTasks.of(state.lessons.ready(state.settings.ready_from)),
             leaving=state.leaving_soon,
             epoch=state.epoch or None,
+            failed=PackedTasks.of(state.lessons.failed),
         )
     )
 

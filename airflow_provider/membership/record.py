@@ -109,7 +109,7 @@ class ClassicRecord(GroupRecord):
         try:
             assignment = shares_from_json(data["assignment"])
             memory = _memory_from_json(data["memory"], assignment)
-            learners = data.get("learner_memory")
+            learners = None if (said := data.get("learner_memory")) is None else LearnerMemory.from_json(said, memory)
             return cls(
                 epoch=Epoch(whole_from_json(data["epoch"], "an epoch")),
                 generation=GenerationId(whole_from_json(data["generation"], "a generation", most=HIGHEST_INDEX)),
@@ -129,7 +129,8 @@ class ClassicRecord(GroupRecord):
                 step=_words_from_json(data.get("step", ""), "a step"),
                 at_ms=whole_from_json(data["at_ms"], "a time"),
                 memory=memory,
-                learner_memory=None if learners is None else LearnerMemory.from_json(learners, memory),
+                learner_memory=learners,
+                given_up={} if learners is None else learners.given_up,
                 policy=policy_from_json(data["policy"]) if data.get("policy") else None,
                 unchanged=whole_from_json(data.get("unchanged", 0), "a number of rounds"),
                 learning=shares_from_json(data.get("learning", {})),

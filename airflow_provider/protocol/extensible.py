@@ -29,6 +29,7 @@ class ExtensibleState:
     :param slots: None: it has not said
     :param weight: how much work it takes, compared with others; None: as much as any
     :param epoch: of the last assignment that it has applied; None: it has applied none
+    :param failed: what of ``learning`` it could not make ready, and learns no further
     """
 
     version: int = VERSION
@@ -42,6 +43,7 @@ class ExtensibleState:
     slots: int | None = None
     weight: float | None = None
     epoch: Epoch | None = None
+    failed: PackedTasks = NOTHING
 
     def how_far(self) -> dict[TaskId, float]:
         """What it learns, and how far each is."""

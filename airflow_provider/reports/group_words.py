@@ -10,7 +10,7 @@ from typing import Any, Final
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.leading.unchanged_rounds import is_held_back
 from airflow_provider.ledger.records import TaskFailure, TaskState, WorkerStatus
-from airflow_provider.reports.learners import Learner
+from airflow_provider.reports.learners import GivenUp, Learner
 from airflow_provider.reports.spans import span
 
 _MOST_LISTED: Final = 20
@@ -42,6 +42,7 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
         f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'])}" for member in about["members"]
     ]
     lines += _learners([Learner.from_json(learner) for learner in about["learners"]], all_of_them=tasks)
+    lines += _shortened([GivenUp.from_json(one).in_words() for one in about["given_up"]], all_of_them=tasks)
     lines += _listed(about["tasks"]) if tasks or len(about["tasks"]) <= _MOST_LISTED else _counted(about["tasks"])
     if about["jobs"] and not about["tasks"]:
         lines.append(f"  jobs that wait for a worker: {', '.join(about['jobs'])}")
@@ -54,6 +55,13 @@ def _learners(learners: Sequence[Learner], *, all_of_them: bool) -> Iterator[str
     if len(learners) > len(few):
         ready = sum(learner.ready for learner in learners)
         yield f"  and {len(learners) - len(few)} more are learned; of all {len(learners)}, {ready} are ready"
+
+
+def _shortened(lines: Sequence[str], *, all_of_them: bool) -> Iterator[str]:
+    few = lines if all_of_them else lines[:_MOST_LISTED]
+    yield from (f"  {line}" for line in few)
+    if len(lines) > len(few):
+        yield f"  and {len(lines) - len(few)} more could not be made ready"
 
 
 def _state(member: Mapping[str, Any]) -> str:

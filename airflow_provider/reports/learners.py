@@ -21,6 +21,7 @@ class Learner:
     :param learned: whose it is meanwhile; None: nobody's
     :param progress: how far it is, from 0 to 1
     :param ready: it may move now
+    :param failed: it can't be made ready there
     """
 
     task: TaskId
@@ -28,10 +29,11 @@ class Learner:
     learned: WorkerId | None
     progress: float
     ready: bool
+    failed: bool = False
 
     @property
     def state(self) -> str:
-        return "ready" if self.ready else "warming"
+        return "failed" if self.failed else "ready" if self.ready else "warming"
 
     @property
     def percent(self) -> int:
@@ -40,8 +42,8 @@ class Learner:
 
     @property
     def how_far(self) -> str:
-        """As in "warming, 42 %" or "ready"."""
-        return self.state if self.ready else f"{self.state}, {self.percent} %"
+        """As in "warming, 42 %", "ready" or "failed"."""
+        return self.state if self.ready or self.failed else f"{self.state}, {self.percent} %"
 
     def in_words(self, label: Callable[[TaskId], str] = str) -> str:
         """As in "w2 learns ingest:3 of w1 (warming, 42 %)"."""
@@ -67,7 +69,41 @@ class Learner:
             learned=data["learned"],
             progress=data["progress"],
             ready=data["ready"],
+            failed=data["state"] == "failed",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """A task that is left where it is, since it could not be made ready elsewhere, or not in time.
+
+    :param learner: who has learned it in vain
+    :param learned: whose it is; None: nobody's
+    :param error: why its warm-up failed; empty: it took too long, or the learner's record says nothing of it any more
+    """
+
+    task: TaskId
+    learner: WorkerId
+    learned: WorkerId | None
+    error: str = ""
+
+    def in_words(self, label: Callable[[TaskId], str] = str) -> str:
+        """As in "w2 could not make ready ingest:3, which stays at w1: no such table"."""
+        whose = f", which stays at {self.learned}" if self.learned else ""
+        return f"{self.learner} could not make ready {label(self.task)}{whose}{f': {self.error}' if self.error else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": [self.task.job, self.task.index],
+            "learner": self.learner,
+            "learned": self.learned,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> GivenUp:
+        """The inverse of :meth:`to_json`."""
+        return cls(task=TaskId(*data["task"]), learner=data["learner"], learned=data["learned"], error=data["error"])
 
 
 def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
@@ -81,6 +117,7 @@ def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
         if said is not None and said.state is WorkerPhase.LEFT:
             continue
         lessons = {} if said is None else {lesson.task: lesson for lesson in said.learning}
+        failed = _errors(status, worker)
         for task in tasks:
             lesson = lessons.get(task)
             found.append(
@@ -90,9 +127,27 @@ def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
                     learned=status.owner_of(task),
                     progress=0.0 if lesson is None else lesson.progress,
                     ready=lesson is not None and lesson.ready,
+                    failed=task in failed,
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.task, one.learner)))
+
+
+def given_up(status: StatusSnapshot) -> tuple[GivenUp, ...]:
+    """All of a group, by task."""
+    record = status.group
+    found = [
+        GivenUp(task=task, learner=worker, learned=status.owner_of(task), error=_errors(status, worker).get(task, ""))
+        for worker, tasks in ({} if record is None else record.given_up).items()
+        for task in tasks
+    ]
+    return tuple(sorted(found, key=lambda one: (one.task, one.learner)))
+
+
+def _errors(status: StatusSnapshot, worker: WorkerId) -> Mapping[TaskId, str]:
+    """Why this worker's warm-ups failed for good."""
+    said = status.workers.get(worker)
+    return {} if said is None else {failed.task: failed.error for failed in said.failed_warm_ups}
 
 
 def by_owner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]]:

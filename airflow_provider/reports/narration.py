@@ -50,6 +50,8 @@ def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Ite
         yield f"  It learns {tasks_in_words(learning, label)}"
     if learned := record.learned.get(me):
         yield f"  Others learn {tasks_in_words(learned, label)} of it"
+    for worker, in_vain in record.given_up.items():
+        yield f"  {worker} could not make ready {tasks_in_words(in_vain, label)}: left where it is"
 
 
 def _lessons(record: GroupRecord, label: Label) -> Iterator[str]:

@@ -15,7 +15,7 @@ from airflow_provider.ledger.progress import JobProgress, JobState, converged, j
 from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, tasks_to_json
-from airflow_provider.reports.learners import Learner, learners
+from airflow_provider.reports.learners import GivenUp, Learner, given_up, learners
 from airflow_provider.reports.task_runs import run_to_json, task_runs
 
 
@@ -105,6 +105,7 @@ class GroupReport:
     :param converged: each member has applied it, and no further round is to follow
     :param shortage: of slots for tasks that never end, if there is one
     :param learners: what is made ready where it is to move
+    :param given_up: what could not be made ready there
     """
 
     record: GroupRecord
@@ -112,6 +113,7 @@ class GroupReport:
     converged: bool
     shortage: SlotShortage | None = None
     learners: tuple[Learner, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
 
     @classmethod
     def of(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> GroupReport | None:
@@ -125,6 +127,7 @@ class GroupReport:
             converged=converged(record, status.workers),
             shortage=slot_shortage(jobs, status),
             learners=learners(status),
+            given_up=given_up(status),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -153,6 +156,7 @@ class GroupReport:
             "at_ms": record.at_ms,
             "converged": self.converged,
             "learners": [learner.to_json() for learner in self.learners],
+            "given_up": [one.to_json() for one in self.given_up],
             "short_of_slots": None if self.shortage is None else self.shortage.to_json(),
             "workers": {
                 worker.worker: {

@@ -2,7 +2,7 @@
 
 A planner plans ``max_tasks`` tasks with the job's configuration. A task runs until it is stopped; with ``seconds`` in
 its configuration it finishes after that time; with ``fail`` it fails with that message (after ``seconds``, if given).
-With ``warm_up_seconds`` it takes so long to be made ready.
+With ``warm_up_seconds`` it takes so long to be made ready; with ``warm_up_fails`` that fails with that message.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from airflow_provider.spark.runner import (
     TaskOrder,
     TaskStarted,
     TaskStopped,
+    WarmUpFailed,
     WarmUpProgressed,
     WarmUpReady,
 )
 
 WARM_UP: Final = "warm_up_seconds"
+_WARM_UP_FAILS: Final = "warm_up_fails"
 
 
 class NoopRunner:
@@ -69,9 +71,11 @@ class NoopRunner:
         self.stop_warming(order.task)
         call_later, seconds = asyncio.get_running_loop().call_later, _warm_up_of(order)
         half = WarmUpProgressed(order=order, progress=0.5)
+        error = order.config.get(_WARM_UP_FAILS)
+        end = WarmUpReady(order=order) if error is None else WarmUpFailed(order=order, error=str(error), traceback="")
         self._learners[order.task] = [
             call_later(seconds / 2, self._on_event, half),
-            call_later(seconds, self._on_event, WarmUpReady(order=order)),
+            call_later(seconds, self._on_event, end),
         ]
 
     def stop_warming(self, task: TaskId) -> None:
@@ -101,7 +105,8 @@ class NoopRunner:
         except PlanError as wrong:
             self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
         else:
-            stateful = True if order.task.is_planner and WARM_UP in order.config else None
+            has_something = not order.config.keys().isdisjoint((WARM_UP, _WARM_UP_FAILS))
+            stateful = True if order.task.is_planner and has_something else None
             self._on_event(TaskFinished(order=order, result=result, stateful=stateful))
 
     def _forget(self, task: TaskId) -> TaskOrder:

@@ -105,6 +105,10 @@ class TaskExecutor:
         return self._execution.learners.progress
 
     @property
+    def failed_warm_ups(self) -> Mapping[TaskId, str]:
+        return self._execution.learners.failed
+
+    @property
     def condition(self) -> str:
         return self._runner.condition
 

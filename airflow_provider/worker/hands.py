@@ -23,6 +23,10 @@ class Hands(Protocol):
         """What is made ready here while others have it, and how far that is: from 0 to 1, and 1 when it is ready."""
 
     @property
+    def failed_warm_ups(self) -> Mapping[TaskId, str]:
+        """What could not be made ready here, and why, as long as nothing else has become of it here."""
+
+    @property
     def stopped_running(self) -> int:
         """How many tasks, planners apart, were running here when they were told to stop."""
 

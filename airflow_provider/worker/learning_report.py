@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 _EVERY_S: Final = 1.0
-"""How often at most, but for what is ready: somebody waits for that."""
+"""How often at most, but for what is ready, or has failed: somebody waits for that."""
 
 Progress = Mapping[TaskId, float]
 
@@ -21,8 +22,9 @@ class LearningReport:
 
     :param ready_from: from this progress on a task may move here
     :param progress: gives how far it is with each task, from 0 to 1
-    :param write: writes it, and calls back with whether it is stored
-    :param tell: called with it when it is stored
+    :param failed: gives those of them that can't be made ready here
+    :param write: writes both, and calls back with whether they are stored
+    :param tell: called with both when they are stored
     """
 
     def __init__(
@@ -30,28 +32,31 @@ class LearningReport:
         *,
         ready_from: float,
         progress: Callable[[], Progress],
+        failed: Callable[[], AbstractSet[TaskId]],
         write: Callable[[Callable[[bool], None]], None],
-        tell: Callable[[Progress], None],
+        tell: Callable[[Progress, Tasks], None],
     ) -> None:
         self._ready_from = ready_from
         self._progress = progress
+        self._failed = failed
         self._write = write
         self._tell = tell
         self._said: Progress = {}
         self._seen: Progress = {}
+        self._said_failed = NO_TASKS
         self._not_before = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Something may have changed. What is ready is said now, the rest when its time has come."""
-        progress, seen = dict(self._progress()), self._seen
+        """Something may have changed. What is ready or has failed is said now, the rest when its time has come."""
+        progress, failed, seen = dict(self._progress()), frozenset(self._failed()), self._seen
         self._seen = progress
-        if progress == self._said == seen:
+        if progress == self._said == seen and failed == self._said_failed:
             return
         loop = asyncio.get_running_loop()
         ready = any(seen.get(task, 0.0) < self._ready_from <= far for task, far in progress.items())
-        if ready or loop.time() >= self._not_before:
-            self._say(progress)
+        if ready or failed - self._said_failed or loop.time() >= self._not_before:
+            self._say(progress, failed)
         elif self._timer is None:
             self._timer = loop.call_at(self._not_before, self._look_again)
 
@@ -64,16 +69,16 @@ class LearningReport:
         self._timer = None
         self.look()
 
-    def _say(self, progress: Progress) -> None:
-        self._said = progress
+    def _say(self, progress: Progress, failed: Tasks) -> None:
+        self._said, self._said_failed = progress, failed
         loop = asyncio.get_running_loop()
         self._not_before = loop.time() + _EVERY_S
 
         def tried(stored: bool) -> None:
             if stored:
-                self._tell(progress)
+                self._tell(progress, failed)
                 return
-            self._said = self._seen = {}
+            self._said, self._seen, self._said_failed = {}, {}, NO_TASKS
             if self._timer is None:
                 self._timer = loop.call_later(_EVERY_S, self._look_again)
 

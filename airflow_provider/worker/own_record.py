@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import Lesson, WorkerPhase, WorkerStatus
+from airflow_provider.ledger.records import FailedWarmUp, Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
@@ -142,4 +142,5 @@ class OwnRecord:
                 for task, far in sorted(hands.learning.items())
             ),
             leaves_soon=self.leaves_soon,
+            failed_warm_ups=tuple(FailedWarmUp(task, why) for task, why in sorted(hands.failed_warm_ups.items())),
         )

@@ -26,6 +26,7 @@ class Standby:
 
     running: Tasks = frozenset()
     learning: Mapping[TaskId, float] = MappingProxyType({})
+    failed_warm_ups: Mapping[TaskId, str] = MappingProxyType({})
     stopped_running = 0
     fault: BaseException | None = None
     condition = unable = ""

@@ -91,6 +91,7 @@ class Worker:
         self._learning = LearningReport(
             ready_from=settings.member.ready_from,
             progress=lambda: self.hands.learning,
+            failed=lambda: self.hands.learning.keys() & self.hands.failed_warm_ups.keys(),
             write=self._record.say_how_far_it_learns,
             tell=self.member.learning_progressed,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet
+from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import TaskKind
@@ -73,3 +73,26 @@ async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without
 
         await group.wait_for(moved, "w2 has what it has learned", within_s=DEADLINE_S)
         assert group.record.deadline_ms > 0, "the other task waits for its worker"
+
+
+async def test_a_warm_up_that_fails_gives_its_place_to_another(fleet: MakeFleet) -> None:
+    """The task runs on where it is, and whoever asks is told why."""
+    async with fleet("--max-learners", "1") as group:
+        failing = {"warm_up_seconds": 0.2, "warm_up_fails": "no such table"}
+        await group.submit("uneven", tasks=2, kind=TaskKind.STREAMING, config=failing)
+        await group.submit("streams", tasks=1, kind=TaskKind.STREAMING, config={"warm_up_seconds": 0.2})
+        group.start("w1")
+        await group.balanced("w1")
+        stopped_before = await group.stops()
+
+        group.start("w2")
+        await group.balanced("w1", "w2")
+        assert {str(task) for task, _ in await group.stops() - stopped_before} == {"streams:0"}
+        assert {str(task) for task in group.owned("w2")} == {"streams:0"}
+        why = "w2 could not make ready uneven:0, which stays at w1: no such table"
+        said = await cospark(group, "status", group.group_id, "--once")
+        assert why in " ".join(said.out.split()), said
+        assert why in (await cospark(group, "groups", "describe", group.group_id)).out
+        assert "the warm-up of uneven:0 failed; it is not tried again here: no such table" in group.log_of("w2")
+        reasons = [event.record.reason for event in await group.rounds()]
+        assert "a learner could not make ready uneven:0" in reasons, reasons

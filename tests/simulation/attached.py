@@ -98,6 +98,12 @@ class Attached:
         return self._execution.learners.progress
 
     @property
+    def failed(self) -> Tasks:
+        """What of these can't be made ready here."""
+        learners = self._execution.learners
+        return frozenset(learners.failed) & learners.progress.keys()
+
+    @property
     def learners(self) -> Tasks:
         """What is made ready here, or waits to be."""
         return frozenset(self._execution.learners.tasks)

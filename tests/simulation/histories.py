@@ -143,7 +143,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         stateful=STATEFUL if plan.learns else frozenset(),
         learned=plan.learned,
         warm_ms=random.Random(f"{seed}/warm").choice(WARM_MS),
-        warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3)),
+        warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3, 0.9)),
     )
     told = Told(world=world)
     author = Author(seed, plan, world)

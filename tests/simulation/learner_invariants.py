@@ -30,6 +30,7 @@ def check_round(before: Round | None, now: Round) -> None:
     half_warm_goes_before_cold(now, now.lessons)
     what_has_state_is_stopped_only_for_a_learner_that_is_ready(now, now.lessons)
     who_leaves_soon_gets_nothing_new(now, now.lessons)
+    who_has_failed_gives_up_its_place(now, now.lessons)
     if before is not None and before.lessons is not None and now.follows(before):
         what_was_stopped_for_a_learner_goes_to_it_or_back(before, before.lessons, now, now.lessons)
         nobody_starts_over_because_one_more_joins(before, before.lessons, now, now.lessons)
@@ -98,6 +99,7 @@ def a_lost_owner_whose_learner_is_ready_is_replaced_at_once(now: Round, lessons:
 def half_warm_goes_before_cold(now: Round, lessons: Lessons) -> None:
     """What nobody has and waits no more goes to the worker that is furthest with it, or to the one that had it."""
     for task, learners in _unowned(now, lessons):
+        learners = [worker for worker in learners if task not in lessons.failed[worker]]
         furthest = lessons.furthest(task, learners)
         cold = [
             worker
@@ -136,6 +138,18 @@ def who_leaves_soon_gets_nothing_new(now: Round, lessons: Lessons) -> None:
             raise Broken(f"epoch {now.record.epoch} has {worker} leave with {names(now.target[worker])}")
 
 
+@invariant
+def who_has_failed_gives_up_its_place(now: Round, lessons: Lessons) -> None:
+    """What a member could not make ready it learns no more, so that it can learn something else. Only what a worker
+    that leaves has, or nobody runs, moves there all the same.
+    """
+    for worker, failed in lessons.failed.items():
+        for task in failed & lessons.learning[worker] & now.running:
+            others = [owner in lessons.leaving for owner, has in now.owned.items() if task in has]
+            if not any(others):
+                raise Broken(f"epoch {now.record.epoch} has {worker} learn {task}, at which it has failed")
+
+
 # ---- a round and the one before
 
 
@@ -161,7 +175,7 @@ def nobody_starts_over_because_one_more_joins(before: Round, told: Lessons, now:
     if not grown or before.staying != now.staying & before.owned.keys():
         return
     for worker, learning in told.learning.items():
-        for task in learning & lessons.learns[worker].keys():
+        for task in (learning & lessons.learns[worker].keys()) - lessons.failed[worker]:
             others = lessons.furthest(task, now.staying) - {worker}
             if task not in lessons.learning[worker] | now.target[worker] and not others:
                 raise Broken(

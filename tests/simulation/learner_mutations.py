@@ -20,6 +20,7 @@ _AT_ONCE = "a_lost_owner_whose_learner_is_ready_is_replaced_at_once"
 _ONLY_READY = "what_has_state_is_stopped_only_for_a_learner_that_is_ready"
 _NOTHING_NEW = "who_leaves_soon_gets_nothing_new"
 _BACK = "what_was_stopped_for_a_learner_goes_to_it_or_back"
+_PLACE = "who_has_failed_gives_up_its_place"
 _OVER = "nobody_starts_over_because_one_more_joins"
 _BEFORE = "only_what_is_learned_is_stopped_before_a_round"
 _LEFT_OVER = "nothing_is_learned_at_rest"
@@ -60,6 +61,13 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_ONLY_READY,),
+    ),
+    Mutation(
+        name="lets a learner that has failed keep its place",
+        module=f"{_LEARNERS}.under_way",
+        edits=(("    over = learner.failed or round", "    over = round"),),
+        plan="learners",
+        broken=(_PLACE,),
     ),
     Mutation(
         name="keeps what an owner has stopped from it when nobody is ready",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider.execution import events
 from airflow_provider.ledger.records import TaskFailure, WorkerPhase
 from airflow_provider.membership.events import LearningProgressed
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -114,17 +114,19 @@ class Report:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._said: Mapping[TaskId, float] = {}
+        self._said_failed = NO_TASKS
         self._not_before = 0
         self._armed = False
 
     def look(self) -> None:
         """Something may have changed. What is ready is said now, the rest when its time has come."""
         progress, now = self._process.tasks.learning, self._process.world.clock.now
-        if progress == self._said or not self._process.alive:
+        failed = self._process.tasks.failed
+        if (progress, failed) == (self._said, self._said_failed) or not self._process.alive:
             return
         ready = any(far == 1.0 and self._said.get(task) != 1.0 for task, far in progress.items())
-        if ready or now >= self._not_before:
-            self._say(dict(progress))
+        if ready or failed - self._said_failed or now >= self._not_before:
+            self._say(dict(progress), failed)
         elif not self._armed:
             self._armed = True
             self._process.world.clock.after(self._not_before - now, lambda: self._process.when_awake(self._look_again))
@@ -133,12 +135,12 @@ class Report:
         self._armed = False
         self.look()
 
-    def _say(self, progress: Mapping[TaskId, float]) -> None:
+    def _say(self, progress: Mapping[TaskId, float], failed: Tasks) -> None:
         process = self._process
-        self._said = progress
+        self._said, self._said_failed = progress, failed
         self._not_before = process.world.clock.now + _REPORT_MS
 
         def stored() -> None:
-            process.feed(LearningProgressed(now_ms=process.now, progress=progress))
+            process.feed(LearningProgressed(now_ms=process.now, progress=progress, failed=failed))
 
         process.say_of_itself(WorkerPhase.STABLE, stored)

@@ -89,6 +89,7 @@ class Lessons:
 
     :param learns: what each makes ready, and how far it is
     :param ready: what may move to each now
+    :param failed: what of that each could not make ready
     :param learning: what each is to make ready from now on
     :param learned: what of its own others are to make ready
     :param leaving: who leaves when it has nothing left
@@ -97,6 +98,7 @@ class Lessons:
 
     learns: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    failed: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     learning: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     learned: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     leaving: frozenset[WorkerId] = frozenset()
@@ -257,6 +259,7 @@ def _lessons(
     return Lessons(
         learns={worker: {**far, **dict.fromkeys(ready[worker], 1.0)} for worker, far in learns.items()},
         ready=ready,
+        failed={worker: state.failed.tasks() - ready[worker] for worker, state in said.items()},
         learning={worker: each.learning.tasks() for worker, each in told.items()},
         learned={worker: each.learned.tasks() for worker, each in told.items()},
         leaving=frozenset(worker for worker, state in said.items() if state.leaving is not None),

@@ -55,9 +55,9 @@ class StatusTopic:
 
     @property
     def given_up(self) -> Tasks:
-        """What has been learned for too long."""
+        """What has been learned in vain."""
         memory = None if self.group is None else self.group.learner_memory
-        return NO_TASKS if memory is None else memory.given_up
+        return NO_TASKS if memory is None else NO_TASKS.union(*memory.given_up.values())
 
     def snapshot(self) -> StatusSnapshot:
         return self._view.snapshot()

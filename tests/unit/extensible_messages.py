@@ -33,6 +33,8 @@ versions = st.integers(3, 2**15 - 1)
 def _states(draw: st.DrawFn) -> ExtensibleState:
     how_far = draw(st.dictionaries(task_ids, parts, max_size=5))
     learns, progress = learning(how_far)
+    ready = draw(st.sets(st.sampled_from(sorted(how_far)))) if how_far else set()
+    rest = sorted(how_far.keys() - ready)
     return ExtensibleState(
         version=draw(versions),
         url=draw(texts),
@@ -40,7 +42,8 @@ def _states(draw: st.DrawFn) -> ExtensibleState:
         owned=draw(packed),
         learning=learns,
         progress=progress if any(progress) else (),
-        ready=PackedTasks.of(draw(st.sets(st.sampled_from(sorted(how_far))))) if how_far else NOTHING,
+        ready=PackedTasks.of(ready),
+        failed=PackedTasks.of(draw(st.sets(st.sampled_from(rest)))) if rest else NOTHING,
         leaving=draw(st.none() | texts),
         slots=draw(st.none() | st.integers(0, 2**31 - 1)),
         weight=draw(st.none() | st.floats(0, allow_infinity=False)),
@@ -110,6 +113,7 @@ class Writer:
             "Slots": state.slots,
             "Weight": state.weight,
             "Epoch": state.epoch,
+            "Failed": self._tasks(state.failed),
         }
         return self._message("Metadata", fields, state.version)
 
@@ -217,6 +221,7 @@ def read_metadata(schema: ModuleType, data: bytes) -> ExtensibleState:
         slots=table.Slots(),
         weight=table.Weight(),
         epoch=table.Epoch(),
+        failed=_read_tasks(table.Failed()) or NOTHING,
     )
 
 

@@ -48,6 +48,8 @@ class LearnerGroup:
         self.owned: dict[WorkerId, Tasks] = {}
         self.learning: dict[WorkerId, dict[TaskId, float]] = {}
         self.learned: dict[WorkerId, Tasks] = {}
+        self.failed: dict[WorkerId, Tasks] = {}
+        self.renewed: frozenset[str] = frozenset()
         self.leaving: set[WorkerId] = set()
         self.draining: set[WorkerId] = set()
         self.pending: Tasks = NO_TASKS
@@ -86,6 +88,7 @@ class LearnerGroup:
         :return: what it owned
         """
         del self.learning[WorkerId(worker)], self.learned[WorkerId(worker)]
+        self.failed.pop(WorkerId(worker), None)
         self.leaving.discard(WorkerId(worker))
         self.draining.discard(WorkerId(worker))
         return self.owned.pop(WorkerId(worker))
@@ -99,8 +102,16 @@ class LearnerGroup:
         for task in tasks or tuple(lessons):
             assert task in lessons
             lessons[task] = READY
+            self.failed[WorkerId(worker)] = self.failed.get(WorkerId(worker), NO_TASKS) - {task}
         if owners_know:
             self.knows |= frozenset(task for task in tasks or lessons)
+
+    def fails(self, worker: str, *tasks: TaskId) -> None:
+        """:param tasks: all that it learns, by default"""
+        lessons = self.learning[WorkerId(worker)]
+        for task in tasks or tuple(lessons):
+            lessons[task] = 0.0
+        self.failed[WorkerId(worker)] = self.failed.get(WorkerId(worker), NO_TASKS) | frozenset(tasks or lessons)
 
     def learns_on(self, worker: str, task: TaskId, progress: float) -> None:
         self.learning[WorkerId(worker)][task] = progress
@@ -126,6 +137,8 @@ class LearnerGroup:
             worker: {task: self.learning[worker].get(task, 0.0) for task in tasks}
             for worker, tasks in outcome.learning.items()
         }
+        self.failed = {worker: self.failed.get(worker, NO_TASKS) & tasks for worker, tasks in outcome.learning.items()}
+        self.renewed = frozenset()
         self.knows &= frozenset(self.lessons)
         self.pending &= frozenset(self.running)
         for worker in outcome.shutdown:
@@ -153,6 +166,8 @@ class LearnerGroup:
             stateful=frozenset(self.jobs) if self.stateful is None else self.stateful,
             pending=self.pending & frozenset(self.running),
             learning={worker: dict(lessons) for worker, lessons in self.learning.items()},
+            failed={worker: tasks & self.learning[worker].keys() for worker, tasks in self.failed.items()},
+            renewed=self.renewed,
             leaving=frozenset(self.leaving),
             draining=frozenset(self.draining),
             revocation_rank=dict.fromkeys(frozenset(self.running) - self.pending, 1),

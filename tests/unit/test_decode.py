@@ -76,6 +76,7 @@ EXTENSIBLE_STATE = ExtensibleState(
     slots=4,
     weight=1.5,
     epoch=Epoch(7),
+    failed=PackedTasks.of({TaskId("c", 1)}),
 )
 NOTHING_SAID = {"error": 0, "leader": "", "leader_url": "", "config_offset": -1, "revoked": [], "delay": 0}
 EXTENSIBLE_STATE_JSON = {
@@ -90,6 +91,7 @@ EXTENSIBLE_STATE_JSON = {
     "slots": 4,
     "weight": 1.5,
     "epoch": 7,
+    "failed": [["c", 1]],
 }
 EXTENSIBLE_ASSIGNMENT = ExtensibleAssignment(
     leader="w1",

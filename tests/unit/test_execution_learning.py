@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words
 
@@ -234,13 +236,53 @@ def test_a_warm_up_that_fails_is_tried_again_after_a_while_that_grows() -> None:
     script = Script()
     script.learn(A0)
     said = "the warm-up of a:0 failed; it is tried again in %g s: boom"
-    for wait_s in (5, 10, 20, 40, 80, 160, 300, 300):
+    for wait_s in (5, 10):
         assert words(script.feed(WarmUpFailed, task=A0, failure=BOOM)) == [said % wait_s]
         assert script.execution.learners.progress == {A0: 0.0}
         assert words(script.wait(wait_s * 1_000 - 1)) == []
         assert words(script.wait(1)) == ["warm up a:0 #1"]
     script.feed(WarmUpReady, task=A0)
     assert script.execution.learners.progress == {A0: 1.0}
+    assert not script.execution.learners.failed
+
+
+def failed_for_good(**definition: Any) -> Script:
+    """The warm-up of a:0 has failed as often as it may."""
+    script = Script(**definition)
+    script.learn(A0)
+    for wait_s in (5, 10):
+        script.feed(WarmUpFailed, task=A0, failure=BOOM)
+        script.wait(wait_s * 1_000)
+    said = "the warm-up of a:0 failed; it is not tried again here: boom"
+    assert words(script.feed(WarmUpFailed, task=A0, failure=BOOM)) == [said]
+    assert script.learner(A0) is LearnerState.FAILED
+    return script
+
+
+def test_a_warm_up_that_has_failed_three_times_is_not_tried_again_and_the_worker_knows_why() -> None:
+    script = failed_for_good()
+    assert words(script.wait(3_600_000)) == []
+    assert script.execution.learners.failed == {A0: "boom"}
+    assert script.execution.learners.progress == {A0: 0.0}
+    assert words(script.stop_learning(A0)) == ["learns a:0 no more"]
+    assert script.execution.learners.failed == {A0: "boom"}, "who asks why it stays where it is, is told"
+    assert words(script.learn(A0)) == ["learns a:0", "warm up a:0 #1"]
+    assert not script.execution.learners.failed
+
+
+def test_what_has_failed_for_good_begins_cold_if_it_moves_here_all_the_same() -> None:
+    script = failed_for_good()
+    assert words(script.give(A0)) == ["start a:0 #1"]
+    assert not script.execution.learners.failed
+
+
+def test_what_has_failed_for_good_is_learned_anew_when_it_is_configured_otherwise() -> None:
+    script = failed_for_good()
+    assert words(script.plan({"i": 9}, {"i": 1}, {"i": 2})) == ["learns a:0", "warm up a:0 #1"]
+    script = failed_for_good()
+    script.stop_learning(A0)
+    script.read(JobsSnapshot())
+    assert not script.execution.learners.failed, "nobody asks any more"
 
 
 def test_a_task_whose_warm_up_has_failed_starts_without() -> None:

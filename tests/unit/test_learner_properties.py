@@ -320,6 +320,12 @@ class Histories(RuleBasedStateMachine):
     def a_learner_dies(self, data: st.DataObject) -> None:
         self.group.forgets_lessons(data.draw(st.sampled_from(sorted(self.group.lessons.values()))))
 
+    @precondition(lambda self: self.group.lessons)
+    @rule(data=st.data())
+    def a_learner_fails(self, data: st.DataObject) -> None:
+        task = data.draw(st.sampled_from(sorted(self.group.lessons)))
+        self.group.fails(self.group.lessons[task], task)
+
     @rule(data=st.data())
     def a_task_waits_for_a_slot(self, data: st.DataObject) -> None:
         if self.group.running:
@@ -405,6 +411,9 @@ def check_lessons(this: LearnerRound, outcome: LearnerAssignment) -> None:
     assert len(lessons) == len(set(lessons)) <= LIMITS.per_group
     assert all(map(this.has_state, lessons))
     for worker, tasks in outcome.learning.items():
+        held = NO_TASKS.union(*(outcome.target[owner] for owner in outcome.target if owner not in this.leaving))
+        pending_or_ready = this.pending | {task for task, far in this.learning[worker].items() if far == READY}
+        assert not tasks & this.failed.get(worker, NO_TASKS) & held - pending_or_ready, "its place is another's"
         assert not tasks & outcome.target[worker]
         assert len(tasks) <= LIMITS.per_worker
     for worker, tasks in outcome.learned.items():

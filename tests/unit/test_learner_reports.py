@@ -21,11 +21,11 @@ from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.ledger.records import Lesson, PlanRecord, WorkerPhase
+from airflow_provider.ledger.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 from airflow_provider.reports.group_words import as_lines
-from airflow_provider.reports.learners import Learner, learners
+from airflow_provider.reports.learners import GivenUp, Learner, given_up, learners
 from airflow_provider.reports.narration import epoch_in_words
 from airflow_provider.reports.report import GroupReport, JobReport
 
@@ -82,6 +82,39 @@ def test_what_a_worker_has_said_nothing_of_yet_is_at_its_beginning() -> None:
     assert [(learner.task, learner.learner, learner.how_far) for learner in learners(silent)] == [
         (T0, "w2", "warming, 0 %")
     ]
+
+
+def failing() -> StatusSnapshot:
+    """w2 has failed at job:0, which stays at w1; of job:2 it only took too long."""
+    status = taught(Lesson(T0, 0.0, False), failed_warm_ups=(FailedWarmUp(T0, "no table"),))
+    assert status.group is not None
+    return replace(status, group=replace(status.group, given_up={W2: frozenset({T0, T2})}))
+
+
+def test_what_failed_is_told_as_long_as_it_is_learned_and_what_was_given_up_with_its_error() -> None:
+    status = failing()
+    assert [(one.state, one.how_far) for one in learners(status)] == [("failed", "failed")]
+    assert Learner.from_json(learners(status)[0].to_json()) == learners(status)[0]
+    told = given_up(status)
+    assert [one.in_words(JOBS.label) for one in told] == [
+        "w2 could not make ready job:0, which stays at w1: no table",
+        "w2 could not make ready job:2",
+    ]
+    assert [GivenUp.from_json(json.loads(json.dumps(one.to_json()))) for one in told] == list(told)
+    assert given_up(replace(status, group=None)) == ()
+
+
+def test_pages_and_reports_say_what_was_given_up() -> None:
+    status = failing()
+    said = "  w2 could not make ready job:0, which stays at w1: no table"
+    assert said in page(status)
+    assert "failed: job:0 of w1" in page(status)
+    assert said in as_lines(json.loads(json.dumps(describe(COORDINATOR, JOBS, status))))
+    report = GroupReport.of(JOBS, status)
+    assert report is not None
+    assert [one["error"] for one in report.to_json()["given_up"]] == ["no table", ""]
+    assert status.group is not None
+    assert "  w2 could not make ready job:0, job:2: left where it is" in list(epoch_in_words(status.group, W1))
 
 
 def test_who_has_left_learns_nothing() -> None:

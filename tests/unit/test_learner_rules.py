@@ -6,7 +6,7 @@ import pytest
 from assignor_group import MAX_DELAY_MS
 from learner_group import LearnerGroup, changed, started, stopped
 
-from airflow_provider.assignors.learners.model import LearnedRule, Limits
+from airflow_provider.assignors.learners.model import MOST_GIVEN_UP, LearnedRule, Limits
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 S2, S3, S4, S9 = (WorkerId(f"S{number}") for number in (2, 3, 4, 9))
@@ -127,6 +127,77 @@ def test_from_some_progress_on_a_learner_is_ready(ready_from: float) -> None:
     group.rebalance()
     group.learns_on("S3", TaskId("T", 0), 0.7)
     assert bool(stopped(group.rebalance())) is (ready_from <= 0.7)
+
+
+def test_a_learner_that_fails_gives_its_place_to_another_and_its_task_stays_where_it_is() -> None:
+    group = group_of(12, S2=tasks(*range(12)))
+    group.limits = Limits(per_worker=2)
+    group.join("S3")
+    assert group.rebalance().learning[S3] == tasks(0, 1)
+    group.fails("S3", TaskId("T", 0))
+    outcome = group.rebalance()
+    assert outcome.learning[S3] == tasks(1, 2)
+    assert not stopped(outcome)
+    assert outcome.memory.given_up == {S3: tasks(0)}
+    group.settle()
+    assert group.owned == {S2: tasks(0, *range(7, 12)), S3: tasks(*range(1, 7))}
+
+
+def test_what_has_failed_is_tried_nowhere_until_a_worker_comes_or_goes_or_its_job_is_submitted_anew() -> None:
+    for again in ("join", "submit"):
+        group = group_of(4, S2=tasks(0), S3=tasks(1, 2, 3))
+        group.rebalance()
+        assert group.lessons == {TaskId("T", 1): S2}
+        group.limits = Limits(per_group=1)
+        for index in (1, 2, 3):
+            group.fails("S2", TaskId("T", index))
+            group.rebalance()
+        assert not group.lessons
+        assert not changed(group.rebalance())
+        if again == "join":
+            group.join("S4")
+        else:
+            group.renewed = frozenset({"T"})
+        group.rebalance()
+        assert group.lessons
+
+
+def test_of_a_job_of_which_so_many_have_failed_no_other_is_tried() -> None:
+    group = group_of(40, S2=tasks(*range(40)))
+    group.join("S3")
+    rounds = 0
+    group.rebalance()
+    while group.lessons:
+        group.fails("S3")
+        group.rebalance()
+        rounds += 1
+    assert rounds == 2, "four at a time"
+    assert MOST_GIVEN_UP <= len(group.memory.given_up[S3]) < 2 * MOST_GIVEN_UP
+
+
+def test_what_nobody_can_make_ready_moves_all_the_same_when_its_worker_leaves() -> None:
+    group = group_of(2, S2=tasks(0), S3=tasks(1))
+    group.asks_to_leave("S2")
+    assert group.rebalance().learning[S3] == tasks(0)
+    group.fails("S3")
+    assert stopped(group.rebalance()) == tasks(0)
+    outcome = group.rebalance()
+    assert outcome.target[S3] == tasks(0, 1)
+    assert outcome.shutdown == {S2}
+
+
+def test_a_lost_task_whose_learner_has_failed_goes_to_the_worker_that_has_the_least() -> None:
+    group = group_of(6, S2=tasks(0, 1, 2), S9=tasks(3, 4, 5))
+    group.join("S3")
+    group.rebalance()
+    lesson = next(task for task, worker in group.lessons.items() if task in group.owned[S9])
+    group.go("S9")
+    group.fails("S3", lesson)
+    group.join("S4")
+    assert lesson not in group.rebalance().learning[S3], "its place is another's"
+    group.wait(MAX_DELAY_MS)
+    group.rebalance()
+    assert lesson in group.running
 
 
 def test_of_two_that_learn_a_task_the_one_that_is_further_counts() -> None:

@@ -127,6 +127,18 @@ def test_ready_from_which_progress_on_is_a_setting() -> None:
     assert said(member.feed(LearningProgressed, progress={A1: 0.9})).ready.tasks() == tasks("a1")
 
 
+def test_what_it_can_not_make_ready_it_joins_for_and_says_so() -> None:
+    member = Learner().with_("a0", "a1 a2")
+    commands = member.feed(LearningProgressed, progress={A1: 0.0, TaskId("a", 2): 0.5}, failed=tasks("a1 a7"))
+    assert said(commands).failed.tasks() == tasks("a1")
+    assert said(commands).ready.tasks() == tasks("")
+    member.round("a0", "a1 a2")
+    assert member.feed(LearningProgressed, progress={A1: 0.0}, failed=tasks("a1")) == [], "it has said so"
+    member.heartbeat(BEGUN)
+    member.round("a0", "a2")
+    assert not member.state.lessons.failed
+
+
 def test_what_it_has_learned_it_starts_without_letting_go_of_it_first() -> None:
     member = Learner().with_("a0", "a1")
     member.feed(LearningProgressed, progress={A1: 1.0})

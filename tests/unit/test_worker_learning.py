@@ -11,7 +11,8 @@ from told_membership import OtherLife, living_elsewhere
 from waiting import eventually
 from worker_life import A0, A1, ME
 
-from airflow_provider.ledger.records import Lesson
+from airflow_provider.execution import learners
+from airflow_provider.ledger.records import FailedWarmUp, Lesson
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.topics.errors import BrokerAwayError
@@ -103,6 +104,18 @@ async def test_a_warm_up_that_fails_is_said_and_tried_again(life: OtherLife, cap
     assert life.worker.hands.learning == {A0: 0.0}
 
 
+async def test_a_warm_up_that_has_failed_for_good_stands_in_the_record_with_its_error(
+    life: OtherLife, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learners, "_MOST_FAILURES", 1)
+    life.membership.listener.start_learning(frozenset({A0}))
+    life.runner.warm_up_fails(A0)
+    await eventually(lambda: life.membership.failed == {A0}, "its membership hears of it")
+    said = life.topics.status.workers[ME]
+    assert said.failed_warm_ups == (FailedWarmUp(A0, "no airports"),)
+    assert said.learning == (Lesson(A0, 0.0, False),)
+
+
 async def test_without_a_folder_for_its_checkpoint_a_stream_can_not_be_made_ready(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -133,11 +146,16 @@ class Reported:
 
     def __init__(self, ready_from: float = 1.0) -> None:
         self.progress: Progress = {}
+        self.failed: Tasks = frozenset()
         self.written: list[Progress] = []
         self.told: list[Progress] = []
         self.stored = True
         self.report = LearningReport(
-            ready_from=ready_from, progress=lambda: self.progress, write=self._write, tell=self.told.append
+            ready_from=ready_from,
+            progress=lambda: self.progress,
+            failed=lambda: self.failed,
+            write=self._write,
+            tell=lambda progress, _failed: self.told.append(progress),
         )
 
     def _write(self, tried: Callable[[bool], None]) -> None:
@@ -158,6 +176,17 @@ async def test_progress_is_said_once_a_second_and_what_is_ready_immediately() ->
     assert reported.told[1:] == [{A0: 1.0, B0: 0.5}]
     reported.far(a=1.0, b=0.6)
     assert len(reported.told) == 2, "the one was ready before"
+    reported.report.close()
+
+
+async def test_what_has_failed_is_said_immediately() -> None:
+    reported = Reported()
+    reported.far(a=0.0, b=0.3)
+    reported.failed = frozenset({A0})
+    reported.far(a=0.0, b=0.4)
+    assert reported.told == [{A0: 0.0, B0: 0.3}, {A0: 0.0, B0: 0.4}]
+    reported.far(a=0.0, b=0.5)
+    assert len(reported.told) == 2, "that had been said"
     reported.report.close()
 
 

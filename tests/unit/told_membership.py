@@ -40,6 +40,7 @@ class ToldMembership:
         self.bug: BaseException | None = None
         self.lease_until_ms: int | None = None
         self.learned: list[Mapping[TaskId, float]] = []
+        self.failed: Tasks = NO_TASKS
 
     @property
     def view(self) -> MembershipView:
@@ -63,8 +64,9 @@ class ToldMembership:
 
     tasks_finished = tasks_stopped
 
-    def learning_progressed(self, progress: Mapping[TaskId, float]) -> None:
+    def learning_progressed(self, progress: Mapping[TaskId, float], failed: Tasks) -> None:
         self.learned.append(progress)
+        self.failed = failed
 
     def leave_soon(self, reason: str) -> None: ...
 

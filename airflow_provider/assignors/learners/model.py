@@ -46,8 +46,9 @@ class Limits:
     """How much is learned at the same time, and how long (KIP-441's ``max.warmup.replicas``,
     ``acceptable.recovery.lag``).
 
-    A learner that takes too long is given up, and the task left where it is: it runs there, and a move is not worth a
-    cold start. From a worker that leaves it moves all the same, since it will stop there anyway.
+    A learner that takes too long, or whose warm-up has failed, is given up, and the task left where it is: it runs
+    there, and a move is not worth a cold start. From a worker that leaves it moves all the same, since it will stop
+    there anyway.
 
     :param per_worker: a worker learns at most so many tasks together: they use what its running tasks need
     :param per_group: so many are learned together in the whole group: they read what the running tasks read
@@ -81,6 +82,11 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
+MOST_GIVEN_UP: Final = 5
+"""A job of which so many learners have been given up is not learned for balance any more: what is wrong is wrong with
+all its tasks, and to try each would take a round for each.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerRound(Round):
@@ -89,12 +95,16 @@ class LearnerRound(Round):
     :param stateful: the jobs whose tasks have something to warm up
     :param pending: owned tasks that have not started: they move as stateless ones do, and are never learned
     :param learning: what workers learn, each with its progress from 0 to 1
+    :param failed: what of that each has failed to make ready
+    :param renewed: the jobs that were submitted since the last round: what was wrong with their tasks may be right now
     :param leaving: members that will leave as soon as they have nothing
     """
 
     stateful: frozenset[str] = frozenset()
     pending: Tasks = NO_TASKS
     learning: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
+    failed: Shares = field(default_factory=dict)
+    renewed: frozenset[str] = frozenset()
     leaving: frozenset[WorkerId] = frozenset()
 
     @classmethod
@@ -106,10 +116,20 @@ class LearnerRound(Round):
         pending: Tasks,
         learning: Mapping[WorkerId, Mapping[TaskId, float]],
         leaving: frozenset[WorkerId],
+        failed: Shares | None = None,
+        renewed: frozenset[str] = frozenset(),
     ) -> LearnerRound:
         """A round of KIP-415, with what is known beyond it."""
         same = {each.name: getattr(known, each.name) for each in fields(Round)}
-        return cls(**same, stateful=stateful, pending=pending, learning=learning, leaving=leaving)
+        return cls(
+            **same,
+            stateful=stateful,
+            pending=pending,
+            learning=learning,
+            failed=failed or {},
+            renewed=renewed,
+            leaving=leaving,
+        )
 
     @property
     def staying(self) -> frozenset[WorkerId]:
@@ -131,14 +151,15 @@ class LearnerMemory:
     :param learned: by owner, what it may have stopped when it joins next, so that a learner can start it
     :param learned_before: the same of the rounds before, from the last one on that is known to have been heard of
     :param since_ms: since when (wall clock) each learner has been at it
-    :param given_up: whose learner has taken too long; forgotten when a worker comes or goes
+    :param given_up: by learner, what it has failed to make ready, or taken too long for; forgotten when a worker comes
+        or goes, or the job is submitted anew
     """
 
     cooperative: Memory = field(default_factory=Memory)
     learned: Shares = field(default_factory=dict)
     learned_before: Shares = field(default_factory=dict)
     since_ms: Mapping[WorkerId, Mapping[TaskId, int]] = field(default_factory=dict)
-    given_up: Tasks = NO_TASKS
+    given_up: Shares = field(default_factory=dict)
 
     def may_have_stopped(self, round: Round) -> Shares:  # noqa: A002  # it is KIP-415's word
         """By owner, what it may have stopped for a learner's sake.
@@ -165,7 +186,8 @@ class LearnerMemory:
                 worker: [[*task, since_ms] for task, since_ms in sorted(lessons.items())]
                 for worker, lessons in self.since_ms.items()
             },
-            "given_up": tasks_to_json(self.given_up),
+            "given_up": tasks_to_json(NO_TASKS.union(*self.given_up.values())),  # for an older release
+            "given_up_by": {worker: tasks_to_json(tasks) for worker, tasks in self.given_up.items()},
         }
 
     @classmethod
@@ -182,7 +204,7 @@ class LearnerMemory:
                 WorkerId(name_from_json(worker)): dict(map(_lesson_from_json, lessons))
                 for worker, lessons in data["since_ms"].items()
             },
-            given_up=tasks_from_json(data["given_up"]),
+            given_up=shares_from_json(data.get("given_up_by", {})),
         )
 
 

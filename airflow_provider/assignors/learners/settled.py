@@ -69,7 +69,7 @@ def settle(
     free = plus(minus(difference.created, all_of(again)), lost_work.as_new)
     handed = all_of(handing.handed)
     rest = {task: learner for task, learner in learners.items() if task not in handed}
-    half_warm = {task: learner.worker for task, learner in rest.items() if task in free}
+    half_warm = {task: learner.worker for task, learner in rest.items() if task in free and not learner.failed}
     own, learned = merged((lost_work.own, again)), frozenset(rest)
     its_own = frozenset(task for task, learner in rest.items() if task in own.get(learner.worker, NO_TASKS))
     own_and_learned = {worker: tasks & learned for worker, tasks in own.items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignors.balance import Pool, choose
 from airflow_provider.assignors.learners.lessons import Excess, begin
-from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignors.learners.settled import Settled, of_staying
+from airflow_provider.assignors.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
+from airflow_provider.assignors.learners.settled import Settled, all_of, of_staying
 from airflow_provider.assignors.learners.under_way import Further, by_worker, count_by_worker, further
 from airflow_provider.assignors.model import Move
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
@@ -65,7 +66,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         if number and (waiting := settled.kept[worker] & round.pending & shares[worker])
     }
     left_alone = plus(round.pending, learned)
-    stays = plus(left_alone, given_up(round, memory, on))
+    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, on)), tasks))
     return Stateful(
         tasks=tasks,
         further=on,
@@ -101,10 +102,29 @@ def lessons(
     )
 
 
-def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Tasks:  # noqa: A002
-    """What has been learned for too long, now or before. Once a worker comes or goes, it may be tried again."""
+def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Shares:  # noqa: A002
+    """What has been learned in vain, now or before, by learner.
+
+    It is not tried elsewhere: whether the worker is at fault or the job is not known, the task runs, and to try all
+    workers would take a round for each. Once a worker comes or goes, or the job is submitted anew, it may be tried
+    again.
+    """
     same = memory.cooperative.members == round.owned.keys()
-    return plus(on.given_up, memory.given_up & round.configured if same else NO_TASKS)
+    now = by_worker((task, learner.worker) for task, learner in on.given_up.items())
+    before = {
+        worker: left
+        for worker, tasks in (memory.given_up.items() if same else ())
+        if (left := frozenset(task for task in tasks if task in round.configured and task.job not in round.renewed))
+    }
+    return merged((before, now))
+
+
+def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
+    """These, and all tasks of the jobs of which these are many."""
+    if not in_vain:
+        return NO_TASKS
+    hopeless = {job for job, number in Counter(task.job for task in in_vain).items() if number >= MOST_GIVEN_UP}
+    return plus(in_vain, frozenset(task for task in tasks if task.job in hopeless)) if hopeless else in_vain
 
 
 def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int) -> Shares:

@@ -15,33 +15,39 @@ from typing import NamedTuple
 
 from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignors.shares import Shares
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 class Learner(NamedTuple):
-    """Who learns a task, how far it is (0 to 1), and since when (wall clock)."""
+    """Who learns a task, how far it is (0 to 1), since when (wall clock), and whether it has failed."""
 
     worker: WorkerId
     progress: float
     since_ms: int
+    failed: bool = False
 
 
 Learners = Mapping[TaskId, Learner]
 
 
 def learners_of(round: LearnerRound, memory: LearnerMemory) -> dict[TaskId, Learner]:  # noqa: A002
-    """The one learner of each task that counts: of several the one that is furthest.
+    """The one learner of each task that counts: of several the one that is furthest, and has not failed.
 
     Who leaves or drains learns nothing, and nothing is learned by its owner.
     """
     best: dict[TaskId, Learner] = {}
     for worker in sorted(round.learning.keys() & round.staying):
-        since = memory.since_ms.get(worker, {})
+        since, failed = memory.since_ms.get(worker, {}), round.failed.get(worker, NO_TASKS)
         for task, progress in round.learning[worker].items():
             wanted = round.has_state(task) and task in round.configured and task not in round.owned[worker]
-            if wanted and (task not in best or progress > best[task].progress):
-                best[task] = Learner(worker, progress, min(since.get(task, round.now_ms), round.now_ms))
+            learner = Learner(worker, progress, min(since.get(task, round.now_ms), round.now_ms), task in failed)
+            if wanted and (task not in best or _rank(learner) > _rank(best[task])):
+                best[task] = learner
     return best
+
+
+def _rank(learner: Learner) -> tuple[bool, float]:
+    return not learner.failed, learner.progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,7 @@ def hand_over(
         task: learner.worker
         for task, learner in learners.items()
         if (task in created or task in lost)
-        and (is_ready(learner, limits) or (owners.get(task) in round.leaving and is_late(learner, round, limits)))
+        and (is_ready(learner, limits) or (owners.get(task) in round.leaving and is_in_vain(learner, round, limits)))
     }
     return HandOver(
         handed=by_worker(handed.items()),
@@ -98,13 +104,13 @@ class Further:
     :param learners: who learns what, also what it is about to get
     :param holders: of these tasks: who has them; some wait for nobody in particular
     :param released: what its owner stops now, because the learner can start it
-    :param given_up: what has been learned for too long
+    :param given_up: what has been learned in vain
     """
 
     learners: Learners
     holders: Mapping[TaskId, WorkerId]
     released: Shares
-    given_up: Tasks
+    given_up: Learners
 
 
 def further(
@@ -125,26 +131,28 @@ def further(
     """
     tasks = frozenset(learners)
     holders = {task: worker for worker, held in holding.items() for task in held & tasks}
-    late = frozenset(
-        task
+    given_up = {
+        task: learner
         for task, learner in learners.items()
-        if holders.get(task, learner.worker) not in round.leaving | {learner.worker}
-        and is_late(learner, round, limits)
+        if is_in_vain(learner, round, limits)
+        and holders.get(task) not in round.leaving
+        and (learner.failed or holders.get(task, learner.worker) != learner.worker)
         and task not in round.pending
-    )
-    better_left = _better_left({task: learners[task] for task in tasks - late}, holders, share=share, counts=counts)
-    on = {task: learner for task, learner in learners.items() if task not in late and task not in better_left}
+    }
+    rest = {task: learner for task, learner in learners.items() if task not in given_up}
+    better_left = _better_left(rest, holders, share=share, counts=counts)
+    on = {task: learner for task, learner in rest.items() if task not in better_left}
     released = (
         (task, holders[task])
         for task, learner in on.items()
         if task in round.owned.get(holders.get(task, learner.worker), ())
-        and (is_ready(learner, limits) or is_late(learner, round, limits) or task in round.pending)
+        and (is_ready(learner, limits) or is_in_vain(learner, round, limits) or task in round.pending)
     )
     return Further(
         learners=on,
         holders={task: worker for task, worker in holders.items() if task in on},
         released=by_worker(released),
-        given_up=late,
+        given_up=given_up,
     )
 
 
@@ -174,9 +182,10 @@ def is_ready(learner: Learner, limits: Limits) -> bool:
     return learner.progress >= limits.ready_from
 
 
-def is_late(learner: Learner, round: LearnerRound, limits: Limits) -> bool:  # noqa: A002
-    """Whether it has taken too long."""
-    return not is_ready(learner, limits) and round.now_ms - learner.since_ms >= limits.longest_ms
+def is_in_vain(learner: Learner, round: LearnerRound, limits: Limits) -> bool:  # noqa: A002
+    """Whether it has failed, or taken too long."""
+    over = learner.failed or round.now_ms - learner.since_ms >= limits.longest_ms
+    return over and not is_ready(learner, limits)
 
 
 def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]:

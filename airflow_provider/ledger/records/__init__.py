@@ -30,6 +30,7 @@ from airflow_provider.ledger.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.ledger.records.removal import REMOVED, Removal
 from airflow_provider.ledger.records.status import (
     CheckpointClaim,
+    FailedWarmUp,
     Lesson,
     TaskFailure,
     TaskState,
@@ -47,6 +48,7 @@ __all__ = [
     "ControlAction",
     "ControlRecord",
     "Event",
+    "FailedWarmUp",
     "JobDefinition",
     "JobError",
     "Key",

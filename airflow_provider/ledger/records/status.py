@@ -293,6 +293,13 @@ class Lesson(NamedTuple):
     ready: bool
 
 
+class FailedWarmUp(NamedTuple):
+    """What a worker could not make ready, and why."""
+
+    task: TaskId
+    error: Annotated[str, TEXT]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
     """The last word of a worker about itself.
@@ -313,6 +320,7 @@ class WorkerStatus:
     :param learning: it stands here, and not in a record of the task: that one is its owner's
     :param leaves_soon: it was asked to leave when others have learned what it has. It goes on running that, unless it
         drains because its group learns nothing
+    :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -330,6 +338,7 @@ class WorkerStatus:
     condition: Annotated[str, TEXT] = ""
     learning: tuple[Lesson, ...] = ()
     leaves_soon: bool = False
+    failed_warm_ups: tuple[FailedWarmUp, ...] = ()
 
     @property
     def drains(self) -> bool:
@@ -357,6 +366,7 @@ class WorkerStatus:
             "condition": self.condition,
             "learning": [[list(lesson.task), lesson.progress, lesson.ready] for lesson in self.learning],
             "leaves_soon": self.leaves_soon,
+            "failed_warm_ups": [[list(failed.task), failed.error] for failed in self.failed_warm_ups],
         }
 
     @classmethod

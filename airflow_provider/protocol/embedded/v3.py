@@ -29,7 +29,7 @@ from airflow_provider.protocol.packed_tasks import NOTHING, PackedTasks
 
 _TASKS: Final = flatbuffer.slots("names", "sizes", "counts", "indexes")
 _METADATA: Final = flatbuffer.slots(
-    "url", "config_offset", "owned", "learning", "progress", "ready", "leaving", "slots", "weight", "epoch"
+    "url", "config_offset", "owned", "learning", "progress", "ready", "leaving", "slots", "weight", "epoch", "failed"
 )
 _ASSIGNMENT: Final = flatbuffer.slots(
     "error",
@@ -68,6 +68,7 @@ def encode_metadata(state: ExtensibleState) -> bytes:
             "slots": _count(I32, state.slots, None, "slots"),
             "weight": _count(F64, state.weight, None, "weight"),
             "epoch": _count(I64, state.epoch, None, "epoch"),
+            "failed": _tasks(state.failed),
         },
         _METADATA,
     )
@@ -92,6 +93,7 @@ def decode_metadata(data: bytes) -> ExtensibleState:
         slots=table.number("slots", I32, None, least=0),
         weight=table.number("weight", F64, None, least=0),
         epoch=_epoch(table),
+        failed=_read_tasks(table, "failed") or NOTHING,
     )
 
 
@@ -151,6 +153,8 @@ def _check_learning(state: ExtensibleState) -> None:
         raise LocalProtocolError(f"progress is from 0 to 1, unlike {state.progress}")
     if state.ready and not state.ready.tasks() <= state.learning.tasks():
         raise LocalProtocolError("what is ready is also in what it learns")
+    if state.failed and not state.failed.tasks() <= state.learning.tasks() - state.ready.tasks():
+        raise LocalProtocolError("what has failed is also in what it learns, and is not ready")
 
 
 def _message(version: int, fields: Mapping[str, Number | Piece | None], slots: Mapping[str, int]) -> bytes:

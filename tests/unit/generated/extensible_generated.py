@@ -272,8 +272,19 @@ class Metadata(object):
             return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
         return None
 
+    # What of `learning` it could not make ready. It learns that no further, and has a place for something else.
+    # Metadata
+    def Failed(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            x = self._tab.Indirect(o + self._tab.Pos)
+            obj = Tasks()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
 def MetadataStart(builder):
-    builder.StartObject(10)
+    builder.StartObject(11)
 
 def MetadataAddUrl(builder, url):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(url), 0)
@@ -307,6 +318,9 @@ def MetadataAddWeight(builder, weight):
 
 def MetadataAddEpoch(builder, epoch):
     builder.PrependInt64Slot(9, epoch, None)
+
+def MetadataAddFailed(builder, failed):
+    builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(failed), 0)
 
 def MetadataEnd(builder):
     return builder.EndObject()

@@ -500,22 +500,32 @@ class Metadata(object):
         return None
 
     # Metadata
-    def Host(self):
+    def Failed(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            x = self._tab.Indirect(o + self._tab.Pos)
+            obj = Tasks()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Metadata
+    def Host(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
         if o != 0:
             return self._tab.String(o + self._tab.Pos)
         return None
 
     # Metadata
     def Memory(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
         if o != 0:
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 17
 
     # Metadata
     def Disks(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
         if o != 0:
             x = self._tab.Vector(o)
             x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 4
@@ -527,19 +537,19 @@ class Metadata(object):
 
     # Metadata
     def DisksLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
         if o != 0:
             return self._tab.VectorLen(o)
         return 0
 
     # Metadata
     def DisksIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
         return o == 0
 
     # Metadata
     def Release(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
         if o != 0:
             x = o + self._tab.Pos
             obj = Release()
@@ -549,14 +559,14 @@ class Metadata(object):
 
     # Metadata
     def CompanyType(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
         if o != 0:
             return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
         return 0
 
     # Metadata
     def Company(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
         if o != 0:
             from flatbuffers.table import Table
             obj = Table(bytearray(), 0)
@@ -566,14 +576,14 @@ class Metadata(object):
 
     # Metadata
     def Mood(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
         if o != 0:
             return self._tab.Get(flatbuffers.number_types.Int8Flags, o + self._tab.Pos)
         return 1
 
     # Metadata
     def Spare(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
         if o != 0:
             x = self._tab.Indirect(o + self._tab.Pos)
             obj = Tasks()
@@ -582,7 +592,7 @@ class Metadata(object):
         return None
 
 def MetadataStart(builder):
-    builder.StartObject(18)
+    builder.StartObject(19)
 
 def MetadataAddUrl(builder, url):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(url), 0)
@@ -617,32 +627,35 @@ def MetadataAddWeight(builder, weight):
 def MetadataAddEpoch(builder, epoch):
     builder.PrependInt64Slot(9, epoch, None)
 
+def MetadataAddFailed(builder, failed):
+    builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(failed), 0)
+
 def MetadataAddHost(builder, host):
-    builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(host), 0)
+    builder.PrependUOffsetTRelativeSlot(11, flatbuffers.number_types.UOffsetTFlags.py_type(host), 0)
 
 def MetadataAddMemory(builder, memory):
-    builder.PrependUint64Slot(11, memory, 17)
+    builder.PrependUint64Slot(12, memory, 17)
 
 def MetadataAddDisks(builder, disks):
-    builder.PrependUOffsetTRelativeSlot(12, flatbuffers.number_types.UOffsetTFlags.py_type(disks), 0)
+    builder.PrependUOffsetTRelativeSlot(13, flatbuffers.number_types.UOffsetTFlags.py_type(disks), 0)
 
 def MetadataStartDisksVector(builder, numElems):
     return builder.StartVector(4, numElems, 4)
 
 def MetadataAddRelease(builder, release):
-    builder.PrependStructSlot(13, flatbuffers.number_types.UOffsetTFlags.py_type(release), 0)
+    builder.PrependStructSlot(14, flatbuffers.number_types.UOffsetTFlags.py_type(release), 0)
 
 def MetadataAddCompanyType(builder, companyType):
-    builder.PrependUint8Slot(14, companyType, 0)
+    builder.PrependUint8Slot(15, companyType, 0)
 
 def MetadataAddCompany(builder, company):
-    builder.PrependUOffsetTRelativeSlot(15, flatbuffers.number_types.UOffsetTFlags.py_type(company), 0)
+    builder.PrependUOffsetTRelativeSlot(16, flatbuffers.number_types.UOffsetTFlags.py_type(company), 0)
 
 def MetadataAddMood(builder, mood):
-    builder.PrependInt8Slot(16, mood, 1)
+    builder.PrependInt8Slot(17, mood, 1)
 
 def MetadataAddSpare(builder, spare):
-    builder.PrependUOffsetTRelativeSlot(17, flatbuffers.number_types.UOffsetTFlags.py_type(spare), 0)
+    builder.PrependUOffsetTRelativeSlot(18, flatbuffers.number_types.UOffsetTFlags.py_type(spare), 0)
 
 def MetadataEnd(builder):
     return builder.EndObject()
