@@ -152,7 +152,7 @@ def _record(
         at_ms=call.now_ms,
         memory=memory,
         policy=call.policy if call.protocol.cooperative else None,
-        unchanged=0 if decided.moves else _unchanged(call, frozenset(names), memory),
+        unchanged=0 if _changes(decided) else _unchanged(call, frozenset(names), memory),
     )
 
 
@@ -165,6 +165,11 @@ def _epoch(call: Call) -> Epoch:
     if last is not None and last.is_round(call.generation, call.leader):
         return epoch
     return max(epoch, Epoch(call.spoken_epoch + 1))
+
+
+def _changes(decided: GroupAssignment | LearnerAssignment) -> bool:
+    """Whether something moves, or begins to be learned so that it can."""
+    return bool(decided.moves) or (isinstance(decided, LearnerAssignment) and bool(decided.lessons))
 
 
 def _unchanged(call: Call, members: frozenset[WorkerId], memory: Memory) -> int:

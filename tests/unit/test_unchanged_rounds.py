@@ -15,6 +15,7 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
+from airflow_provider.ledger.records import ControlAction
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_metadata
@@ -22,6 +23,7 @@ from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
     ConfigOffset,
+    ConnectProtocol,
     GenerationId,
     MemberId,
     SubProtocol,
@@ -30,6 +32,7 @@ from airflow_provider.protocol.model import (
     WorkerState,
 )
 
+NEVER_MS = 10**9
 TASKS = [TaskId("a", index) for index in range(4)]
 
 
@@ -89,6 +92,24 @@ def test_a_newcomer_waits_for_one_round_at_most_and_what_it_changes_begins_the_c
     world.start("w3")
     world.run_until(lambda: bool(world.running("w3")), within_ms=longest_ms + 1_000)
     assert unchanged(world) == 0
+
+
+def test_a_round_that_only_begins_lessons_changes_something() -> None:
+    world = World(
+        13,
+        settings=replace(SETTINGS, protocol=ConnectProtocol.EXTENSIBLE),
+        stateful=frozenset({"a"}),
+        warm_ms=(NEVER_MS, NEVER_MS),
+    )
+    a_leader_that_always_wants_another_round(world)
+    world.run(30_000)
+    assert unchanged(world) > 3
+    assert world.leader is not None
+    (leaver,) = {"w1", "w2"} - {str(world.leader.worker)}
+    world.processes[leaver].asked.ask(ControlAction.LEAVE_SOON)
+    world.run_until(lambda: bool(world.records[-1].lessons), within_ms=10_000)
+    assert not world.records[-1].moves
+    assert world.records[-1].unchanged == 0
 
 
 def test_records_of_a_release_that_did_not_count_are_read() -> None:
