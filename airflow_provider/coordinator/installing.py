@@ -51,6 +51,16 @@ def prepared_reply(state: GroupState, prepared: Prepared) -> ConnectGroupPrepare
 
 def invalid(request: ConnectGroupInstallAssignmentRequest, prepared: Prepared) -> str | None:
     """Why what was computed can't be installed; None if it can."""
+    if request.group_epoch != prepared.group.epoch:
+        return f"It is of group epoch {request.group_epoch}: epoch {prepared.group.epoch} was prepared"
+    shares = [request.delayed, *(one.connectors_and_tasks for one in request.members)]
+    dealt = [task for share in shares for task in tasks_of(share)]
+    if len(dealt) != len(set(dealt)):
+        return "A task is assigned twice"
+    if set(dealt) != prepared.group.configured:
+        return "What is assigned is not what is configured"
+    if any(one.member_id not in prepared.group.members for one in request.members):
+        return "A worker is not in the group"
     return None
 
 

@@ -43,4 +43,9 @@ def unsupported(members: Mapping[MemberId, Member], member_id: MemberId, member:
 
     :param members: of the group, with or without this one
     """
+    if not members or not member.client_assignors:
+        return None
+    shared = set.intersection(*({one.name for one in other.client_assignors} for other in members.values()))
+    if shared.isdisjoint(one.name for one in member.client_assignors):
+        return f"{member_id} has none of the assignors that all others have: {', '.join(sorted(shared))}"
     return None

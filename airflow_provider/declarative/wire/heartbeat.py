@@ -75,8 +75,7 @@ class ConnectGroupHeartbeatResponse:
     :param heartbeat_interval_ms: when to send the next one
     :param assignment: None: nothing to say
     :param session_timeout_ms: how long the member is kept without another heartbeat, from when this one was sent. So
-        long it may believe that its tasks are its own; -1: not said. A tagged field: the schema has no place for it, and
-        who grants it must say it
+        long it may believe that its tasks are its own; -1: not said. A tagged field: the schema has no place for it
     """
 
     throttle_time_ms: int = 0
