@@ -30,6 +30,9 @@ JOINING: Final = MemberEpoch(0)
 LEAVING: Final = MemberEpoch(-1)
 """The one with which a member asks to leave; no member in a group has it."""
 
+AWAY: Final = MemberEpoch(-2)
+"""The one with which a static member asks to leave for a while, and that it has until it is back."""
+
 
 class MemberState(str, Enum):
     """How far a member is on the way to its target. Kafka's ``MemberState`` has the same, with longer names."""

@@ -35,7 +35,12 @@ class KafkaErrorCode(IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    COMPUTE_ASSIGNMENT = 1001
+    """Not Kafka's, as the next one: no broker has the declarative group for Connect. Kafka's own end below 200."""
+    INVALID_ASSIGNMENT = 1002
 
     @classmethod
     def _missing_(cls, value: object) -> KafkaErrorCode | None:

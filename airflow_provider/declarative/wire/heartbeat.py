@@ -13,7 +13,7 @@ from airflow_provider.declarative.wire.parts import (
     Assignor,
     ConnectorsAndTasks,
 )
-from airflow_provider.declarative.wire.structs import Field, Struct
+from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import (
     COMPACT_BYTES,
     COMPACT_NULLABLE_STRING,
@@ -74,6 +74,8 @@ class ConnectGroupHeartbeatResponse:
     :param error_code: Kafka's; 0 is none
     :param heartbeat_interval_ms: when to send the next one
     :param assignment: None: nothing to say
+    :param session_timeout_ms: how long the member is kept without another heartbeat, from when this one was sent. So
+        long it may believe that its tasks are its own; -1: not said. A tagged field: the schema has no place for it
     """
 
     throttle_time_ms: int = 0
@@ -82,6 +84,7 @@ class ConnectGroupHeartbeatResponse:
     member_epoch: MemberEpoch
     heartbeat_interval_ms: int
     assignment: HeartbeatAssignment | None = None
+    session_timeout_ms: int = -1
 
 
 REQUEST: Final = Struct(
@@ -124,4 +127,5 @@ RESPONSE: Final = Struct(
             ),
         ),
     ),
+    (TaggedField(0, Field("SessionTimeoutMs", INT32), -1),),
 )

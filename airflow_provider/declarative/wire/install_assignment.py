@@ -7,7 +7,7 @@ from typing import Final
 
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
-from airflow_provider.declarative.wire.structs import Field, Struct
+from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import (
     COMPACT_BYTES,
     COMPACT_NULLABLE_STRING,
@@ -43,6 +43,8 @@ class ConnectGroupInstallAssignmentRequest:
     :param member_epoch: 0 or more
     :param group_epoch: that of the state which the assignment was made of
     :param error: the assignor's; 0 is none
+    :param delayed: tasks that are left to nobody on purpose until a delay ends. A tagged field: the schema has no place
+        for them, and without it an assignment that leaves out tasks could not be told from a wrong one
     """
 
     group_id: str
@@ -51,6 +53,7 @@ class ConnectGroupInstallAssignmentRequest:
     group_epoch: GroupEpoch
     error: int = 0
     members: tuple[InstalledMember, ...] = ()
+    delayed: tuple[ConnectorsAndTasks, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,7 @@ REQUEST: Final = Struct(
         Field("Error", INT8),
         Field("Members", CompactArrayOf(_MEMBER)),
     ),
+    (TaggedField(0, Field("Delayed", CONNECTORS_AND_TASKS), ()),),
 )
 
 RESPONSE: Final = Struct(

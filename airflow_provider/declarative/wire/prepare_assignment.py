@@ -7,7 +7,7 @@ from typing import Final
 
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
-from airflow_provider.declarative.wire.structs import Field, Struct
+from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import (
     COMPACT_BYTES,
     COMPACT_NULLABLE_STRING,
@@ -70,6 +70,10 @@ class ConnectGroupPrepareAssignmentResponse:
     :param error_code: Kafka's; 0 is none
     :param group_epoch: to be sent back with the assignment that is made of this
     :param assignor_name: which assignor was selected
+    :param connectors_tasks: what is configured, as the assignment will be validated: what the member has read itself
+        may be older or newer. A tagged field, as the next one: the schema lacks both
+    :param scheduled_rebalance_max_delay_ms: how long the group has the tasks of a lost member wait for it; -1: the
+        assignor's default
     """
 
     throttle_time_ms: int = 0
@@ -78,6 +82,8 @@ class ConnectGroupPrepareAssignmentResponse:
     group_epoch: GroupEpoch = GroupEpoch(0)
     assignor_name: str = ""
     members: tuple[PreparedMember, ...] = ()
+    connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
+    scheduled_rebalance_max_delay_ms: int = -1
 
 
 REQUEST: Final = Struct(
@@ -114,5 +120,9 @@ RESPONSE: Final = Struct(
         Field("GroupEpoch", INT32),
         Field("AssignorName", COMPACT_STRING),
         Field("Members", CompactArrayOf(_MEMBER)),
+    ),
+    (
+        TaggedField(0, Field("ConnectorsTasks", CONNECTORS_AND_TASKS), ()),
+        TaggedField(1, Field("ScheduledRebalanceMaxDelayMs", INT32), -1),
     ),
 )

@@ -1,0 +1,59 @@
+"""How a coordinator works, by default and in one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_provider.declarative.model import TargetAssignment
+
+if TYPE_CHECKING:
+    from airflow_provider.coordinator.state import GroupState
+
+ServerAssignor = Callable[["GroupState"], TargetAssignment]
+"""Computes a group's target where it is coordinated. The target's epoch is the group's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfiguration:
+    """What people have set for one group. None: the coordinator's default.
+
+    :param session_timeout_ms: a member that is silent for so long is removed
+    :param heartbeat_interval_ms: between two heartbeats of a member; less than its session
+    :param scheduled_rebalance_max_delay_ms: how long the tasks of a lost member wait for it; the assignors keep it
+    :raises ValueError: a time is out of range
+    """
+
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    scheduled_rebalance_max_delay_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("session_timeout_ms", self.session_timeout_ms, 1),
+            ("heartbeat_interval_ms", self.heartbeat_interval_ms, 1),
+            ("scheduled_rebalance_max_delay_ms", self.scheduled_rebalance_max_delay_ms, 0),
+        ):
+            if value is not None and not least <= value < 2**31:
+                raise ValueError(f"{name} is {value}: set it to {least} ms or more, and to less than 2^31 ms")
+
+
+DEFAULTS = GroupConfiguration()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSettings:
+    """Of all groups of a coordinator. Those of one cluster have the same.
+
+    :param enabled: the feature flag. Off: each request is answered with UNSUPPORTED_VERSION, as a broker does that has
+        the consumer protocol of KIP-848 switched off
+    :param session_timeout_ms: a member that is silent for so long is removed
+    :param heartbeat_interval_ms: between two heartbeats of a member; a held heartbeat is answered after it
+    :param server_assignors: by the names by which members ask for them
+    """
+
+    enabled: bool = True
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    server_assignors: Mapping[str, ServerAssignor] = field(default_factory=dict)

@@ -1,0 +1,199 @@
+"""Records as values, and values as records."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.coordinator.settings import DEFAULTS, GroupConfiguration
+from airflow_provider.declarative.model import (
+    AssignorMetadata,
+    CurrentAssignment,
+    GroupEpoch,
+    Member,
+    MemberState,
+    MemberTarget,
+    TargetAssignment,
+)
+from airflow_provider.declarative.units import assignors_of, client_assignors_of, tasks_of, units_of
+from airflow_provider.declarative.wire.assignment_values import (
+    ConnectWorkerGroupCurrentMemberAssignmentValue,
+    ConnectWorkerGroupTargetAssignmentValue,
+    TargetMember,
+)
+from airflow_provider.declarative.wire.keys import (
+    ConnectWorkerGroupConfigurationKey,
+    ConnectWorkerGroupConnectorsTasksMetadataKey,
+    ConnectWorkerGroupCurrentMemberAssignmentKey,
+    ConnectWorkerGroupMemberMetadataKey,
+    ConnectWorkerGroupMetadataKey,
+    ConnectWorkerGroupTargetAssignmentKey,
+)
+from airflow_provider.declarative.wire.metadata_values import (
+    Configuration,
+    ConnectWorkerGroupConfigurationValue,
+    ConnectWorkerGroupConnectorsTasksMetadataValue,
+    ConnectWorkerGroupMemberMetadataValue,
+    ConnectWorkerGroupMetadataValue,
+)
+from airflow_provider.declarative.wire.records import Record
+from airflow_provider.protocol.model import NO_TASKS, MemberId, RemoteProtocolError, Tasks
+
+_STATES: Final = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
+_NAMES: Final = MappingProxyType(
+    {
+        "connect.session.timeout.ms": "session_timeout_ms",
+        "connect.heartbeat.interval.ms": "heartbeat_interval_ms",
+        "scheduled.rebalance.max.delay.ms": "scheduled_rebalance_max_delay_ms",
+    }
+)
+"""The first two as Kafka names those of its consumer groups, the last one as Connect does."""
+
+
+def epoch_record(group_id: str, epoch: GroupEpoch) -> Record:
+    return Record(ConnectWorkerGroupMetadataKey(group_id), ConnectWorkerGroupMetadataValue(epoch=epoch))
+
+
+def epoch_of(value: object) -> GroupEpoch:
+    return value.epoch if isinstance(value, ConnectWorkerGroupMetadataValue) else GroupEpoch(0)
+
+
+def configured_record(group_id: str, epoch: GroupEpoch, tasks: Tasks) -> Record:
+    return Record(
+        ConnectWorkerGroupConnectorsTasksMetadataKey(group_id),
+        ConnectWorkerGroupConnectorsTasksMetadataValue(epoch=epoch, connectors_tasks=units_of(tasks)),
+    )
+
+
+def configured_of(value: object) -> Tasks:
+    if not isinstance(value, ConnectWorkerGroupConnectorsTasksMetadataValue):
+        return NO_TASKS
+    return tasks_of(value.connectors_tasks)
+
+
+def member_record(group_id: str, epoch: GroupEpoch, member_id: MemberId, member: Member) -> Record:
+    return Record(
+        ConnectWorkerGroupMemberMetadataKey(group_id, member_id),
+        ConnectWorkerGroupMemberMetadataValue(
+            group_epoch=epoch,
+            instance_id=member.instance_id or "",
+            client_id=member.client_id,
+            client_host=member.client_host,
+            assignors=assignors_of(member.client_assignors),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.server_assignor,
+        ),
+    )
+
+
+def member_tombstone(group_id: str, member_id: MemberId) -> Record:
+    return Record(ConnectWorkerGroupMemberMetadataKey(group_id, member_id), None)
+
+
+def member_of(value: object) -> Member | None:
+    if not isinstance(value, ConnectWorkerGroupMemberMetadataValue):
+        return None
+    return Member(
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        instance_id=value.instance_id or None,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        server_assignor=value.server_assignor,
+        client_assignors=client_assignors_of(value.assignors),
+    )
+
+
+def target_record(group_id: str, target: TargetAssignment) -> Record:
+    return Record(
+        ConnectWorkerGroupTargetAssignmentKey(group_id),
+        ConnectWorkerGroupTargetAssignmentValue(
+            assignment_epoch=target.epoch,
+            error=target.error,
+            members=tuple(
+                TargetMember(
+                    member_id=member_id,
+                    error=member.metadata.error,
+                    connectors_tasks=units_of(member.tasks),
+                    version=member.metadata.version,
+                    metadata=member.metadata.data,
+                )
+                for member_id, member in target.members.items()
+            ),
+        ),
+    )
+
+
+def target_of(value: object) -> TargetAssignment:
+    if not isinstance(value, ConnectWorkerGroupTargetAssignmentValue):
+        return TargetAssignment()
+    return TargetAssignment(
+        epoch=value.assignment_epoch,
+        error=value.error,
+        members={
+            one.member_id: MemberTarget(
+                tasks=tasks_of(one.connectors_tasks),
+                metadata=AssignorMetadata(error=one.error, version=one.version, data=one.metadata),
+            )
+            for one in value.members
+        },
+    )
+
+
+def current_record(group_id: str, member_id: MemberId, current: CurrentAssignment) -> Record:
+    return Record(
+        ConnectWorkerGroupCurrentMemberAssignmentKey(group_id, member_id),
+        ConnectWorkerGroupCurrentMemberAssignmentValue(
+            member_epoch=current.epoch,
+            error=current.metadata.error,
+            connectors_tasks=units_of(current.assigned),
+            version=current.metadata.version,
+            metadata=current.metadata.data,
+            state=_STATES.index(current.state),
+            connectors_tasks_pending_revocation=units_of(current.revoking),
+        ),
+    )
+
+
+def current_tombstone(group_id: str, member_id: MemberId) -> Record:
+    return Record(ConnectWorkerGroupCurrentMemberAssignmentKey(group_id, member_id), None)
+
+
+def current_of(value: object) -> CurrentAssignment | None:
+    """:raises RemoteProtocolError: a newer release has written a state that this one does not know"""
+    if not isinstance(value, ConnectWorkerGroupCurrentMemberAssignmentValue):
+        return None
+    if not 0 <= value.state < len(_STATES):
+        raise RemoteProtocolError(f"a member's state is {value.state}: this release knows 0, 1 and 2; use a newer one")
+    return CurrentAssignment(
+        epoch=value.member_epoch,
+        state=_STATES[value.state],
+        assigned=tasks_of(value.connectors_tasks),
+        revoking=tasks_of(value.connectors_tasks_pending_revocation),
+        metadata=AssignorMetadata(error=value.error, version=value.version, data=value.metadata),
+    )
+
+
+def configuration_record(group_id: str, configuration: GroupConfiguration) -> Record:
+    """A tombstone where nothing is set."""
+    entries = tuple(
+        Configuration(name=name, value=str(value))
+        for name, attribute in _NAMES.items()
+        if (value := getattr(configuration, attribute)) is not None
+    )
+    key = ConnectWorkerGroupConfigurationKey(group_id)
+    return Record(key, ConnectWorkerGroupConfigurationValue(configurations=entries) if entries else None)
+
+
+def configuration_of(value: object) -> GroupConfiguration:
+    """What a newer release has set and this one does not know is left out.
+
+    :raises RemoteProtocolError: a value is no number, or out of range
+    """
+    if not isinstance(value, ConnectWorkerGroupConfigurationValue):
+        return DEFAULTS
+    try:
+        return GroupConfiguration(
+            **{_NAMES[one.name]: int(one.value) for one in value.configurations if one.name in _NAMES}
+        )
+    except ValueError as wrong:
+        raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None
