@@ -57,11 +57,12 @@ on purpose:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from airflow_provider.assignors.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignors.draining import Draining, draining
-from airflow_provider.assignors.lost import judge
+from airflow_provider.assignors.lost import LostWork, judge
 from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Round
 from airflow_provider.assignors.moves import Difference, Shuffle, write_down
 from airflow_provider.assignors.pace import pace
@@ -79,10 +80,55 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     """
     if not round.owned:
         raise ValueError("a round of assignment needs at least one member")
+    settled = settle(round, memory, max_delay_ms=policy.max_delay_ms)
+    decided = pace(policy, settled.lost_work, memory, wants_to_revoke=settled.stops > 0, now_ms=round.now_ms)
+    taken = merged((*settled.relieve(round.revocation_rank, decided.allowance), settled.drains.waits))
+    given = merged(settled.place(settled.free))
+    over = over_shares(settled.planners, settled.drains, settled.pools)
+    shuffle = Shuffle(kept=settled.kept, taken=taken, given=given, over=over)
+    return write_down(round, memory, settled.difference, settled.lost_work, decided, shuffle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Who has what, before anything is evened out.
+
+    :param kept: every member, and what it goes on with of what it owned
+    :param pools: of planners and of tasks
+    :param free: what anybody may start
+    """
+
+    difference: Difference
+    lost_work: LostWork
+    drains: Draining
+    kept: Shares
+    planners: Tasks
+    pools: tuple[Pool, Pool]
+    free: Tasks
+
+    @property
+    def stops(self) -> int:
+        """How many running tasks would have to stop for nobody to have more than its share."""
+        return sum(pool.stops for pool in self.pools)
+
+    def relieve(self, rank: Mapping[TaskId, int], most_stops: int) -> tuple[Shares, ...]:
+        """Take from each worker what is above its share; see :meth:`Pool.relieve`."""
+        limits = limits_of(most_stops, *self.pools)
+        return tuple(pool.relieve(rank, limit) for pool, limit in zip(self.pools, limits, strict=True))
+
+    def place(self, tasks: Tasks) -> tuple[Mapping[WorkerId, Iterable[TaskId]], ...]:
+        """Give tasks to those who have the least, and to everybody what is its own; see :meth:`Pool.place`."""
+        kinds = (tasks & self.planners, minus(tasks, self.planners))
+        placed = [pool.place(kind) for pool, kind in zip(self.pools, kinds, strict=True)]
+        return (*(pool.returned for pool in self.pools), *placed)
+
+
+def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # noqa: A002
+    """Settle a round as far as no shares are needed."""
     difference = compare(round, memory)
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
-    lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=policy.max_delay_ms)
+    lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=max_delay_ms)
     planners = frozenset([task for task in round.configured if task[1] < 0])
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
@@ -90,19 +136,17 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     stays = minus(round.stays, planners)
     movable = {worker: minus(tasks, stays) for worker, tasks in kept.items()} if stays else kept
     fixed = {worker: len(kept[worker]) - len(tasks) for worker, tasks in movable.items()} if stays else NOTHING_FIXED
-    pools = pools_of(planners, round.configured, drains, movable, own, fixed)
-    unbalanced = any(pool.stops for pool in pools)
-    decided = pace(policy, lost_work, memory, wants_to_revoke=unbalanced, now_ms=round.now_ms)
-    limits = limits_of(decided.allowance, *pools)
-    relieved = (pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, limits, strict=True))
-    taken = merged((*relieved, drains.waits))
     own_of_drained = NO_TASKS.union(*(own.get(worker, NO_TASKS) for worker in drains.runs))
     created = minus(difference.created, NO_TASKS.union(*again.values()))
-    free = plus(plus(created, lost_work.as_new), own_of_drained)
-    placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
-    given = merged((*(pool.returned for pool in pools), *placed))
-    shuffle = Shuffle(kept=kept, taken=taken, given=given, over=over_shares(planners, drains, pools))
-    return write_down(round, memory, difference, lost_work, decided, shuffle)
+    return Settled(
+        difference=difference,
+        lost_work=lost_work,
+        drains=drains,
+        kept=kept,
+        planners=planners,
+        pools=pools_of(planners, round.configured, drains, movable, own, fixed),
+        free=plus(plus(created, lost_work.as_new), own_of_drained),
+    )
 
 
 def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002

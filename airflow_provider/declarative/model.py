@@ -132,11 +132,13 @@ class TargetAssignment:
     """What each member is to have in the end. It says nothing of the way there.
 
     :param error: why the assignor could not compute one; the members' targets are then those of before
+    :param delayed: what nobody is to have yet, by the member that had it and has left: it may come back
     """
 
     epoch: AssignmentEpoch = AssignmentEpoch(0)
     error: int = 0
     members: Mapping[MemberId, MemberTarget] = field(default_factory=dict)
+    delayed: Mapping[MemberId, MemberTarget] = field(default_factory=dict)
 
     def of(self, member: MemberId) -> MemberTarget:
         return self.members.get(member, NO_TARGET)

@@ -35,11 +35,14 @@ class ConnectWorkerGroupTargetAssignmentValue:
     :param assignment_epoch: the group epoch that it was made of
     :param error: why the assignor could not make one; the members' are then those of before. The data model has it and
         the schema has not, so it is a tagged field
+    :param delayed: what nobody is given on purpose, by the member that had it and has left; a tagged field, as in the
+        request that installs it
     """
 
     assignment_epoch: AssignmentEpoch
     members: tuple[TargetMember, ...] = ()
     error: int = 0
+    delayed: tuple[TargetMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ TARGET_ASSIGNMENT_VALUE: Final = Struct(
     "ConnectWorkerGroupTargetAssignmentValue",
     ConnectWorkerGroupTargetAssignmentValue,
     (Field("AssignmentEpoch", INT32), Field("Members", CompactArrayOf(_MEMBER))),
-    (TaggedField(0, Field("Error", INT8), 0),),
+    (TaggedField(0, Field("Error", INT8), 0), TaggedField(1, Field("Delayed", CompactArrayOf(_MEMBER)), ())),
 )
 
 CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Struct(

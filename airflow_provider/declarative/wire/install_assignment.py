@@ -38,13 +38,15 @@ class InstalledMember:
 class ConnectGroupInstallAssignmentRequest:
     """Asks for a new target assignment.
 
+    By the proposal every task is assigned. While a delay runs, that can't be: tasks wait for the member that had them. They
+    stand in a tagged field, so that what was forgotten is not taken for what waits.
+
     :param group_id: not empty
     :param member_id: not empty
     :param member_epoch: 0 or more
     :param group_epoch: that of the state which the assignment was made of
     :param error: the assignor's; 0 is none
-    :param delayed: tasks that are left to nobody on purpose until a delay ends. A tagged field: the schema has no place
-        for them, and without it an assignment that leaves out tasks could not be told from a wrong one
+    :param delayed: what nobody is given on purpose, by the member that had it and has left
     """
 
     group_id: str
@@ -53,7 +55,7 @@ class ConnectGroupInstallAssignmentRequest:
     group_epoch: GroupEpoch
     error: int = 0
     members: tuple[InstalledMember, ...] = ()
-    delayed: tuple[ConnectorsAndTasks, ...] = ()
+    delayed: tuple[InstalledMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ REQUEST: Final = Struct(
         Field("Error", INT8),
         Field("Members", CompactArrayOf(_MEMBER)),
     ),
-    (TaggedField(0, Field("Delayed", CONNECTORS_AND_TASKS), ()),),
+    (TaggedField(0, Field("Delayed", CompactArrayOf(_MEMBER)), ()),),
 )
 
 RESPONSE: Final = Struct(

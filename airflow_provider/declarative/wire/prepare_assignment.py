@@ -49,10 +49,16 @@ class SelectedAssignor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedMember:
-    """A member to which something may be assigned.
+    """A member, or one that has left, and what the last target assignment gave it.
+
+    Part of that is what the assignor said to it, which the schema has no place for: an assignor finds there what it
+    has to remember from one assignment to the next, whoever computes the next one. They are tagged fields.
 
     :param instance_id: empty: none. The schema allows no null here, and no instance id is empty
-    :param connectors_and_tasks: what it has now
+    :param assignor: what it says, or has said last, with the assignor that was selected
+    :param connectors_and_tasks: what it is to have by the last target assignment
+    :param assigned_version: of ``assigned_metadata``
+    :param assigned_metadata: what the assignor said to it with the last target assignment
     """
 
     member_id: MemberId
@@ -60,20 +66,27 @@ class PreparedMember:
     instance_id: str = ""
     assignor: SelectedAssignor
     connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
+    assigned_version: int = 0
+    assigned_metadata: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupPrepareAssignmentResponse:
     """A group's state.
 
+    The schema has no place for what an assignor needs to know beside the members: they are tagged fields.
+
     :param throttle_time_ms: how long the request was held back for a quota
     :param error_code: Kafka's; 0 is none
     :param group_epoch: to be sent back with the assignment that is made of this
     :param assignor_name: which assignor was selected
-    :param connectors_tasks: what is configured, as the assignment will be validated: what the member has read itself
-        may be older or newer. A tagged field, as the next one: the schema lacks both
+    :param members: to which something may be assigned
+    :param connectors_tasks: what is configured, as the assignment will be validated against it: what the member has
+        read itself may be older or newer
     :param scheduled_rebalance_max_delay_ms: how long the group has the tasks of a lost member wait for it; -1: the
         assignor's default
+    :param departed: who is no member, and had something by the last target assignment, or has it kept (``Delayed``):
+        its tasks are lost, and not new
     """
 
     throttle_time_ms: int = 0
@@ -84,6 +97,7 @@ class ConnectGroupPrepareAssignmentResponse:
     members: tuple[PreparedMember, ...] = ()
     connectors_tasks: tuple[ConnectorsAndTasks, ...] = ()
     scheduled_rebalance_max_delay_ms: int = -1
+    departed: tuple[PreparedMember, ...] = ()
 
 
 REQUEST: Final = Struct(
@@ -108,6 +122,10 @@ _MEMBER: Final = Struct(
         Field("Assignor", _ASSIGNOR),
         Field("ConnectorsAndTasks", CONNECTORS_AND_TASKS),
     ),
+    (
+        TaggedField(0, Field("AssignedVersion", INT16), 0),
+        TaggedField(1, Field("AssignedMetadata", COMPACT_BYTES), b""),
+    ),
 )
 
 RESPONSE: Final = Struct(
@@ -124,5 +142,6 @@ RESPONSE: Final = Struct(
     (
         TaggedField(0, Field("ConnectorsTasks", CONNECTORS_AND_TASKS), ()),
         TaggedField(1, Field("ScheduledRebalanceMaxDelayMs", INT32), -1),
+        TaggedField(2, Field("Departed", CompactArrayOf(_MEMBER)), ()),
     ),
 )

@@ -15,6 +15,7 @@ from airflow_provider.declarative.wire.errors import MalformedMessageError
 _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
 _LARGEST: Final = 2**31 - 1
 _LAST_SHIFT: Final = 28
 """Of the fifth byte of an unsigned varint, the last that 32 bits can need."""
@@ -42,6 +43,9 @@ class Reader:
 
     def int32(self) -> int:
         return self._integer(_INT32)
+
+    def int64(self) -> int:
+        return self._integer(_INT64)
 
     def unsigned_varint(self) -> int:
         """Seven bits a byte, the lowest first; the highest bit says that there are more (Kafka's ``ByteUtils``).

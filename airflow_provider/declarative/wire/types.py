@@ -74,6 +74,17 @@ class _Int32(Type):
         writer.int32(value)
 
 
+class _Int64(Type):
+    __slots__ = ()
+    least = 8
+
+    def read(self, reader: Reader) -> int:
+        return reader.int64()
+
+    def write(self, writer: Writer, value: int) -> None:
+        writer.int64(value)
+
+
 class _String(Type):
     """Its length is an int16."""
 
@@ -233,6 +244,7 @@ class NullableStruct(Type):
 INT8: Final = _Int8()
 INT16: Final = _Int16()
 INT32: Final = _Int32()
+INT64: Final = _Int64()
 STRING: Final = _String()
 COMPACT_STRING: Final = _CompactString()
 COMPACT_NULLABLE_STRING: Final = CompactNullable(COMPACT_STRING)

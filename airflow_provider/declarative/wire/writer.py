@@ -10,6 +10,7 @@ from airflow_provider.declarative.wire.errors import UnwritableMessageError
 _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
 
 
 class Writer:
@@ -31,6 +32,9 @@ class Writer:
 
     def int32(self, value: int) -> None:
         self._integer(_INT32, value)
+
+    def int64(self, value: int) -> None:
+        self._integer(_INT64, value)
 
     def unsigned_varint(self, value: int) -> None:
         """See :meth:`Reader.unsigned_varint`.

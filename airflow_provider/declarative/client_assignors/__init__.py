@@ -1,0 +1,20 @@
+"""The assignors that workers run: eager and cooperative, as Kafka Connect has them, each computing a whole target."""
+
+from __future__ import annotations
+
+from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.declarative.client_assignor import ClientSideAssignor
+from airflow_provider.declarative.client_assignors.cooperative import CooperativeAssignor
+from airflow_provider.declarative.client_assignors.eager import EagerAssignor
+from airflow_provider.protocol.model import ConnectProtocol
+
+__all__ = ["CooperativeAssignor", "EagerAssignor", "assignors_offered"]
+
+
+def assignors_offered(
+    protocol: ConnectProtocol = ConnectProtocol.SESSIONED, policy: Policy | None = None
+) -> tuple[ClientSideAssignor, ...]:
+    """What a worker with this ``connect.protocol`` can run, the preferred one first."""
+    if protocol is ConnectProtocol.EAGER:
+        return (EagerAssignor(),)
+    return (CooperativeAssignor(policy=policy or Deferred()), EagerAssignor())

@@ -1,0 +1,106 @@
+"""What the cooperative assignor remembers from one assignment to the next: it goes out with each member's target, and
+comes back with what members, and those that have left, were assigned.
+
+It is all in tagged fields, so for most members it is one byte, and a release that remembers more is understood by
+older ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.declarative.model import AssignorMetadata
+from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.errors import MalformedMessageError
+from airflow_provider.declarative.wire.parts import CONNECTORS_AND_TASKS, ConnectorsAndTasks
+from airflow_provider.declarative.wire.reader import Reader
+from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
+from airflow_provider.declarative.wire.types import COMPACT_STRING, INT8, INT64
+from airflow_provider.declarative.wire.writer import Writer
+from airflow_provider.protocol.model import NO_TASKS, Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """Of one member. Times are wall clock, milliseconds since 1970; 0: none.
+
+    :param asks_at_ms: when it is to ask for the next assignment
+    :param next_moves_at_ms: before which nothing is taken from anybody to balance, in the whole group
+    :param until_ms: how long what it had waits for it: it has left
+    :param awaited: whether it has said itself by when it is back
+    :param instance_id: the name of a static member that has left; empty: it has none
+    :param former: what it had of jobs that are being planned anew, and is not configured now
+    """
+
+    asks_at_ms: int = 0
+    next_moves_at_ms: int = 0
+    until_ms: int = 0
+    awaited: bool = False
+    instance_id: str = ""
+    former: Tasks = NO_TASKS
+
+
+NOTHING_REMEMBERED: Final = Remembered()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fields:
+    asks_at_ms: int = 0
+    next_moves_at_ms: int = 0
+    until_ms: int = 0
+    awaited: int = 0
+    instance_id: str = ""
+    former: tuple[ConnectorsAndTasks, ...] = ()
+
+
+_STRUCT: Final = Struct(
+    "Remembered",
+    _Fields,
+    (),
+    (
+        TaggedField(0, Field("AsksAtMs", INT64), 0),
+        TaggedField(1, Field("NextMovesAtMs", INT64), 0),
+        TaggedField(2, Field("UntilMs", INT64), 0),
+        TaggedField(3, Field("Awaited", INT8), 0),
+        TaggedField(4, Field("InstanceId", COMPACT_STRING), ""),
+        TaggedField(5, Field("Former", CONNECTORS_AND_TASKS), ()),
+    ),
+)
+
+
+def encode_remembered(remembered: Remembered, version: int) -> AssignorMetadata:
+    """:param version: one that all members read; the bytes are the same in all"""
+    if remembered == NOTHING_REMEMBERED:
+        return AssignorMetadata(version=version)
+    writer = Writer()
+    fields = _Fields(
+        asks_at_ms=remembered.asks_at_ms,
+        next_moves_at_ms=remembered.next_moves_at_ms,
+        until_ms=remembered.until_ms,
+        awaited=int(remembered.awaited),
+        instance_id=remembered.instance_id,
+        former=units_of(remembered.former),
+    )
+    _STRUCT.write(writer, fields)
+    return AssignorMetadata(version=version, data=writer.done())
+
+
+def decode_remembered(metadata: AssignorMetadata) -> Remembered:
+    """The inverse of :func:`encode_remembered`. What can't be understood, another assignor's say, is not remembered."""
+    if not metadata.data:
+        return NOTHING_REMEMBERED
+    try:
+        reader = Reader(metadata.data)
+        fields: _Fields = _STRUCT.read(reader)
+        reader.end()
+    except MalformedMessageError:
+        return NOTHING_REMEMBERED
+    return Remembered(
+        asks_at_ms=fields.asks_at_ms,
+        next_moves_at_ms=fields.next_moves_at_ms,
+        until_ms=fields.until_ms,
+        awaited=bool(fields.awaited),
+        instance_id=fields.instance_id,
+        former=tasks_of(fields.former),
+    )
