@@ -37,6 +37,7 @@ def _extensible(state: MemberState, now_ms: int) -> bytes:
             progress=progress,
             ready=PackedTasks.of(ready),
             leaving=state.leaving_soon,
+            slots=state.settings.slots,
             epoch=state.epoch or None,
             failed=PackedTasks.of(state.lessons.failed - ready),
         )
