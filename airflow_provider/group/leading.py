@@ -106,21 +106,6 @@ def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, Worke
     }
 
 
-def ready_learners(learned: Tasks, status: StatusSnapshot) -> Tasks:
-    """What of these some worker says that it is ready for. Whether the leader has it move there, is the leader's.
-
-    The last word of a worker that was lost stays for a day: it counts as long as the worker is in the group.
-    """
-    record = last_round(status)
-    return frozenset(
-        lesson.task
-        for name, worker in status.workers.items()
-        if worker.learning and worker.state.applied and (record is None or name in record.members)
-        for lesson in worker.learning
-        if lesson.ready and lesson.task in learned
-    )
-
-
 def last_round(status: StatusSnapshot) -> ClassicRecord | None:
     """The group's record, if a group of this protocol has written it."""
     return status.group if isinstance(status.group, ClassicRecord) else None

@@ -74,6 +74,7 @@ class StateChanges(TypedDict, total=False):
     record: ClassicRecord | None
     record_at: int
     told_delay_ms: int
+    another_round: bool
     config_offset: ConfigOffset
     owned: Tasks
     held: Tasks
@@ -126,6 +127,7 @@ class MemberState:
     :param former_id: the member id with which it was expelled last
     :param record_at: when the record was written
     :param told_delay_ms: the scheduled delay of the last completed round
+    :param another_round: the leader has said that others join again as soon as they have stopped what they have to
     :param hold_until: held work of a predecessor that may still run starts no sooner
     :param needed_offset: held work starts only when the jobs topic has been read so far
     :param returning: joined without a member id, so the coordinator may answer with an assignment of long ago
@@ -160,6 +162,7 @@ class MemberState:
     record: ClassicRecord | None = None
     record_at: int = 0
     told_delay_ms: int = 0
+    another_round: bool = False
     config_offset: ConfigOffset = ConfigOffset(0)
 
     owned: Tasks = NO_TASKS
