@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypedDict
+from typing import TypedDict
+
+from msgspec import Struct, structs
 
 from airflow_provider.membership.lessons import NO_LESSONS, Lessons
 from airflow_provider.membership.record import ClassicRecord
@@ -23,7 +24,6 @@ from airflow_provider.protocol.model import (
     SubProtocol,
     Tasks,
 )
-from airflow_provider.protocol.replacing import replacer
 
 
 class Phase(str, Enum):
@@ -107,8 +107,7 @@ class StateChanges(TypedDict, total=False):
     armed_at: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberState:
+class MemberState(Struct, frozen=True, kw_only=True):
     """Everything a member knows. All times are monotonic milliseconds, None where nothing is due.
 
     A task is in one of four stages: it runs (it is in ``owned`` only), is held back, is stopping, or both: then a
@@ -198,10 +197,10 @@ class MemberState:
     armed_at: int | None = None
 
     def changed(self, changes: StateChanges) -> MemberState:
-        """As :func:`dataclasses.replace`, in a third of its time: every event of a membership makes some new states,
-        and a triggerer holds thousands of memberships.
+        """A copy with some fields changed. Every event of a membership makes some, and a triggerer holds thousands of
+        memberships: so this is one of msgspec's values, which it copies ten times as fast as a data class can be.
         """
-        return _replaced(self, changes)
+        return structs.replace(self, **changes)
 
     @property
     def is_leader(self) -> bool:
@@ -264,6 +263,3 @@ class MemberState:
         for rule, holds in broken.items():
             if not holds:
                 raise LocalProtocolError(f"{rule}: {self}")
-
-
-_replaced: Final = replacer(MemberState)
