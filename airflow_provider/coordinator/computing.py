@@ -5,8 +5,6 @@ Whenever the group's epoch is above its target's, one of both is under way.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.desk import Computing, Desk
 from airflow_provider.coordinator.events import RequestArrived
@@ -32,9 +30,9 @@ def ensure_target(turn: Turn, desk: Desk) -> None:
     state = desk.state
     if state.epoch <= state.target.epoch or not state.members:
         return
-    asked_for = Counter(one.server_assignor for one in state.members.values() if one.server_assignor is not None)
-    if asked_for:
-        name, _ = max(asked_for.items(), key=lambda entry: (entry[1], entry[0]))
+    asked_for = {kind.server_assignor: len(alike) for kind, alike in state.kinds.items()}
+    name = max(asked_for, key=lambda one: (asked_for[one], one or ""))
+    if name is not None:
         _install(turn, desk, turn.settings.server_assignors[name](state))
     elif desk.computing is None:
         _choose(turn, desk)
