@@ -72,7 +72,7 @@ class TaskGuard(Protocol):
         """Sleep until the task is told to stop, at most ``timeout_s`` seconds; True if it was told."""
 
     def check(self) -> None:
-        """:raises FencedError: if the task was told to stop or the lease is over"""
+        """:raises FencedError: if the lease is over, or the task was told to stop and a batch under way is given up"""
 
     def check_lease(self) -> None:
         """:raises FencedError: if the lease is over"""

@@ -17,6 +17,8 @@ from airflow_provider.driver.pyspark_internals import (
     bind_session,
     ends_by_itself,
     ends_soon,
+    is_busy,
+    last_batch,
     refuse_stop,
     take_off_listener_bus,
     unbind_session,
@@ -135,6 +137,18 @@ class LocalSession:
         gone.__cause__ = error
         return gone
 
+    def await_batch(self, may_go_on: Callable[[], bool]) -> None:
+        """Wait until each of the task's queries has ended the batch that it is in.
+
+        :param may_go_on: waits a little, and says whether to wait on
+        """
+        if self._session is None or self.spark is None or not self.spark.alive:
+            return
+        in_batch = {query: last_batch(query) for query in self._queries(self._session)}
+        while any(is_busy(query) and last_batch(query) == last for query, last in in_batch.items()):
+            if not may_go_on():
+                return
+
     def cancel(self) -> None:
         session = self._session
         if session is None or self.spark is None:
@@ -148,9 +162,11 @@ class LocalSession:
                 self._stop_queries(session)
 
     def _stop_queries(self, session: SparkSession) -> None:
-        awaited = [] if self._awaited is None else [self._awaited]
-        for query in [*session.streams.active, *awaited]:
+        for query in self._queries(session):
             query.stop()
+
+    def _queries(self, session: SparkSession) -> list[StreamingQuery]:
+        return [*session.streams.active, *([] if self._awaited is None else [self._awaited])]
 
     def _cancel_jobs(self, session: SparkSession) -> None:
         """The tag misses what threads have started that the task made itself; Spark knows of what session that was."""
