@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, RunningSpark
@@ -23,6 +23,7 @@ from airflow_provider.driver.pyspark_internals import (
     take_off_listener_bus,
     unbind_session,
 )
+from airflow_provider.driver.rehearsal import rehearse
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class Pools:
@@ -125,6 +127,9 @@ class LocalSession:
         spark = self.open()
         assert self.spark is not None
         return self.spark.tables.get(self, spark, name, make, waits)
+
+    def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
+        return rehearse(self.open(), stream, location, guard.wait)
 
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:
