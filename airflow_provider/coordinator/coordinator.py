@@ -1,13 +1,45 @@
-"""The coordinator of one shard of groups."""
+"""The coordinator of one shard of groups.
+
+Theory of operation
+===================
+
+An event is handled in a *turn* (:mod:`.turn`). What it decides are records, and nothing but applying a record changes
+the state of a group: so the state is what the next coordinator gets by replaying them. Beside it stands what no record
+says (:mod:`.desk`): heartbeats that are held, who computes the next target, timers. The next coordinator does without,
+and it costs nothing but time: it gives each member a fresh session, answers what is asked again, and chooses anew.
+
+At the end of a turn those members are looked at for which something may have changed, and no others: who waits for a
+task that was released (``GroupState.wanted_by``), who was chosen, or all when there is a new target. A heartbeat that
+changes nothing costs the same in a group of any size.
+
+===============  ===================================================================================================
+validation.py    what a request must be like
+heartbeat.py     the five steps of a heartbeat
+members.py       join, change, come back, leave, be removed: each a new epoch of the group, if it matters to assignors
+computing.py     a new target for the new epoch
+answering.py     one step of a member towards its target (``declarative/reconcile.py``), and the answer
+===============  ===================================================================================================
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider.coordinator.events import Effects, Event
+from airflow_provider.coordinator import answering, computing, members, validation
+from airflow_provider.coordinator.desk import Desk
+from airflow_provider.coordinator.events import Effects, Event, GroupConfigured, JobsRead, RequestArrived, TimerFired
+from airflow_provider.coordinator.heartbeat import on_heartbeat
+from airflow_provider.coordinator.replies import refusal
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.coordinator.state import GroupState
+from airflow_provider.coordinator.timers import Kind, Timer, Timers
+from airflow_provider.coordinator.turn import Turn
+from airflow_provider.coordinator.values import configuration_record
+from airflow_provider.declarative.model import MemberState
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
 from airflow_provider.declarative.wire.records import Record
+from airflow_provider.protocol.error_codes import KafkaErrorCode
 
 
 class Coordinator:
@@ -15,24 +47,110 @@ class Coordinator:
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self.settings = settings
-        self._groups: dict[str, GroupState] = {}
+        self._desks: dict[str, Desk] = {}
+        self._timers = Timers()
 
     @property
     def groups(self) -> Mapping[str, GroupState]:
-        """To be looked at."""
-        return self._groups
+        """Those that have records, to be looked at."""
+        return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}
+
+    def stuck(self, group_id: str) -> str | None:
+        """Why nobody can compute the group's next target; None: that is not so."""
+        desk = self._desks.get(group_id)
+        return None if desk is None else desk.stuck
 
     def replay(self, record: Record) -> None:
         """Apply a record that another coordinator has written: while loading, before :meth:`loaded`.
 
         :raises RemoteProtocolError: its value makes no sense
         """
-        raise NotImplementedError
+        group_id = record.key.group_id
+        desk = self._desks.get(group_id)
+        if desk is None:
+            desk = self._desks[group_id] = Desk(GroupState(group_id))
+        desk.state.apply(record)
 
     def loaded(self, now_ms: int) -> Effects:
         """Begin to coordinate: all records are replayed, and every member gets a fresh session."""
-        raise NotImplementedError
+        turn = Turn(self.settings, self._desks, self._timers, now_ms)
+        if self.settings.enabled:
+            for desk in self._desks.values():
+                _load(turn, desk)
+        return turn.effects()
 
     def handle(self, event: Event) -> Effects:
         """What is to be done about it. Time does not go back from one call to the next."""
-        raise NotImplementedError
+        turn = Turn(self.settings, self._desks, self._timers, event.now_ms)
+        match event:
+            case RequestArrived():
+                self._request(turn, event)
+            case JobsRead():
+                _jobs(turn, event)
+            case GroupConfigured():
+                _configure(turn, event)
+            case TimerFired():
+                for timer in self._timers.due(event.now_ms):
+                    _timer(turn, timer)
+        while (woken := turn.woken()) is not None:
+            answering.look_again(turn, *woken)
+        return turn.effects()
+
+    def _request(self, turn: Turn, event: RequestArrived) -> None:
+        body = event.body
+        if not self.settings.enabled:
+            message = "declarative groups are switched off in this coordinator"
+            turn.reply(event.request, refusal(body, KafkaErrorCode.UNSUPPORTED_VERSION, message))
+        elif (wrong := validation.wrong_with(body)) is not None:
+            turn.reply(event.request, refusal(body, KafkaErrorCode.INVALID_REQUEST, wrong))
+        elif isinstance(body, ConnectGroupHeartbeatRequest):
+            on_heartbeat(turn, event, body)
+        elif isinstance(body, ConnectGroupPrepareAssignmentRequest):
+            computing.on_prepare(turn, event, body)
+        else:
+            computing.on_install(turn, event, body)
+
+
+def _load(turn: Turn, desk: Desk) -> None:
+    state = desk.state
+    for member_id, member in state.members.items():
+        turn.begin_session(desk, member_id)
+        if state.current[member_id].state is MemberState.UNREVOKED:
+            timer = Timer(Kind.REBALANCE, state.group_id, member_id)
+            turn.timers.set(timer, turn.now_ms + member.rebalance_timeout_ms)
+    for member_id in state.departed:
+        turn.timers.set(Timer(Kind.DEPARTED, state.group_id, member_id), turn.now_ms + turn.session_ms(desk))
+    computing.ensure_target(turn, desk)
+
+
+def _jobs(turn: Turn, event: JobsRead) -> None:
+    """In a group that nobody is in it begins no epoch: it is recorded with the first member."""
+    desk = turn.desk(event.group_id)
+    desk.unrecorded = event.tasks if event.tasks != desk.state.configured else None
+    if desk.unrecorded is not None and desk.state.members:
+        turn.begin_epoch(desk)
+        computing.ensure_target(turn, desk)
+
+
+def _configure(turn: Turn, event: GroupConfigured) -> None:
+    """Members hear of it with their next answers."""
+    desk = turn.desk(event.group_id)
+    if event.configuration != desk.state.configuration:
+        turn.write(desk, configuration_record(event.group_id, event.configuration))
+
+
+def _timer(turn: Turn, timer: Timer) -> None:
+    desk, member_id = turn.desks[timer.group_id], timer.member_id
+    match timer.kind:
+        case Kind.SESSION:
+            unknown = KafkaErrorCode.UNKNOWN_MEMBER_ID
+            members.remove(turn, desk, member_id, error=unknown, message=f"the session of {member_id} has ended")
+        case Kind.REBALANCE:
+            message = f"{member_id} has not stopped in time what it was asked to stop"
+            members.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
+        case Kind.DEPARTED:
+            members.has_ended(turn, desk, member_id)
+        case Kind.HELD:
+            answering.release(turn, desk, member_id)
+        case Kind.COMPUTE:
+            computing.on_compute_timer(turn, desk, member_id)

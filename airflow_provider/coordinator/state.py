@@ -81,6 +81,11 @@ class GroupState:
         return self._departed.keys()
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether any record speaks of it."""
+        return bool(self.epoch or self._current or self._members or self.configuration != DEFAULTS)
+
+    @property
     def group(self) -> Group:
         """What an assignment is made of, as a value: it stays as it is. Takes a look at each member."""
         return Group(epoch=self.epoch, members=dict(self._members), configured=self.configured)

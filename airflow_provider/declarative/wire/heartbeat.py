@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.declarative.model import MemberEpoch
+from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
 from airflow_provider.declarative.wire.parts import (
     ASSIGNORS,
     CONNECTORS_AND_TASKS,
@@ -58,12 +58,16 @@ class HeartbeatAssignment:
     :param error: the assignor's; 0 is none
     :param version: of ``metadata``
     :param metadata: what the assignor says to it
+    :param assignment_epoch: of the target that this is of; 0: not said. A member that still waits for others keeps an
+        epoch that may be below that of who had its new tasks before: what it writes of them must be of a later one. A
+        tagged field
     """
 
     error: int = 0
     connectors_and_tasks: tuple[ConnectorsAndTasks, ...] = ()
     version: int = 0
     metadata: bytes = b""
+    assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,7 @@ RESPONSE: Final = Struct(
                         Field("Version", INT16),
                         Field("Metadata", COMPACT_BYTES),
                     ),
+                    (TaggedField(0, Field("AssignmentEpoch", INT32), 0),),
                 )
             ),
         ),

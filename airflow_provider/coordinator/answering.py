@@ -1,0 +1,137 @@
+"""How a heartbeat is answered: immediately if there is something to say, or later (a long poll)."""
+
+from __future__ import annotations
+
+from airflow_provider.coordinator.desk import Desk, Held
+from airflow_provider.coordinator.replies import heartbeat_refusal
+from airflow_provider.coordinator.timers import Kind, Timer
+from airflow_provider.coordinator.turn import Turn
+from airflow_provider.declarative.model import CurrentAssignment, MemberEpoch
+from airflow_provider.declarative.reconcile import reconcile
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId, Tasks
+
+
+class _HeldByOthers:
+    """The tasks that another member than this one holds."""
+
+    __slots__ = ("_holders", "_member_id")
+
+    def __init__(self, desk: Desk, member_id: MemberId) -> None:
+        self._holders = desk.state.holders
+        self._member_id = member_id
+
+    def __contains__(self, task: object) -> bool:
+        return self._holders.get(task, self._member_id) != self._member_id  # type: ignore[call-overload, no-any-return]
+
+
+def take_step(turn: Turn, desk: Desk, member_id: MemberId, owned: Tasks | None) -> None:
+    """Move a member one step towards its target."""
+    state = desk.state
+    before = state.current[member_id]
+    after = reconcile(
+        before,
+        state.target.of(member_id),
+        state.target.epoch,
+        owned=owned,
+        held_by_others=_HeldByOthers(desk, member_id),
+    )
+    if after is not before:
+        turn.give(desk, member_id, after)
+
+
+def answer_or_hold(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held, *, whole: bool) -> None:
+    """:param whole: the heartbeat says everything: its member joins, or has missed an answer, and waits for this one"""
+    release(turn, desk, member_id)
+    if whole or _has_news(desk, member_id, heartbeat.member_epoch):
+        _answer(turn, desk, member_id, heartbeat)
+        return
+    desk.held[member_id] = heartbeat
+    turn.timers.set(
+        Timer(Kind.HELD, desk.state.group_id, member_id), heartbeat.arrived_ms + turn.interval_ms(desk)
+    )  # fmt: skip
+
+
+def look_again(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """Something has happened. If that is news for a member whose heartbeat is held, answer it."""
+    held = desk.held.get(member_id)
+    if held is None:
+        return
+    take_step(turn, desk, member_id, None)
+    if _has_news(desk, member_id, held.member_epoch):
+        release(turn, desk, member_id)
+
+
+def release(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """Answer the heartbeat that is held, if one is, with what there is."""
+    held = _unhold(turn, desk, member_id)
+    if held is not None:
+        _answer(turn, desk, member_id, held)
+
+
+def refuse_held(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
+    """The same, of a member that is no longer one."""
+    held = _unhold(turn, desk, member_id)
+    if held is not None:
+        turn.reply(held.request, heartbeat_refusal(error, message))
+
+
+def _unhold(turn: Turn, desk: Desk, member_id: MemberId) -> Held | None:
+    held = desk.held.pop(member_id, None)
+    if held is not None:
+        turn.timers.cancel(Timer(Kind.HELD, desk.state.group_id, member_id))
+    return held
+
+
+def _has_news(desk: Desk, member_id: MemberId, member_epoch: MemberEpoch) -> bool:
+    if desk.is_chosen(member_id) and desk.computing is not None and not desk.computing.known:
+        return True
+    current = desk.state.current[member_id]
+    return _is_sent(desk, member_epoch) and desk.sent.get(member_id) is not current
+
+
+def _is_sent(desk: Desk, member_epoch: MemberEpoch) -> bool:
+    """Whether an answer has the assignment: while the member has not said that it has reached the target's epoch."""
+    return member_epoch < desk.state.target.epoch
+
+
+def _answer(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> None:
+    """COMPUTE_ASSIGNMENT is said as an error, and is none: the answer has all that another one would have."""
+    current = desk.state.current[member_id]
+    chosen = desk.is_chosen(member_id)
+    if chosen and desk.computing is not None:
+        desk.computing.known = True
+    sends = _is_sent(desk, heartbeat.member_epoch)
+    if sends:
+        desk.sent[member_id] = current
+    _keep_the_granted_session(turn, desk, member_id, heartbeat)
+    turn.reply(
+        heartbeat.request,
+        ConnectGroupHeartbeatResponse(
+            error_code=KafkaErrorCode.COMPUTE_ASSIGNMENT if chosen else KafkaErrorCode.NONE,
+            member_epoch=current.epoch,
+            heartbeat_interval_ms=turn.interval_ms(desk),
+            session_timeout_ms=turn.session_ms(desk),
+            assignment=_assignment(desk, current) if sends else None,
+        ),
+    )
+
+
+def _assignment(desk: Desk, current: CurrentAssignment) -> HeartbeatAssignment:
+    return HeartbeatAssignment(
+        error=current.metadata.error or desk.state.target.error,
+        connectors_and_tasks=units_of(current.assigned),
+        version=current.metadata.version,
+        metadata=current.metadata.data,
+        assignment_epoch=desk.state.target.epoch,
+    )
+
+
+def _keep_the_granted_session(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> None:
+    """The session that is granted now may be longer than when the heartbeat arrived."""
+    timer = Timer(Kind.SESSION, desk.state.group_id, member_id)
+    granted = heartbeat.arrived_ms + turn.session_ms(desk)
+    if granted > (turn.timers.at(timer) or 0):
+        turn.timers.set(timer, granted)

@@ -1,0 +1,130 @@
+"""How a group comes to a new target: by a member that is chosen for it, or by an assignor that is here.
+
+Whenever the group's epoch is above its target's, one of both is under way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from airflow_provider.coordinator import values
+from airflow_provider.coordinator.desk import Computing, Desk
+from airflow_provider.coordinator.events import RequestArrived
+from airflow_provider.coordinator.installing import Prepared, installed, invalid, prepared_reply
+from airflow_provider.coordinator.replies import refusal
+from airflow_provider.coordinator.selection import NobodyFits, select
+from airflow_provider.coordinator.timers import Kind, Timer
+from airflow_provider.coordinator.turn import Turn
+from airflow_provider.declarative.model import AWAY, TargetAssignment
+from airflow_provider.declarative.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    ConnectGroupInstallAssignmentResponse,
+)
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId
+
+
+def ensure_target(turn: Turn, desk: Desk) -> None:
+    """Have a target computed if the group needs one. While one is computed, nobody else is chosen: the group may
+    move on meanwhile, and then needs another one afterwards.
+    """
+    state = desk.state
+    if state.epoch <= state.target.epoch or not state.members:
+        return
+    asked_for = Counter(one.server_assignor for one in state.members.values() if one.server_assignor is not None)
+    if asked_for:
+        name, _ = max(asked_for.items(), key=lambda entry: (entry[1], entry[0]))
+        _install(turn, desk, turn.settings.server_assignors[name](state))
+    elif desk.computing is None:
+        _choose(turn, desk)
+
+
+def on_compute_timer(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """The chosen one did not make it."""
+    if desk.is_chosen(member_id):
+        desk.failed.add(member_id)
+        desk.computing = None
+        ensure_target(turn, desk)
+
+
+def on_prepare(turn: Turn, event: RequestArrived, request: ConnectGroupPrepareAssignmentRequest) -> None:
+    desk = _desk_of_the_chosen(turn, event, request)
+    if desk is None or desk.computing is None:
+        return
+    prepared = Prepared(desk.state.group, desk.computing.selected.assignor)
+    desk.computing.prepared = prepared
+    turn.reply(event.request, prepared_reply(desk.state, prepared))
+
+
+def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAssignmentRequest) -> None:
+    desk = _desk_of_the_chosen(turn, event, request)
+    if desk is None or desk.computing is None:
+        return
+    prepared = desk.computing.prepared
+    wrong = "Nothing was prepared for it: ask for the group's state first"
+    if prepared is not None:
+        wrong = invalid(request, prepared) or ""
+    if prepared is None or wrong:
+        turn.reply(event.request, refusal(request, KafkaErrorCode.INVALID_ASSIGNMENT, wrong))
+        _let_another_try(turn, desk, request.member_id)
+        return
+    turn.reply(event.request, ConnectGroupInstallAssignmentResponse())
+    turn.timers.cancel(Timer(Kind.COMPUTE, request.group_id, request.member_id))
+    desk.computing = None
+    desk.last_computed = request.member_id
+    desk.failed.clear()
+    _install(turn, desk, installed(request, prepared, desk.state.target))
+    ensure_target(turn, desk)
+
+
+def _install(turn: Turn, desk: Desk, target: TargetAssignment) -> None:
+    turn.write(desk, values.target_record(desk.state.group_id, target))
+    turn.wake_all(desk)
+
+
+def _choose(turn: Turn, desk: Desk) -> None:
+    state = desk.state
+    absent = {member_id for member_id in state.members if state.current[member_id].epoch == AWAY}
+    chosen = select(state.members, last=desk.last_computed, failed=desk.failed | absent)
+    if isinstance(chosen, NobodyFits):
+        desk.stuck = chosen.reason
+        return
+    desk.stuck = None
+    desk.computing = Computing(chosen)
+    rebalance_timeout_ms = state.members[chosen.member_id].rebalance_timeout_ms
+    turn.timers.set(Timer(Kind.COMPUTE, state.group_id, chosen.member_id), turn.now_ms + rebalance_timeout_ms)
+    turn.wake(desk, chosen.member_id)
+
+
+def _let_another_try(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """If there is none, this one may try again, but not before its time is over: it would do the same again."""
+    desk.failed.add(member_id)
+    if desk.failed.issuperset(desk.state.members):
+        return
+    turn.timers.cancel(Timer(Kind.COMPUTE, desk.state.group_id, member_id))
+    desk.computing = None
+    ensure_target(turn, desk)
+
+
+def _desk_of_the_chosen(
+    turn: Turn,
+    event: RequestArrived,
+    request: ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest,
+) -> Desk | None:
+    """The first four steps of both requests. None: it is answered."""
+    desk = turn.desks.get(request.group_id)
+    member_id = request.member_id
+    if desk is None or not desk.state.epoch:
+        error, message = KafkaErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}"
+    elif member_id not in desk.state.members:
+        error, message = KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group {request.group_id}"
+    elif desk.state.current[member_id].epoch != request.member_epoch:
+        error = KafkaErrorCode.FENCED_MEMBER_EPOCH
+        message = f"{member_id} is in epoch {desk.state.current[member_id].epoch}, not in {request.member_epoch}"
+    elif not desk.is_chosen(member_id):
+        error, message = KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not chosen to compute an assignment"
+    else:
+        return desk
+    turn.reply(event.request, refusal(request, error, message))
+    return None

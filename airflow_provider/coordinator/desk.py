@@ -1,0 +1,72 @@
+"""What a coordinator has in mind of one group, beside its records: lost with it, and made anew by the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_provider.coordinator.events import RequestId
+from airflow_provider.coordinator.installing import Prepared
+from airflow_provider.coordinator.selection import Selected
+from airflow_provider.coordinator.state import GroupState
+from airflow_provider.declarative.model import CurrentAssignment, MemberEpoch
+from airflow_provider.protocol.model import MemberId, Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A heartbeat that is answered when there is something to say, or else after the heartbeat interval.
+
+    :param member_epoch: that the heartbeat has
+    """
+
+    request: RequestId
+    member_epoch: MemberEpoch
+    arrived_ms: int
+
+
+@dataclass(slots=True)
+class Computing:
+    """A member has been chosen to compute the next target.
+
+    :param known: it has been told so
+    :param prepared: what it was given last
+    """
+
+    selected: Selected
+    known: bool = False
+    prepared: Prepared | None = None
+
+
+@dataclass(slots=True)
+class Desk:
+    """One group, as it is worked on.
+
+    :param unrecorded: what its topics say is configured, if the records do not say so yet
+    :param held: at most one heartbeat of each member
+    :param sent: what each member was answered last of what it has
+    :param computing: who computes the next target
+    :param last_computed: who has computed the last one
+    :param failed: who was chosen for the next target and did not hand one in that is valid
+    :param stuck: why nobody can be chosen
+    :param replaced: former members whose instance ids others have now, as long as they hold something
+    """
+
+    state: GroupState
+    unrecorded: Tasks | None = None
+    held: dict[MemberId, Held] = field(default_factory=dict)
+    sent: dict[MemberId, CurrentAssignment] = field(default_factory=dict)
+    computing: Computing | None = None
+    last_computed: MemberId | None = None
+    failed: set[MemberId] = field(default_factory=set)
+    stuck: str | None = None
+    replaced: set[MemberId] = field(default_factory=set)
+
+    def forget(self, member_id: MemberId) -> None:
+        """It is no member any more."""
+        self.sent.pop(member_id, None)
+        self.failed.discard(member_id)
+        if self.computing is not None and self.computing.selected.member_id == member_id:
+            self.computing = None
+
+    def is_chosen(self, member_id: MemberId) -> bool:
+        return self.computing is not None and self.computing.selected.member_id == member_id

@@ -1,0 +1,167 @@
+"""How a heartbeat is handled: the proposal's five steps, in its order."""
+
+from __future__ import annotations
+
+from airflow_provider.coordinator import members, selection
+from airflow_provider.coordinator.answering import answer_or_hold, take_step
+from airflow_provider.coordinator.desk import Desk, Held
+from airflow_provider.coordinator.events import RequestArrived
+from airflow_provider.coordinator.replies import heartbeat_refusal
+from airflow_provider.coordinator.turn import Turn
+from airflow_provider.declarative.model import AWAY, JOINING, LEAVING, CurrentAssignment, Member
+from airflow_provider.declarative.units import tasks_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId, Tasks
+
+
+def on_heartbeat(turn: Turn, event: RequestArrived, heartbeat: ConnectGroupHeartbeatRequest) -> None:
+    _Heartbeat(turn, event, heartbeat).handle()
+
+
+class _Heartbeat:
+    """One, while it is handled.
+
+    :ivar owned: what it says that its member owns; None: it does not say
+    """
+
+    __slots__ = ("desk", "event", "heartbeat", "member_id", "owned", "turn")
+
+    def __init__(self, turn: Turn, event: RequestArrived, heartbeat: ConnectGroupHeartbeatRequest) -> None:
+        self.turn = turn
+        self.event = event
+        self.heartbeat = heartbeat
+        self.member_id = heartbeat.member_id
+        owned = heartbeat.connectors_and_tasks
+        self.owned: Tasks | None = None if owned is None else tasks_of(owned)
+        self.desk: Desk = turn.desk(heartbeat.group_id)
+
+    def handle(self) -> None:
+        if self.heartbeat.member_epoch < JOINING:
+            self._leave()
+        elif self._is_supported() and self._is_in_the_group():
+            self._reconcile()
+
+    # ---- 1 and 2: the group, and the member
+
+    def _is_in_the_group(self) -> bool:
+        """Whether it is one of the members, now at least. If not, it is answered."""
+        state, member_id = self.desk.state, self.member_id
+        if self.heartbeat.member_epoch == JOINING:
+            former = self._former()
+            if former is not None:
+                return self._takes_the_place_of(former)
+            if member_id not in state.members:
+                return self._joins()
+        elif member_id in self.desk.replaced:
+            return self._refuse(KafkaErrorCode.FENCED_INSTANCE_ID, "another member has its instance id by now")
+        current = state.current.get(member_id)
+        if current is None or member_id not in state.members:
+            return self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
+        if current.epoch == AWAY:
+            return self._comes_back()
+        return self._has_its_epoch(current) and self._changes()
+
+    def _former(self) -> MemberId | None:
+        """Who has its instance id so far, if that is somebody else."""
+        instance_id = self.heartbeat.instance_id
+        former = self.desk.state.instances.get(instance_id) if instance_id is not None else None
+        return None if former == self.member_id else former
+
+    def _joins(self) -> bool:
+        if self.owned is None or self.owned:
+            return self._refuse(
+                KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{self.member_id} is not in the group; who joins owns nothing"
+            )
+        members.join(self.turn, self.desk, self.member_id, self._said())
+        return True
+
+    def _takes_the_place_of(self, former: MemberId) -> bool:
+        had = self.desk.state.current[former]
+        if self.owned is None or not self.owned <= had.held:
+            return self._refuse(
+                KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{self.member_id} owns what {former}, who was here before, had not"
+            )
+        members.take_place(self.turn, self.desk, former, self.member_id, self._said(), self.owned)
+        return True
+
+    def _comes_back(self) -> bool:
+        if self.heartbeat.member_epoch != JOINING or self.owned is None or self.owned:
+            return self._refuse(
+                KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{self.member_id} has left; who is back owns nothing"
+            )
+        members.come_back(self.turn, self.desk, self.member_id)
+        return self._changes()
+
+    # ---- 3: its epoch
+
+    def _has_its_epoch(self, current: CurrentAssignment) -> bool:
+        """Or an earlier one, because an answer was lost: then it owns nothing but what it holds here, too."""
+        asked = self.heartbeat.member_epoch
+        if asked == current.epoch:
+            return True
+        if asked < current.epoch and self.owned is not None and self.owned <= current.held:
+            return True
+        message = f"{self.member_id} is in epoch {current.epoch}, not in {asked}"
+        fenced = KafkaErrorCode.FENCED_MEMBER_EPOCH
+        members.fence(self.turn, self.desk, self.member_id, error=fenced, message=message)
+        return self._refuse(fenced, message)
+
+    # ---- 4: what it says of itself
+
+    def _changes(self) -> bool:
+        members.change(self.turn, self.desk, self.member_id, self._said())
+        return True
+
+    def _said(self) -> Member:
+        return members.said(self.desk.state.members.get(self.member_id), self.heartbeat, self.event)
+
+    def _is_supported(self) -> bool:
+        """Part of the validation, so before anything is changed."""
+        heartbeat, state = self.heartbeat, self.desk.state
+        name = heartbeat.server_assignor
+        if name is not None and name not in self.turn.settings.server_assignors:
+            known = ", ".join(sorted(self.turn.settings.server_assignors)) or "none"
+            return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"no assignor {name} is here; there are: {known}")
+        if name is None and heartbeat.client_assignors is None and heartbeat.member_epoch != JOINING:
+            return True
+        others = {one: member for one, member in state.members.items() if one not in (self.member_id, self._former())}
+        wrong = selection.unsupported(others, self.member_id, self._said())
+        return wrong is None or self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, wrong)
+
+    # ---- 5: what it is to have
+
+    def _reconcile(self) -> None:
+        turn, desk, member_id = self.turn, self.desk, self.member_id
+        turn.begin_session(desk, member_id)
+        take_step(turn, desk, member_id, self.owned)
+        heartbeat = Held(self.event.request, self.heartbeat.member_epoch, turn.now_ms)
+        answer_or_hold(turn, desk, member_id, heartbeat, whole=self.heartbeat.rebalance_timeout_ms > 0)
+
+    # ---- leaving
+
+    def _leave(self) -> None:
+        """A static member can leave by its instance id alone, as in Kafka: it need not know its member id any more."""
+        state, member_id = self.desk.state, self.member_id
+        if member_id not in state.members:
+            self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
+            return
+        if self.heartbeat.member_epoch == LEAVING:
+            message = f"{member_id} has left"
+            members.remove(
+                self.turn, self.desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message
+            )  # fmt: skip
+        elif state.members[member_id].instance_id != self.heartbeat.instance_id:
+            self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} has another instance id")
+            return
+        else:
+            members.leave_for_a_while(self.turn, self.desk, member_id)
+        self.turn.reply(
+            self.event.request,
+            ConnectGroupHeartbeatResponse(member_epoch=self.heartbeat.member_epoch, heartbeat_interval_ms=0),
+        )
+
+    def _refuse(self, error: KafkaErrorCode, message: str) -> bool:
+        """:returns: False"""
+        self.turn.reply(self.event.request, heartbeat_refusal(error, message))
+        return False

@@ -1,0 +1,176 @@
+"""Who is in a group: how members join, change, take each other's place, and go.
+
+Somebody who is removed while it may still run something is *departed*: what it holds stays held, as its current
+assignment without a member, until its session would have ended (so long a member may believe that its tasks are its
+own), or until it joins again and says that it owns nothing. Kafka gives its partitions to others immediately: there, a
+commit in an old epoch is refused, and here a task writes where nobody could refuse it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider.assignors.shares import minus
+from airflow_provider.coordinator import computing, values
+from airflow_provider.coordinator.answering import refuse_held
+from airflow_provider.coordinator.desk import Desk
+from airflow_provider.coordinator.events import RequestArrived
+from airflow_provider.coordinator.timers import Kind, Timer
+from airflow_provider.coordinator.turn import Turn, next_epoch
+from airflow_provider.declarative.model import AWAY, CurrentAssignment, Member, TargetAssignment
+from airflow_provider.declarative.units import client_assignors_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId, Tasks
+
+
+def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: RequestArrived) -> Member:
+    """What a member has said of itself after this heartbeat. A field that it leaves out has not changed.
+
+    :param before: None: it has not said anything before
+    """
+    member = before or Member(rebalance_timeout_ms=heartbeat.rebalance_timeout_ms)
+    if heartbeat.rebalance_timeout_ms > 0:
+        member = replace(
+            member,
+            rebalance_timeout_ms=heartbeat.rebalance_timeout_ms,
+            instance_id=heartbeat.instance_id or member.instance_id,
+            client_id=event.client_id,
+            client_host=event.client_host,
+        )
+    if heartbeat.server_assignor is not None:
+        member = replace(member, server_assignor=heartbeat.server_assignor, client_assignors=())
+    elif heartbeat.client_assignors:
+        client_assignors = client_assignors_of(heartbeat.client_assignors)
+        member = replace(member, server_assignor=None, client_assignors=client_assignors)
+    return member
+
+
+def join(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
+    """A new member. It owns nothing, so what a former one of this id has held is free."""
+    state = desk.state
+    turn.timers.cancel(Timer(Kind.DEPARTED, state.group_id, member_id))
+    desk.replaced.discard(member_id)
+    turn.write(desk, values.member_record(state.group_id, next_epoch(desk), member_id, member))
+    turn.give(desk, member_id, CurrentAssignment())
+    turn.begin_epoch(desk)
+    computing.ensure_target(turn, desk)
+
+
+def change(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
+    """What it says of itself is another thing than before. A new epoch only if an assignment could come out otherwise:
+    by its assignors, their reason or their metadata.
+    """
+    state = desk.state
+    before = state.members[member_id]
+    if member == before:
+        return
+    if assigned_alike(before, member):
+        turn.write(desk, values.member_record(state.group_id, state.epoch, member_id, member))
+        return
+    turn.write(desk, values.member_record(state.group_id, next_epoch(desk), member_id, member))
+    turn.begin_epoch(desk)
+    computing.ensure_target(turn, desk)
+
+
+def assigned_alike(one: Member, other: Member) -> bool:
+    return one.client_assignors == other.client_assignors and one.server_assignor == other.server_assignor
+
+
+def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, member: Member, owned: Tasks) -> None:
+    """A static member has come back with another member id, and has what it had. What it does not own itself may
+    still run where it was before, unless that one has said that it goes.
+
+    :param owned: part of what the former one holds
+    """
+    state = desk.state
+    before, had = state.members[former], state.current[former]
+    changed = not assigned_alike(before, member)
+    turn.write(desk, values.member_tombstone(state.group_id, former))
+    epoch = next_epoch(desk) if changed else state.epoch
+    turn.write(desk, values.member_record(state.group_id, epoch, member_id, member))
+    if had.epoch == AWAY:
+        turn.give(desk, former, None)
+        turn.give(desk, member_id, CurrentAssignment(assigned=had.assigned, metadata=had.metadata))
+    else:
+        _depart(turn, desk, former, minus(had.held, owned))
+        turn.give(desk, member_id, CurrentAssignment(assigned=owned, metadata=had.metadata))
+        desk.replaced.add(former)
+    if former in state.target.members:
+        renamed = {member_id if one == former else one: share for one, share in state.target.members.items()}
+        turn.write(desk, values.target_record(state.group_id, replace(state.target, members=renamed)))
+    _go(turn, desk, former, KafkaErrorCode.FENCED_INSTANCE_ID, f"{member_id} has the instance id {member.instance_id}")
+    desk.computing = None
+    if changed:
+        turn.begin_epoch(desk)
+    computing.ensure_target(turn, desk)
+
+
+def come_back(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """A static member that was away is here again, under the same member id."""
+    had = desk.state.current[member_id]
+    turn.give(desk, member_id, CurrentAssignment(assigned=had.assigned, metadata=had.metadata))
+
+
+def leave_for_a_while(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """A static member has stopped everything, and will be back. What it had is kept for it until its session ends."""
+    had = desk.state.current[member_id]
+    if had.epoch != AWAY:
+        turn.give(desk, member_id, CurrentAssignment(epoch=AWAY, assigned=had.held, metadata=had.metadata))
+    refuse_held(turn, desk, member_id, KafkaErrorCode.UNKNOWN_MEMBER_ID, "it has left for a while")
+    desk.forget(member_id)
+    computing.ensure_target(turn, desk)
+
+
+def remove(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode, message: str) -> None:
+    """It is gone, and has stopped everything: it has said so, or its session has ended.
+
+    :param error: the answer to a heartbeat of it that is held
+    """
+    turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
+    turn.give(desk, member_id, None)
+    _removed(turn, desk, member_id, error, message)
+
+
+def fence(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode, message: str) -> None:
+    """It is removed, and does not know it yet."""
+    turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
+    _depart(turn, desk, member_id, desk.state.current[member_id].held)
+    _removed(turn, desk, member_id, error, message)
+
+
+def has_ended(turn: Turn, desk: Desk, member_id: MemberId) -> None:
+    """Who is departed runs nothing any more."""
+    if member_id in desk.state.departed:
+        turn.give(desk, member_id, None)
+    desk.replaced.discard(member_id)
+
+
+def _depart(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
+    state = desk.state
+    if not held:
+        turn.give(desk, member_id, None)
+        return
+    turn.give(desk, member_id, CurrentAssignment(epoch=state.current[member_id].epoch, assigned=held))
+    ends = turn.timers.at(Timer(Kind.SESSION, state.group_id, member_id))
+    assert ends is not None, f"{member_id} is a member of {state.group_id} without a session"
+    turn.timers.set(Timer(Kind.DEPARTED, state.group_id, member_id), ends)
+
+
+def _removed(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
+    state = desk.state
+    _go(turn, desk, member_id, error, message)
+    turn.begin_epoch(desk)
+    if not state.members and state.target.members:
+        turn.write(desk, values.target_record(state.group_id, TargetAssignment(epoch=state.target.epoch)))
+    computing.ensure_target(turn, desk)
+
+
+def _go(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
+    group_id = desk.state.group_id
+    turn.timers.cancel(Timer(Kind.SESSION, group_id, member_id))
+    turn.timers.cancel(Timer(Kind.REBALANCE, group_id, member_id))
+    refuse_held(turn, desk, member_id, error, message)
+    if desk.is_chosen(member_id):
+        turn.timers.cancel(Timer(Kind.COMPUTE, group_id, member_id))
+    desk.forget(member_id)

@@ -1,0 +1,127 @@
+"""What a request must be like, whatever the group is like: the proposal's invariants, in its order.
+
+Each is a function that says what is wrong, or None. The first that says something is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider.declarative.model import AWAY, JOINING
+from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest as Heartbeat
+from airflow_provider.declarative.wire.parts import ConnectorsAndTasks
+
+_LEAST_VERSION: Final = -1
+
+
+def _group_id(request: RequestBody) -> str | None:
+    return None if request.group_id else "GroupId is empty: name the group"
+
+
+def _member_id(request: RequestBody) -> str | None:
+    return None if request.member_id else "MemberId is empty: name the member"
+
+
+def _any_epoch(request: Heartbeat) -> str | None:
+    if request.member_epoch < AWAY:
+        return f"MemberEpoch is {request.member_epoch}: the least is -1, or -2 for a static member that will be back"
+    return None
+
+
+def _own_epoch(request: RequestBody) -> str | None:
+    return None if request.member_epoch >= JOINING else f"MemberEpoch is {request.member_epoch}: the least is 0"
+
+
+def _instance_id(request: Heartbeat) -> str | None:
+    if request.instance_id == "":
+        return "InstanceId is empty: leave it out, or name the worker"
+    if request.member_epoch == AWAY and request.instance_id is None:
+        return "MemberEpoch is -2: only a static member can be back later; give its InstanceId, or leave with -1"
+    return None
+
+
+def _rebalance_timeout(request: Heartbeat) -> str | None:
+    """A first heartbeat says what its member owns; another one of epoch 0 may be of a member that waits."""
+    given = request.rebalance_timeout_ms
+    first = request.member_epoch == JOINING and request.connectors_and_tasks is not None
+    if given > 0 or (given == -1 and not first):
+        return None
+    return f"RebalanceTimeoutMs is {given}: it must be above 0 in the first heartbeat, and -1 later if it is the same"
+
+
+def _one_kind_of_assignor(request: Heartbeat) -> str | None:
+    if request.server_assignor is not None and request.client_assignors:
+        return "ServerAssignor and ClientAssignors are both given: a member has one or the other"
+    return None
+
+
+def _assignor_names(request: Heartbeat) -> str | None:
+    for number, one in enumerate(request.client_assignors or ()):
+        if not one.name:
+            return f"the Name of ClientAssignors[{number}] is empty"
+    return None
+
+
+def _minimum_versions(request: Heartbeat) -> str | None:
+    for one in request.client_assignors or ():
+        if one.minimum_version < _LEAST_VERSION:
+            return f"the MinimumVersion of the assignor {one.name} is {one.minimum_version}: the least is -1"
+    return None
+
+
+def _maximum_versions(request: Heartbeat) -> str | None:
+    for one in request.client_assignors or ():
+        if one.maximum_version < max(0, one.minimum_version):
+            return (
+                f"the MaximumVersion of the assignor {one.name} is {one.maximum_version}: it must be at least 0 and at"
+                f" least its MinimumVersion, {one.minimum_version}"
+            )
+    return None
+
+
+def _versions(request: Heartbeat) -> str | None:
+    for one in request.client_assignors or ():
+        if not one.minimum_version <= one.version <= one.maximum_version:
+            return (
+                f"the Version of the assignor {one.name} is {one.version}: it must lie between its MinimumVersion,"
+                f" {one.minimum_version}, and its MaximumVersion, {one.maximum_version}"
+            )
+    return None
+
+
+def _owned(request: Heartbeat) -> str | None:
+    """Not in the proposal: an index below 0 would be a planner's, or nobody's."""
+    return _indexes(request.connectors_and_tasks or ())
+
+
+def _indexes(units: tuple[ConnectorsAndTasks, ...]) -> str | None:
+    for unit in units:
+        for task in unit.tasks:
+            if task.index < 0:
+                return f"a TaskId of {task.job} is {task.index}: the least is 0"
+    return None
+
+
+_HEARTBEAT: Final[tuple[Callable[[Heartbeat], str | None], ...]] = (
+    _group_id,
+    _member_id,
+    _any_epoch,
+    _instance_id,
+    _rebalance_timeout,
+    _one_kind_of_assignor,
+    _assignor_names,
+    _minimum_versions,
+    _maximum_versions,
+    _versions,
+    _owned,
+)
+_OTHERS: Final[tuple[Callable[[RequestBody], str | None], ...]] = (_group_id, _member_id, _own_epoch)
+
+
+def wrong_with(request: RequestBody) -> str | None:
+    """What is wrong with a request, for INVALID_REQUEST; None if nothing is."""
+    if isinstance(request, Heartbeat):
+        return next(filter(None, (rule(request) for rule in _HEARTBEAT)), None)
+    return next(filter(None, (rule(request) for rule in _OTHERS)), None)
