@@ -80,6 +80,8 @@ def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAs
 
 def _install(turn: Turn, desk: Desk, target: TargetAssignment) -> None:
     turn.write(desk, values.target_record(desk.state.group_id, target))
+    for gone in [one for one in desk.last_said if one not in target.members]:
+        del desk.last_said[gone]
     turn.wake_all(desk)
 
 

@@ -118,8 +118,8 @@ def _load(turn: Turn, desk: Desk) -> None:
         if state.current[member_id].state is MemberState.UNREVOKED:
             timer = Timer(Kind.REBALANCE, state.group_id, member_id)
             turn.timers.set(timer, turn.now_ms + member.rebalance_timeout_ms)
-    for member_id in state.departed:
-        turn.timers.set(Timer(Kind.DEPARTED, state.group_id, member_id), turn.now_ms + turn.session_ms(desk))
+    for member_id in state.lingering:
+        turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), turn.now_ms + turn.session_ms(desk))
     computing.ensure_target(turn, desk)
 
 
@@ -148,7 +148,7 @@ def _timer(turn: Turn, timer: Timer) -> None:
         case Kind.REBALANCE:
             message = f"{member_id} has not stopped in time what it was asked to stop"
             members.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
-        case Kind.DEPARTED:
+        case Kind.LINGERING:
             members.has_ended(turn, desk, member_id)
         case Kind.HELD:
             answering.release(turn, desk, member_id)

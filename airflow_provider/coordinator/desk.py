@@ -8,7 +8,7 @@ from airflow_provider.coordinator.events import RequestId
 from airflow_provider.coordinator.installing import Prepared
 from airflow_provider.coordinator.selection import Selected
 from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.model import CurrentAssignment, MemberEpoch
+from airflow_provider.declarative.model import CurrentAssignment, Member, MemberEpoch
 from airflow_provider.protocol.model import MemberId, Tasks
 
 
@@ -47,6 +47,7 @@ class Desk:
     :param computing: who computes the next target
     :param last_computed: who has computed the last one
     :param failed: who was chosen for the next target and did not hand one in that is valid
+    :param last_said: what former members have said of themselves that had something by the last target
     :param stuck: why nobody can be chosen
     :param replaced: former members whose instance ids others have now, as long as they hold something
     """
@@ -58,6 +59,7 @@ class Desk:
     computing: Computing | None = None
     last_computed: MemberId | None = None
     failed: set[MemberId] = field(default_factory=set)
+    last_said: dict[MemberId, Member] = field(default_factory=dict)
     stuck: str | None = None
     replaced: set[MemberId] = field(default_factory=set)
 

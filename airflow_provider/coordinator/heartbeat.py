@@ -123,10 +123,14 @@ class _Heartbeat:
         if name is not None and name not in self.turn.settings.server_assignors:
             known = ", ".join(sorted(self.turn.settings.server_assignors)) or "none"
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"no assignor {name} is here; there are: {known}")
-        if name is None and heartbeat.client_assignors is None and heartbeat.member_epoch != JOINING:
+        says_nothing = name is None and heartbeat.client_assignors is None
+        if says_nothing and (self.owned is None or self.member_id in state.members):
             return True
+        said = self._said()
+        if said.server_assignor is None and not said.client_assignors:
+            return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"{self.member_id} has no assignor: name one")
         others = {one: member for one, member in state.members.items() if one not in (self.member_id, self._former())}
-        wrong = selection.unsupported(others, self.member_id, self._said())
+        wrong = selection.unsupported(others, self.member_id, said)
         return wrong is None or self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, wrong)
 
     # ---- 5: what it is to have
@@ -141,16 +145,12 @@ class _Heartbeat:
     # ---- leaving
 
     def _leave(self) -> None:
-        """A static member can leave by its instance id alone, as in Kafka: it need not know its member id any more."""
         state, member_id = self.desk.state, self.member_id
         if member_id not in state.members:
             self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
             return
         if self.heartbeat.member_epoch == LEAVING:
-            message = f"{member_id} has left"
-            members.remove(
-                self.turn, self.desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message
-            )  # fmt: skip
+            members.leave(self.turn, self.desk, member_id, self._said())
         elif state.members[member_id].instance_id != self.heartbeat.instance_id:
             self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} has another instance id")
             return

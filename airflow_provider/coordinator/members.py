@@ -1,6 +1,6 @@
 """Who is in a group: how members join, change, take each other's place, and go.
 
-Somebody who is removed while it may still run something is *departed*: what it holds stays held, as its current
+Somebody who is removed while it may still run something is *lingering*: what it holds stays held, as its current
 assignment without a member, until its session would have ended (so long a member may believe that its tasks are its
 own), or until it joins again and says that it owns nothing. Kafka gives its partitions to others immediately: there, a
 commit in an old epoch is refused, and here a task writes where nobody could refuse it.
@@ -49,7 +49,7 @@ def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: 
 def join(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
     """A new member. It owns nothing, so what a former one of this id has held is free."""
     state = desk.state
-    turn.timers.cancel(Timer(Kind.DEPARTED, state.group_id, member_id))
+    turn.timers.cancel(Timer(Kind.LINGERING, state.group_id, member_id))
     desk.replaced.discard(member_id)
     turn.write(desk, values.member_record(state.group_id, next_epoch(desk), member_id, member))
     turn.give(desk, member_id, CurrentAssignment())
@@ -93,7 +93,7 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
         turn.give(desk, former, None)
         turn.give(desk, member_id, CurrentAssignment(assigned=had.assigned, metadata=had.metadata))
     else:
-        _depart(turn, desk, former, minus(had.held, owned))
+        _linger(turn, desk, former, minus(had.held, owned))
         turn.give(desk, member_id, CurrentAssignment(assigned=owned, metadata=had.metadata))
         desk.replaced.add(former)
     if former in state.target.members:
@@ -122,11 +122,30 @@ def leave_for_a_while(turn: Turn, desk: Desk, member_id: MemberId) -> None:
     computing.ensure_target(turn, desk)
 
 
-def remove(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode, message: str) -> None:
-    """It is gone, and has stopped everything: it has said so, or its session has ended.
+def leave(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
+    """It has stopped everything, and says that it goes.
 
+    :param member: what it has said of itself with its last heartbeat: why it leaves, perhaps
+    """
+    error, message = KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} has left"
+    remove(turn, desk, member_id, last_said=member, error=error, message=message)
+
+
+def remove(
+    turn: Turn,
+    desk: Desk,
+    member_id: MemberId,
+    *,
+    last_said: Member | None = None,
+    error: KafkaErrorCode,
+    message: str,
+) -> None:
+    """It is gone, and runs nothing any more: it has said so, or its session has ended.
+
+    :param last_said: None: what is known of it
     :param error: the answer to a heartbeat of it that is held
     """
+    _remember(desk, member_id, last_said or desk.state.members[member_id])
     turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
     turn.give(desk, member_id, None)
     _removed(turn, desk, member_id, error, message)
@@ -134,19 +153,26 @@ def remove(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode
 
 def fence(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode, message: str) -> None:
     """It is removed, and does not know it yet."""
+    _remember(desk, member_id, desk.state.members[member_id])
     turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
-    _depart(turn, desk, member_id, desk.state.current[member_id].held)
+    _linger(turn, desk, member_id, desk.state.current[member_id].held)
     _removed(turn, desk, member_id, error, message)
 
 
+def _remember(desk: Desk, member_id: MemberId, member: Member) -> None:
+    """The next assignor may want to know what it has said, if it had something."""
+    if member_id in desk.state.target.members:
+        desk.last_said[member_id] = member
+
+
 def has_ended(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """Who is departed runs nothing any more."""
-    if member_id in desk.state.departed:
+    """Who was lingering runs nothing any more."""
+    if member_id in desk.state.lingering:
         turn.give(desk, member_id, None)
     desk.replaced.discard(member_id)
 
 
-def _depart(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
+def _linger(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
     state = desk.state
     if not held:
         turn.give(desk, member_id, None)
@@ -154,7 +180,7 @@ def _depart(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
     turn.give(desk, member_id, CurrentAssignment(epoch=state.current[member_id].epoch, assigned=held))
     ends = turn.timers.at(Timer(Kind.SESSION, state.group_id, member_id))
     assert ends is not None, f"{member_id} is a member of {state.group_id} without a session"
-    turn.timers.set(Timer(Kind.DEPARTED, state.group_id, member_id), ends)
+    turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), ends)
 
 
 def _removed(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:

@@ -30,12 +30,21 @@ class GroupState:
     """A group as its records say. To be read by all, and changed by :meth:`apply`.
 
     ``current`` may have members that ``members`` has not: they were removed while they may still run something, and
-    hold it until their session would have ended (:attr:`departed`).
+    hold it until their session would have ended (:attr:`lingering`).
     """
 
     __slots__ = (
-        "_current", "_departed", "_holders", "_instances", "_members", "_wanted_by",
-        "configuration", "configured", "epoch", "group_id", "target",
+        "_current",
+        "_holders",
+        "_instances",
+        "_lingering",
+        "_members",
+        "_wanted_by",
+        "configuration",
+        "configured",
+        "epoch",
+        "group_id",
+        "target",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:
@@ -49,7 +58,7 @@ class GroupState:
         self._holders: dict[TaskId, MemberId] = {}
         self._wanted_by: dict[TaskId, MemberId] = {}
         self._instances: dict[str, MemberId] = {}
-        self._departed: dict[MemberId, None] = {}
+        self._lingering: dict[MemberId, None] = {}
 
     @property
     def members(self) -> Mapping[MemberId, Member]:
@@ -76,9 +85,9 @@ class GroupState:
         return MappingProxyType(self._instances)
 
     @property
-    def departed(self) -> Set[MemberId]:
+    def lingering(self) -> Set[MemberId]:
         """Who is no member any more, and still holds tasks."""
-        return self._departed.keys()
+        return self._lingering.keys()
 
     @property
     def is_recorded(self) -> bool:
@@ -117,7 +126,7 @@ class GroupState:
             self._members[member_id] = after
             if after.instance_id:
                 self._instances[after.instance_id] = member_id
-        self._see_departed(member_id)
+        self._see_lingering(member_id)
 
     def _apply_current(self, member_id: MemberId, after: CurrentAssignment | None) -> None:
         before = self._current.get(member_id)
@@ -130,10 +139,10 @@ class GroupState:
         else:
             self._current[member_id] = after
             self._holders.update(dict.fromkeys(after.held, member_id))
-        self._see_departed(member_id)
+        self._see_lingering(member_id)
 
-    def _see_departed(self, member_id: MemberId) -> None:
+    def _see_lingering(self, member_id: MemberId) -> None:
         if member_id in self._current and member_id not in self._members:
-            self._departed[member_id] = None
+            self._lingering[member_id] = None
         else:
-            self._departed.pop(member_id, None)
+            self._lingering.pop(member_id, None)

@@ -17,7 +17,7 @@ class Kind(Enum):
     """A member has been silent for too long: it is removed."""
     REBALANCE = "rebalance"
     """A member did not stop in time what it was asked to stop: it is removed."""
-    DEPARTED = "departed"
+    LINGERING = "lingering"
     """Who was removed runs nothing any more: what it held is free."""
     HELD = "held"
     """A heartbeat was held for as long as may be: it is answered."""
