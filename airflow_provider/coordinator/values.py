@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -109,17 +110,22 @@ def target_record(group_id: str, target: TargetAssignment) -> Record:
         ConnectWorkerGroupTargetAssignmentValue(
             assignment_epoch=target.epoch,
             error=target.error,
-            members=tuple(
-                TargetMember(
-                    member_id=member_id,
-                    error=member.metadata.error,
-                    connectors_tasks=units_of(member.tasks),
-                    version=member.metadata.version,
-                    metadata=member.metadata.data,
-                )
-                for member_id, member in target.members.items()
-            ),
+            members=_target_members(target.members),
+            delayed=_target_members(target.delayed),
         ),
+    )
+
+
+def _target_members(targets: Mapping[MemberId, MemberTarget]) -> tuple[TargetMember, ...]:
+    return tuple(
+        TargetMember(
+            member_id=member_id,
+            error=target.metadata.error,
+            connectors_tasks=units_of(target.tasks),
+            version=target.metadata.version,
+            metadata=target.metadata.data,
+        )
+        for member_id, target in targets.items()
     )
 
 
@@ -129,14 +135,19 @@ def target_of(value: object) -> TargetAssignment:
     return TargetAssignment(
         epoch=value.assignment_epoch,
         error=value.error,
-        members={
-            one.member_id: MemberTarget(
-                tasks=tasks_of(one.connectors_tasks),
-                metadata=AssignorMetadata(error=one.error, version=one.version, data=one.metadata),
-            )
-            for one in value.members
-        },
+        members=_targets(value.members),
+        delayed=_targets(value.delayed),
     )
+
+
+def _targets(members: Iterable[TargetMember]) -> dict[MemberId, MemberTarget]:
+    return {
+        one.member_id: MemberTarget(
+            tasks=tasks_of(one.connectors_tasks),
+            metadata=AssignorMetadata(error=one.error, version=one.version, data=one.metadata),
+        )
+        for one in members
+    }
 
 
 def current_record(group_id: str, member_id: MemberId, current: CurrentAssignment) -> Record:

@@ -42,6 +42,7 @@ from airflow_provider.declarative.model import MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, Tasks, WorkerId
 
 _ONE: Final = GenerationId(1)
+_DEFERRED: Final = Deferred()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class CooperativeAssignor:
     :param policy: when an imbalance is resolved; a delay that the group has takes the place of the policy's
     """
 
-    policy: Policy = Deferred()
+    policy: Policy = _DEFERRED
     name: str = "cooperative"
     minimum_version: int = COMPATIBLE
     maximum_version: int = SESSIONED
@@ -193,16 +194,14 @@ def _written_down(group: Group, known: _Known, settled: Settled, calm: _Calm, sh
     def target(member: MemberId, name: WorkerId) -> MemberTarget:
         remembered = Remembered(former=former.get(name, NO_TASKS))
         if member == asks:
-            remembered = replace(
-                remembered, asks_at_ms=calm.asks_at_ms, next_moves_at_ms=calm.next_moves_at_ms
-            )
+            remembered = replace(remembered, asks_at_ms=calm.asks_at_ms, next_moves_at_ms=calm.next_moves_at_ms)
         return MemberTarget(tasks=shares[name], metadata=encode_remembered(remembered, version))
 
     def kept(member: MemberId, name: WorkerId, tasks: Tasks) -> MemberTarget:
         remembered = Remembered(
             until_ms=lost.awaited.get(name, lost.deadline_ms),
             awaited=name in lost.awaited,
-            instance_id="" if name == member else name,
+            instance_id="" if str(name) == member else name,
             former=former.get(name, NO_TASKS),
         )
         return MemberTarget(tasks=tasks, metadata=encode_remembered(remembered, version))
@@ -210,6 +209,8 @@ def _written_down(group: Group, known: _Known, settled: Settled, calm: _Calm, sh
     return Assignment(
         members={member: target(member, name) for name, member in known.members.items()},
         delayed={
-            known.departed[name]: kept(known.departed[name], name, tasks) for name, tasks in lost.waiting.items() if tasks
+            known.departed[name]: kept(known.departed[name], name, tasks)
+            for name, tasks in lost.waiting.items()
+            if tasks
         },
     )

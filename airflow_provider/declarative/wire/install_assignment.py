@@ -38,8 +38,8 @@ class InstalledMember:
 class ConnectGroupInstallAssignmentRequest:
     """Asks for a new target assignment.
 
-    By the proposal every task is assigned. While a delay runs, that can't be: tasks wait for the member that had them. They
-    stand in a tagged field, so that what was forgotten is not taken for what waits.
+    By the proposal every task is assigned. While a delay runs, that can't be: tasks wait for the member that had them.
+    They stand in a tagged field, so that what was forgotten is not taken for what waits.
 
     :param group_id: not empty
     :param member_id: not empty
