@@ -10,7 +10,7 @@ from collections import Counter
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.desk import Computing, Desk
 from airflow_provider.coordinator.events import RequestArrived
-from airflow_provider.coordinator.installing import Prepared, installed, invalid, prepared_reply
+from airflow_provider.coordinator.installing import installed, invalid, prepare, prepared_reply
 from airflow_provider.coordinator.replies import refusal
 from airflow_provider.coordinator.selection import NobodyFits, select
 from airflow_provider.coordinator.timers import Kind, Timer
@@ -52,7 +52,7 @@ def on_prepare(turn: Turn, event: RequestArrived, request: ConnectGroupPrepareAs
     desk = _desk_of_the_chosen(turn, event, request)
     if desk is None or desk.computing is None:
         return
-    prepared = Prepared(desk.state.group, desk.computing.selected.assignor)
+    prepared = prepare(desk.state, desk.computing.selected.assignor, desk.last_said)
     desk.computing.prepared = prepared
     turn.reply(event.request, prepared_reply(desk.state, prepared))
 
@@ -80,7 +80,7 @@ def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAs
 
 def _install(turn: Turn, desk: Desk, target: TargetAssignment) -> None:
     turn.write(desk, values.target_record(desk.state.group_id, target))
-    for gone in [one for one in desk.last_said if one not in target.members]:
+    for gone in [one for one in desk.last_said if one not in target.members and one not in target.delayed]:
         del desk.last_said[gone]
     turn.wake_all(desk)
 
