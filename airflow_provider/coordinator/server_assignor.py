@@ -19,8 +19,10 @@ from airflow_provider.protocol.model import MemberId
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAssignor:
-    """An assignor, run where the group is coordinated."""
+class AssignorHere:
+    """A client side assignor, run where the group is coordinated: a
+    :class:`~airflow_provider.coordinator.settings.ServerAssignor`.
+    """
 
     assignor: ClientSideAssignor
 
@@ -50,17 +52,15 @@ class ServerAssignor:
         )
 
     def due_at_ms(self, target: TargetAssignment) -> int | None:
-        """When the next assignment is due, wall clock, milliseconds since 1970: the group's epoch has to grow then.
-        None: when something changes.
-        """
+        """When another assignment is due, wall clock, milliseconds since 1970. None: when something changes."""
         asked = [self.assignor.on_assignment(share) for share in target.members.values()]
         return min((at_ms for at_ms in asked if at_ms is not None), default=None)
 
 
-def server_assignors(policy: Policy | None = None) -> Mapping[str, ServerAssignor]:
+def server_assignors(policy: Policy | None = None) -> Mapping[str, AssignorHere]:
     """What members can ask for, by name."""
     assignors: tuple[ClientSideAssignor, ...] = (CooperativeAssignor(policy=policy or Deferred()), EagerAssignor())
-    return {assignor.name: ServerAssignor(assignor) for assignor in assignors}
+    return {assignor.name: AssignorHere(assignor) for assignor in assignors}
 
 
 def voted(members: Mapping[MemberId, Member]) -> str | None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.installing import Prepared, installed, invalid, prepare, prepared_reply
-from airflow_provider.coordinator.server_assignor import ServerAssignor, server_assignors, voted
+from airflow_provider.coordinator.server_assignor import AssignorHere, server_assignors, voted
 from airflow_provider.coordinator.settings import GroupConfiguration
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.client_assignor import Assignment, WorkerFacts
@@ -335,7 +335,7 @@ class TestServerAssignor:
         assert by_itself.due_at_ms(target) is None
 
     def test_a_delay_is_due_with_nobody_to_call_it_over(self) -> None:
-        by_itself = ServerAssignor(CooperativeAssignor())
+        by_itself = AssignorHere(CooperativeAssignor())
         members = {W1: Member(rebalance_timeout_ms=60_000, server_assignor="cooperative")}
         a, b = jobs({"a": 2}), jobs({"b": 1})
         before = TargetAssignment(epoch=AssignmentEpoch(6), members=of(w1=a, w2=b))
