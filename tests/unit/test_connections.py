@@ -123,5 +123,5 @@ async def test_connections_to_one_broker_share_what_versions_it_knows() -> None:
         first, second = [await connections._open(address, request_timeout_ms=1_000, idle_ms=None) for _ in range(2)]
         assert first._versions[12] == (0, 4)
         assert second._versions is first._versions
-        connections._close(first)
-        connections._close(second)
+        first.close()
+        second.close()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from aiokafka import errors as aiokafka_errors
-from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
+from aiokafka.conn import collect_hosts
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.util import wait_for
 
@@ -31,13 +31,13 @@ from airflow_provider.kafka.errors import (
     TransportError,
 )
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.wire.ends import Connection, Ends
 from airflow_provider.kafka.wire.messages import NodeId
 from airflow_provider.kafka.wire.one_write import OneWrite
 from airflow_provider.kafka.wire.openings import Openings
 from airflow_provider.kafka.wire.turnstile import Turnstile
 
 _SHARED_IDLE_MS: Final = 540_000  # brokers close after 600 s
-_CLOSE_TIMEOUT_S: Final = 2.0
 _IN_A_TURN: Final = 20
 _NO_ANSWER: Final = (
     OSError,  # DNS and TLS included
@@ -81,7 +81,7 @@ class Owner(NamedTuple):
 class _Kept:
     """An idle connection, and when it is closed if nobody comes for it."""
 
-    connection: AIOKafkaConnection
+    connection: Connection
     closes: asyncio.TimerHandle
 
 
@@ -94,10 +94,10 @@ class Connections:
         self._bootstrap = [Address(host, port) for host, port, _ in collect_hosts(arguments.pop("bootstrap_servers"))]
         self._arguments = arguments
         self._nodes: dict[NodeId, Address] = {}
-        self._shared: dict[Address, AIOKafkaConnection] = {}
-        self._opening: dict[Address, asyncio.Task[AIOKafkaConnection]] = {}
+        self._shared: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Task[Connection]] = {}
         self._kept: dict[Owner, _Kept] = {}
-        self._closing: set[asyncio.Future[None]] = set()
+        self._ends = Ends()
         self._openings: dict[Address, Openings] = {}
         self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
         self._turnstile = Turnstile(_IN_A_TURN)
@@ -170,7 +170,7 @@ class Connections:
             await self.turn()  # the whole group is answered together
         except BaseException:
             # Also when the caller gave up: the broker would answer nothing else on it for a long time.
-            self._close(connection)
+            connection.close()
             raise
         self._keep(owner, connection, idle_ms)
         return response
@@ -180,15 +180,15 @@ class Connections:
         for owner in [owner for owner in self._kept if owner.member == member]:
             self._forget(owner)
 
-    def _keep(self, owner: Owner | None, connection: AIOKafkaConnection, idle_ms: int) -> None:
+    def _keep(self, owner: Owner | None, connection: Connection, idle_ms: int) -> None:
         if owner is None:
-            self._close(connection)
+            connection.close()
             return
         self._forget(owner)
         closes = asyncio.get_running_loop().call_later(idle_ms / 1000, self._forget, owner)
         self._kept[owner] = _Kept(connection, closes)
 
-    def _take(self, owner: Owner | None, address: Address) -> AIOKafkaConnection | None:
+    def _take(self, owner: Owner | None, address: Address) -> Connection | None:
         """The connection that is kept for this owner, if it still leads there; from now on the caller's."""
         kept = self._kept.pop(owner, None) if owner else None
         if kept is None:
@@ -197,14 +197,14 @@ class Connections:
         connection = kept.connection
         if connection.connected() and Address(connection.host, connection.port) == address:
             return connection
-        self._close(connection)
+        connection.close()
         return None
 
     def _forget(self, owner: Owner) -> None:
         kept = self._kept.pop(owner, None)
         if kept is not None:
             kept.closes.cancel()
-            self._close(kept.connection)
+            kept.connection.close()
 
     async def close(self) -> None:
         """Close everything; requests under way fail."""
@@ -217,16 +217,8 @@ class Connections:
         self._shared.clear()
         self._kept.clear()
         for connection in connections:
-            self._close(connection)
-        if self._closing:
-            await asyncio.wait(self._closing, timeout=_CLOSE_TIMEOUT_S)
-
-    def _close(self, connection: AIOKafkaConnection) -> None:
-        """Begin to close it; its socket is closed when the loop comes to it, which :meth:`close` waits for."""
-        closed = connection.close()
-        if not closed.done():
-            self._closing.add(closed)
-            closed.add_done_callback(self._closing.discard)
+            connection.close()
+        await self._ends.all_closed()
 
     async def _address(self, node: NodeId) -> Address:
         if node not in self._nodes:
@@ -242,10 +234,10 @@ class Connections:
             return await _send(connection, address, request, timeout_s or self._settings.request_timeout_ms / 1000)
         except TransportError as error:
             if error.fault is Fault.TIMEOUT:
-                self._close(connection)  # what was sent after it waits behind it; the network may have forgotten it
+                connection.close()  # what was sent after it waits behind it; the network may have forgotten it
             raise
 
-    async def _shared_connection(self, address: Address) -> AIOKafkaConnection:
+    async def _shared_connection(self, address: Address) -> Connection:
         if self._is_connected(address):
             return self._shared[address]
         opening = self._opening.get(address)
@@ -260,7 +252,7 @@ class Connections:
         connection = self._shared.get(address)
         return connection is not None and connection.connected()
 
-    async def _open_shared(self, address: Address) -> AIOKafkaConnection:
+    async def _open_shared(self, address: Address) -> Connection:
         connection = await self._open(
             address, request_timeout_ms=self._settings.request_timeout_ms, idle_ms=_SHARED_IDLE_MS
         )
@@ -269,22 +261,23 @@ class Connections:
         self._shared[address] = connection
         return connection
 
-    def _opened(self, address: Address, task: asyncio.Task[AIOKafkaConnection]) -> None:
+    def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
         del self._opening[address]
         if not task.cancelled():
             task.exception()  # seen, even if every caller has given up
 
-    async def _open(self, address: Address, *, request_timeout_ms: int, idle_ms: int | None) -> AIOKafkaConnection:
+    async def _open(self, address: Address, *, request_timeout_ms: int, idle_ms: int | None) -> Connection:
         arguments = {**self._arguments, "request_timeout_ms": request_timeout_ms, "max_idle_ms": idle_ms}
         timeout_s = self._settings.connect_timeout_ms / 1000
         try:
-            connection = await wait_for(create_conn(address.host, address.port, **arguments), timeout_s)
+            connection = Connection(self._ends, address.host, address.port, **arguments)
+            await wait_for(connection.connect(), timeout_s)
         except _NO_CONNECTION as error:
             raise _transport_error(error, f"cannot connect to {address}", waited_s=timeout_s) from error
         self._share_versions(connection, address)
         return connection
 
-    def _share_versions(self, connection: AIOKafkaConnection, address: Address) -> None:
+    def _share_versions(self, connection: Connection, address: Address) -> None:
         """Which versions a broker knows each connection asks for itself; 8 KB, and there may be thousands."""
         known = self._versions.get(address)
         if known != connection._versions:  # noqa: SLF001
@@ -292,7 +285,7 @@ class Connections:
         connection._versions = known  # noqa: SLF001
 
 
-async def _send(connection: AIOKafkaConnection, address: Address, request: Any, timeout_s: float | None = None) -> Any:
+async def _send(connection: Connection, address: Address, request: Any, timeout_s: float | None = None) -> Any:
     try:
         return await wait_for(connection.send(request), timeout_s)
     except _NO_ANSWER as error:
