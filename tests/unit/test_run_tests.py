@@ -68,6 +68,74 @@ def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
     assert told.count("it hangs\n") == 2
 
 
+PYTEST_SAYS = """\
+==================================== ERRORS ====================================
+____________________ ERROR collecting tests/test_broken.py _____________________
+E   SyntaxError: invalid syntax
+___________________ ERROR at teardown of test_that_is_last _____________________
+  + Exception Group Traceback (most recent call last):
+  |   File "unraisableexception.py", line 77, in collect_unraisable
+  |     raise ExceptionGroup("multiple unraisable exception warnings", errors)
+  | ExceptionGroup: multiple unraisable exception warnings (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    | ResourceWarning: unclosed transport <_SelectorSocketTransport fd=16>
+    | pytest.PytestUnraisableExceptionWarning: Exception ignored in: <function __del__>
+    +---------------- 2 ----------------
+    | ResourceWarning: unclosed <socket.socket fd=16>
+    +------------------------------------
+=================================== FAILURES ===================================
+___________________________ TestIt.test_sum[1 - 1] _____________________________
+>       assert 1 - 1 == 1
+E       assert 0 == 1
+E
+_______________________________ test_that_is_last ______________________________
+E       AssertionError: in the other file
+=========================== short test summary info ============================
+ERROR tests/test_broken.py - SyntaxError: invalid syntax
+ERROR tests/test_here.py::test_that_is_last - ExceptionGroup: multiple unr...
+FAILED tests/test_here.py::TestIt::test_sum[1 - 1] - assert 0 == 1
+FAILED tests/test_there.py::test_that_is_last - AssertionError: in the oth...
+"""
+
+
+def test_why_a_test_has_failed_is_said_with_its_name(script: ModuleType) -> None:
+    words = script.Words()
+    for line in PYTEST_SAYS.splitlines():
+        words.hear(line)
+    told = [[line.strip(" |") for line in failure.lines(9)] for failure in words.failures()]
+    assert told == [
+        ["ERROR tests/test_broken.py - SyntaxError: invalid syntax", "E   SyntaxError: invalid syntax"],
+        [
+            "ERROR tests/test_here.py::test_that_is_last - ExceptionGroup: multiple unr...",
+            "ExceptionGroup: multiple unraisable exception warnings (2 sub-exceptions)",
+            "ResourceWarning: unclosed transport <_SelectorSocketTransport fd=16>",
+            "pytest.PytestUnraisableExceptionWarning: Exception ignored in: <function __del__>",
+            "ResourceWarning: unclosed <socket.socket fd=16>",
+        ],
+        ["FAILED tests/test_here.py::TestIt::test_sum[1 - 1] - assert 0 == 1", "E       assert 0 == 1"],
+        [
+            "FAILED tests/test_there.py::test_that_is_last - AssertionError: in the oth...",
+            "E       AssertionError: in the other file",
+        ],
+    ]
+
+
+def test_all_that_failed_is_said_in_the_last_lines(script: ModuleType) -> None:
+    """Also of a step of which no test has failed."""
+    steps = [
+        script.Step("mute", 60, 1, python("for line in range(99): print('line', line)\nraise SystemExit(3)")),
+        script.Step("pytest", 60, 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
+        script.Step("good", 60, 1, python(f"print({PYTEST_SAYS!r})")),
+    ]
+    told = [*script.summary(script.run(steps, cores=1))][3:]
+    assert len(told) <= 20
+    assert "[mute]     line 98" in told
+    assert [line for line in told if "FAILED" in line or "ERROR" in line] == [
+        f"[pytest] {line}" for line in PYTEST_SAYS.splitlines()[-4:]
+    ]
+
+
 def test_as_many_run_at_a_time_as_there_is_room_for(script: ModuleType, tmp_path: Path) -> None:
     """The first of those that fit; one that never would runs alone."""
     began = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(0.3)"
