@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from operator import itemgetter
 
 from airflow_provider.assignors.shares import Shares
@@ -32,14 +33,28 @@ def deal(tasks: Iterable[TaskId], loads: Mapping[WorkerId, int], held: Shares) -
     if not jobs:
         return {}
     order = sorted(loads, key=lambda worker: (loads[worker], worker))
-    queue = _Queue([loads[worker] for worker in order])
     held_by_job = _count_jobs(jobs, order, held)
-    hands: list[list[TaskId]] = [[] for _ in order]
-    for job in sorted(jobs):
-        of_job = sorted(jobs[job], key=_by_index)
-        for place, task in zip(queue.serve(len(of_job), held_by_job[job]), of_job, strict=True):
-            hands[place].append(task)
+    in_order = {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
+    if loads[order[0]] == loads[order[-1]] and not any(held_by_job.values()):
+        hands = _in_turn(in_order, len(order))
+    else:
+        hands = _one_by_one(in_order, _Queue([loads[worker] for worker in order]), held_by_job)
     return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
+
+
+def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:
+    """What a queue comes to where all have equally much, and nothing of these jobs: who was served is last again."""
+    tasks = list(chain.from_iterable(jobs.values()))
+    return [tasks[place::places] for place in range(places)]
+
+
+def _one_by_one(jobs: Mapping[str, list[TaskId]], queue: _Queue, held: dict[str, dict[int, int]]) -> list[list[TaskId]]:
+    """:param held: see :func:`_count_jobs`; used up"""
+    hands: list[list[TaskId]] = [[] for _ in queue.places]
+    for job, tasks in jobs.items():
+        for place, task in zip(queue.serve(len(tasks), held[job]), tasks, strict=True):
+            hands[place].append(task)
+    return hands
 
 
 def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:
@@ -67,6 +82,10 @@ class _Queue:
         self._loads = loads
         self._level = loads[0]
         self._waiting = self._on_level()
+
+    @property
+    def places(self) -> range:
+        return range(len(self._loads))
 
     def _on_level(self) -> list[int]:
         """Everybody who has no more than the level: those who were served up to it and those who always had so much."""

@@ -14,6 +14,7 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.protocol.replacing import replaced
 
 States = Mapping[WorkerId, ExtensibleState]
 
@@ -59,7 +60,7 @@ def answer(
     :param owned: what the worker has said that it owns
     """
     revoked = decided.revoked.get(worker, NO_TASKS)
-    return replace(
+    return replaced(
         header,
         target=_target(decided, worker, owned),
         revoked=PackedTasks.of(revoked),

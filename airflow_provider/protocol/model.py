@@ -184,21 +184,6 @@ class MalformedEmbeddedError(RemoteProtocolError):
     """Bytes that are no metadata or assignment of Connect's embedded protocol."""
 
 
-def grouped(tasks: Tasks) -> dict[str, int | list[int]]:
-    """The indexes by job; of a job with one task only that, as most are where jobs are spread."""
-    by_job: dict[str, int | list[int]] = {}
-    for job, index in tasks:
-        if job not in by_job:
-            by_job[job] = index
-            continue
-        others = by_job[job]
-        if isinstance(others, int):
-            by_job[job] = [others, index]
-        else:
-            others.append(index)
-    return by_job
-
-
 def tasks_to_json(tasks: Iterable[TaskId]) -> list[list[str | int]]:
     """Tasks as sorted ``[job, index]`` pairs: the one form they have in every JSON document of this package."""
     return list(map(list, sorted(tasks)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, chain, repeat
+from operator import itemgetter
 from typing import Final
 
 from airflow_provider.protocol.model import (
@@ -18,7 +20,6 @@ from airflow_provider.protocol.model import (
     LocalProtocolError,
     TaskId,
     Tasks,
-    grouped,
 )
 from airflow_provider.protocol.recent import Recent
 
@@ -27,6 +28,7 @@ _LONGEST_NAME: Final = 2**15 - 1
 _SIZE: Final = 2
 _NUMBER: Final = 4
 _ONE: Final = struct.pack("<i", 1)
+_job_of, _index_of = itemgetter(0), itemgetter(1)
 _task: Final = partial(tuple.__new__, TaskId)
 """From a pair, in half the time of the class's own ``_make``."""
 
@@ -155,25 +157,17 @@ UNPACKED: Final = Recent[PackedTasks, Tasks]()
 
 def _vectors(tasks: Tasks) -> tuple[bytes, bytes, bytes, bytes]:
     """:raises LocalProtocolError: for a task that the wire can't carry"""
-    by_job = grouped(tasks)
-    jobs = sorted(by_job)
-    indexes: list[int] = []
-    counts: list[int] = []
-    for of_job in map(by_job.__getitem__, jobs):
-        if isinstance(of_job, int):
-            indexes.append(of_job)
-            counts.append(1)
-        else:
-            indexes += sorted(of_job)
-            counts.append(len(of_job))
+    # Two sorts, each by a part that is quick to compare: pairs take twice as long.
+    jobs, indexes = zip(*sorted(sorted(tasks, key=_index_of), key=_job_of), strict=True)
+    counts = Counter(jobs)
     try:
         packed = struct.pack(f"<{len(indexes)}i", *indexes)
     except struct.error:
         raise LocalProtocolError(f"{_beyond(tasks)}, more than four bytes hold") from None
     if min(indexes) < PLANNER_INDEX:
         raise LocalProtocolError(f"{_beyond(tasks)}; the lowest is {PLANNER_INDEX}")
-    names, sizes = _encoded(jobs)
-    return names, sizes, struct.pack(f"<{len(counts)}i", *counts), packed
+    names, sizes = _encoded(tuple(counts))
+    return names, sizes, struct.pack(f"<{len(counts)}i", *counts.values()), packed
 
 
 def _numbers(code: str, data: bytes) -> array[int]:
@@ -183,8 +177,9 @@ def _numbers(code: str, data: bytes) -> array[int]:
     return numbers
 
 
-def _encoded(jobs: Sequence[str]) -> tuple[bytes, bytes]:
-    """Names and sizes.
+@lru_cache(maxsize=16)
+def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
+    """Names and sizes. Where jobs are spread, all workers have tasks of the same ones.
 
     :raises LocalProtocolError: for a name that has no UTF-8 form, or too long a one
     """

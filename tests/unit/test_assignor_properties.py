@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason
+from airflow_provider.assignors.spread import deal
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
@@ -32,6 +33,17 @@ def balanced_group(workers: int, jobs: dict[str, int]) -> Group:
 
 patient = settings(deadline=None)
 """A busy machine is no failure."""
+
+
+class TestDealing:
+    @patient
+    @given(workers=st.integers(1, 9), jobs=st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40)))
+    def test_in_turn_is_what_the_queue_comes_to(self, workers: int, jobs: dict[str, int]) -> None:
+        """One that has so much that it gets nothing makes it a queue."""
+        tasks = frozenset(TaskId(job, index) for job, number in jobs.items() for index in range(number))
+        loads = {WorkerId(f"w{number}"): 3 for number in range(workers)}
+        loaded = {**loads, WorkerId("z"): 1_000}
+        assert deal(tasks, loads, {}) == deal(tasks, loaded, {})
 
 
 class TestOneEvent:

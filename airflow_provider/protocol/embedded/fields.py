@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from airflow_provider.protocol.model import (
@@ -19,7 +20,6 @@ from airflow_provider.protocol.model import (
     MalformedEmbeddedError,
     TaskId,
     Tasks,
-    grouped,
 )
 from airflow_provider.protocol.recent import Recent
 
@@ -42,6 +42,7 @@ _LONGEST_NAME: Final = 250
 _encoded: dict[str, bytes] = {}
 _decoded: dict[bytes, str] = {}
 """Names of jobs, with and without their lengths. They recur in each round, once for each worker."""
+_job_of: Final = itemgetter(0)
 READ: Final = Recent[bytes, tuple[Tasks, int]]()
 """Tasks, and the size of their array, by the bytes from its beginning on: most members own what they did before."""
 
@@ -78,16 +79,30 @@ class Writer:
 
     def jobs(self, tasks: Tasks, field: str) -> None:
         """Sorted by job and index."""
-        by_job = grouped(tasks)
+        by_job = _grouped(tasks)
         self.integer(I32, len(by_job), field)
-        put = self._parts.append
-        for job in sorted(by_job):
-            put(_encoded.get(job) or _job_name(job, field))
-            indexes = by_job[job]
+        put, name_of, array_of = self._parts.append, _encoded.get, _ONE_TASK.get
+        for job, indexes in sorted(by_job.items(), key=_job_of):
+            put(name_of(job) or _job_name(job, field))
             if isinstance(indexes, int):
-                put(_ONE_TASK.get(indexes) or _array((indexes,), job, field))
+                put(array_of(indexes) or _array((indexes,), job, field))
             else:
                 put(_array(sorted(indexes), job, field))
+
+
+def _grouped(tasks: Tasks) -> dict[str, int | list[int]]:
+    """The indexes by job; of a job with one task only that, as most are where jobs are spread."""
+    by_job: dict[str, int | list[int]] = {}
+    for job, index in tasks:
+        if job not in by_job:
+            by_job[job] = index
+            continue
+        others = by_job[job]
+        if isinstance(others, int):
+            by_job[job] = [others, index]
+        else:
+            others.append(index)
+    return by_job
 
 
 def _string(text: str, field: str) -> bytes:

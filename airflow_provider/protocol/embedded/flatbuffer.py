@@ -208,22 +208,29 @@ def table(fields: Sequence[Number | Piece | None]) -> Piece:
     :param fields: in the order of the schema; None: absent
     :raises struct.error: for a number that its form can't hold
     """
-    layout = _layout(tuple([field and (field.form if isinstance(field, Number) else _U32).format for field in fields]))
+    form, head, places, entry, alignment = _layout(
+        tuple([field and (field.form if isinstance(field, Number) else _U32) for field in fields])
+    )
     values: list[float] = []
     parts: list[bytes] = [b""]
-    end, alignment = layout.form.size, layout.alignment
-    for slot, position in layout.places:
+    end = form.size
+    for slot, position in places:
         field = fields[slot]
         if isinstance(field, Number):
             values.append(field.value)
         elif field is not None:
-            gap = -end % field.alignment
-            values.append(end + gap + field.entry - position)
-            parts += (bytes(gap), field.data)
-            end += gap + len(field.data)
-            alignment = max(alignment, field.alignment)
-    parts[0] = layout.form.pack(*layout.head, *values)
-    return Piece(b"".join(parts) + bytes(-end % 4), layout.entry, alignment)
+            data, begin, of_piece = field
+            if gap := -end % of_piece:
+                parts.append(bytes(gap))
+                end += gap
+            if of_piece > alignment:
+                alignment = of_piece
+            parts.append(data)
+            values.append(end + begin - position)
+            end += len(data)
+    parts[0] = form.pack(*head, *values)
+    parts.append(bytes(-end % 4))
+    return Piece(b"".join(parts), entry, alignment)
 
 
 def finished(root: Piece) -> bytes:
@@ -248,7 +255,7 @@ class _Layout(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _layout(forms: tuple[str | None, ...]) -> _Layout:
+def _layout(forms: tuple[struct.Struct | None, ...]) -> _Layout:
     """The widest fields first, so that each lies at a multiple of its size without gaps between them.
 
     :param forms: of the fields, None: absent
@@ -256,17 +263,17 @@ def _layout(forms: tuple[str | None, ...]) -> _Layout:
     while forms and forms[-1] is None:
         forms = forms[:-1]
     present = {slot: form for slot, form in enumerate(forms) if form is not None}
-    order = sorted(present, key=lambda slot: -struct.calcsize(present[slot]))
-    alignment = 8 if order and struct.calcsize(present[order[0]]) == 8 else 4
+    order = sorted(present, key=lambda slot: -present[slot].size)
+    alignment = 8 if order and present[order[0]].size == 8 else 4
     of_vtable = _VTABLE.size + 2 * len(forms)
     entry = of_vtable + -(of_vtable + I32.size) % alignment
     places: dict[int, int] = {}
     at = entry + I32.size
     for slot in order:
         places[slot] = at
-        at += struct.calcsize(present[slot])
+        at += present[slot].size
     offsets = [places[slot] - entry if slot in places else 0 for slot in range(len(forms))]
-    in_table = "".join(present[slot].removeprefix("<") for slot in order)
+    in_table = "".join(present[slot].format.removeprefix("<") for slot in order)
     return _Layout(
         form=struct.Struct(f"<{2 + len(forms)}H{entry - of_vtable}xi{in_table}"),
         head=(of_vtable, at - entry, *offsets, entry),
