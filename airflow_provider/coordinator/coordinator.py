@@ -35,7 +35,8 @@ from airflow_provider.coordinator.state import GroupState
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.coordinator.turn import Turn
 from airflow_provider.coordinator.values import configuration_record
-from airflow_provider.declarative.model import MemberState
+from airflow_provider.declarative.model import JOINING, MemberState
+from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
 from airflow_provider.declarative.wire.records import Record
@@ -101,7 +102,7 @@ class Coordinator:
         if not self.settings.enabled:
             message = "declarative groups are switched off in this coordinator"
             turn.reply(event.request, refusal(body, KafkaErrorCode.UNSUPPORTED_VERSION, message))
-        elif (wrong := validation.wrong_with(body)) is not None:
+        elif (wrong := self._wrong_with(body)) is not None:
             turn.reply(event.request, refusal(body, KafkaErrorCode.INVALID_REQUEST, wrong))
         elif isinstance(body, ConnectGroupHeartbeatRequest):
             on_heartbeat(turn, event, body)
@@ -109,6 +110,18 @@ class Coordinator:
             computing.on_prepare(turn, event, body)
         else:
             computing.on_install(turn, event, body)
+
+    def _wrong_with(self, body: RequestBody) -> str | None:
+        """Who is not known, joins and says what it owns, sends its first heartbeat. Without that, it is one of a member
+        that another coordinator has known: it has to begin anew.
+        """
+        if not isinstance(body, ConnectGroupHeartbeatRequest) or body.member_epoch != JOINING:
+            return validation.wrong_with(body)
+        desk = self._desks.get(body.group_id)
+        is_member = desk is not None and body.member_id in desk.state.members
+        if is_member or body.connectors_and_tasks is None:
+            return validation.wrong_with(body)
+        return validation.wrong_with_first(body)
 
 
 def _load(turn: Turn, desk: Desk) -> None:

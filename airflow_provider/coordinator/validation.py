@@ -43,12 +43,16 @@ def _instance_id(request: Heartbeat) -> str | None:
 
 
 def _rebalance_timeout(request: Heartbeat) -> str | None:
-    """A first heartbeat says what its member owns; another one of epoch 0 may be of a member that waits."""
     given = request.rebalance_timeout_ms
-    first = request.member_epoch == JOINING and request.connectors_and_tasks is not None
-    if given > 0 or (given == -1 and not first):
+    if given > 0 or given == -1:
         return None
-    return f"RebalanceTimeoutMs is {given}: it must be above 0 in the first heartbeat, and -1 later if it is the same"
+    return f"RebalanceTimeoutMs is {given}: it must be above 0, or -1 if it has not changed"
+
+
+def _first_rebalance_timeout(request: Heartbeat) -> str | None:
+    if request.rebalance_timeout_ms > 0:
+        return None
+    return f"RebalanceTimeoutMs is {request.rebalance_timeout_ms}: it must be above 0 in the first heartbeat"
 
 
 def _one_kind_of_assignor(request: Heartbeat) -> str | None:
@@ -120,8 +124,16 @@ _HEARTBEAT: Final[tuple[Callable[[Heartbeat], str | None], ...]] = (
 _OTHERS: Final[tuple[Callable[[RequestBody], str | None], ...]] = (_group_id, _member_id, _own_epoch)
 
 
+_FIRST: Final = tuple(_first_rebalance_timeout if rule is _rebalance_timeout else rule for rule in _HEARTBEAT)
+
+
+def wrong_with_first(request: Heartbeat) -> str | None:
+    """What is wrong with the first heartbeat of a member, for INVALID_REQUEST; None if nothing is."""
+    return next(filter(None, (rule(request) for rule in _FIRST)), None)
+
+
 def wrong_with(request: RequestBody) -> str | None:
-    """What is wrong with a request, for INVALID_REQUEST; None if nothing is."""
+    """The same of any other request."""
     if isinstance(request, Heartbeat):
         return next(filter(None, (rule(request) for rule in _HEARTBEAT)), None)
     return next(filter(None, (rule(request) for rule in _OTHERS)), None)

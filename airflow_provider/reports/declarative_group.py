@@ -1,0 +1,69 @@
+"""A declarative group in words: the tables of the proposal's case studies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from airflow_provider.coordinator.state import GroupState
+from airflow_provider.declarative.model import CurrentAssignment
+from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+
+
+def tables(group: GroupState, name: Callable[[TaskId], str] = str) -> str:
+    """Who is in the group, what each is to have, and what each has; with what stands in the way, where something does.
+
+    :param name: what a task is called
+    """
+    return "\n".join(
+        (
+            f"Group (epoch={group.epoch})",
+            *_lines(sorted(group.members)),
+            f"Target Assignment (epoch={group.target.epoch}{_error(group.target.error)})",
+            *_lines(
+                f"{one} - connectorsAndTasks={_names(target.tasks, name)}"
+                for one, target in sorted(group.target.members.items(), key=_by_name)
+            ),
+            *(
+                f"  delayed for {one} - connectorsAndTasks={_names(target.tasks, name)}"
+                for one, target in sorted(group.target.delayed.items(), key=_by_name)
+            ),
+            "Member Assignment",
+            *_lines(_member(group, one, current, name) for one, current in sorted(group.current.items(), key=_by_name)),
+        )
+    )
+
+
+def waiting_for(group: GroupState, member_id: MemberId) -> Mapping[TaskId, MemberId]:
+    """What a member is to have that others still hold, and who does."""
+    return {
+        task: holder
+        for task in sorted(group.target.of(member_id).tasks)
+        if (holder := group.holders.get(task)) is not None and holder != member_id
+    }
+
+
+def _member(group: GroupState, member_id: MemberId, current: CurrentAssignment, name: Callable[[TaskId], str]) -> str:
+    if member_id in group.lingering:
+        return f"{member_id} - removed, may still run {_names(current.held, name)}"
+    line = f"{member_id} - epoch={current.epoch}, connectorsAndTasks={_names(current.assigned, name)}"
+    if current.revoking:
+        line += f", revoking={_names(current.revoking, name)}"
+    if waits := waiting_for(group, member_id):
+        line += f", waits for [{', '.join(f'{name(task)} of {holder}' for task, holder in waits.items())}]"
+    return line
+
+
+def _lines(entries: Iterable[str]) -> list[str]:
+    return [f"  {entry}" for entry in entries] or ["  Empty"]
+
+
+def _names(tasks: Tasks, name: Callable[[TaskId], str]) -> str:
+    return f"[{', '.join(name(task) for task in sorted(tasks))}]"
+
+
+def _error(error: int) -> str:
+    return f", error={error}" if error else ""
+
+
+def _by_name(entry: tuple[MemberId, object]) -> MemberId:
+    return entry[0]
