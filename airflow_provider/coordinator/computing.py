@@ -31,7 +31,7 @@ def ensure_target(turn: Turn, desk: Desk) -> None:
     state = desk.state
     if state.epoch <= state.target.epoch or not state.members:
         return
-    name = voted(state.members)
+    name = _asked_for(desk)
     if name is not None:
         _compute_here(turn, desk, name)
     elif desk.computing is None:
@@ -53,7 +53,7 @@ def set_due_timer(turn: Turn, desk: Desk) -> None:
     """See to it that a delay ends which an assignor has begun that is run here."""
     state = desk.state
     timer = Timer(Kind.DUE, state.group_id, MemberId(""))
-    assignor = turn.settings.server_assignors.get(voted(state.members) or "")
+    assignor = turn.settings.server_assignors.get(_asked_for(desk) or "")
     due_ms = assignor.due_at_ms(state.target) if assignor is not None else None
     if due_ms is None:
         turn.timers.cancel(timer)
@@ -63,9 +63,14 @@ def set_due_timer(turn: Turn, desk: Desk) -> None:
 
 def on_due_timer(turn: Turn, desk: Desk) -> None:
     """Another assignment is due, though nothing has changed."""
-    if voted(desk.state.members) is not None:
+    if _asked_for(desk) is not None:
         turn.begin_epoch(desk)
         ensure_target(turn, desk)
+
+
+def _asked_for(desk: Desk) -> str | None:
+    """The server side assignor of the group, if it has one."""
+    return voted({kind.server_assignor: len(alike) for kind, alike in desk.state.kinds.items()})
 
 
 def on_compute_timer(turn: Turn, desk: Desk, member_id: MemberId) -> None:

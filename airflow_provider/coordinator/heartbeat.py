@@ -129,9 +129,14 @@ class _Heartbeat:
         said = self._said()
         if said.server_assignor is None and not said.client_assignors:
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"{self.member_id} has no assignor: name one")
-        others = {one: member for one, member in state.members.items() if one not in (self.member_id, self._former())}
-        wrong = selection.unsupported(others, self.member_id, said)
+        wrong = selection.unsupported(self._one_of_each_other_kind(), self.member_id, said)
         return wrong is None or self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, wrong)
+
+    def _one_of_each_other_kind(self) -> dict[MemberId, Member]:
+        """Those that stand for all the others: there may be thousands that are alike."""
+        state, itself = self.desk.state, (self.member_id, self._former())
+        some = (next((one for one in alike if one not in itself), None) for alike in state.kinds.values())
+        return {one: state.members[one] for one in some if one is not None}
 
     # ---- 5: what it is to have
 

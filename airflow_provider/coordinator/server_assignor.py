@@ -15,7 +15,6 @@ from airflow_provider.coordinator.installing import Prepared
 from airflow_provider.declarative.client_assignor import ClientSideAssignor, Group, GroupMember
 from airflow_provider.declarative.client_assignors import CooperativeAssignor, EagerAssignor
 from airflow_provider.declarative.model import AssignmentEpoch, Member, MemberTarget, TargetAssignment
-from airflow_provider.protocol.model import MemberId
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,14 @@ def server_assignors(policy: Policy | None = None) -> Mapping[str, AssignorHere]
     return {assignor.name: AssignorHere(assignor) for assignor in assignors}
 
 
-def voted(members: Mapping[MemberId, Member]) -> str | None:
+def voted(votes: Mapping[str | None, int]) -> str | None:
     """The server side assignor that most members ask for, and of those with equally many the first by name; None:
     nobody asks for one. As KIP-848 selects it.
+
+    :param votes: how many ask for each; None: for none
     """
-    names = [member.server_assignor for member in members.values() if member.server_assignor is not None]
-    return min(set(names), key=lambda name: (-names.count(name), name), default=None)
+    names = [name for name in votes if name is not None]
+    return min(names, key=lambda name: (-votes[name], name), default=None)
 
 
 def _seen(member: Member | None, target: MemberTarget) -> GroupMember:

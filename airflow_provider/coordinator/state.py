@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from airflow_provider.coordinator import values
@@ -26,6 +27,24 @@ from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What members are asked for that want to be in one group: those of one kind are alike in that.
+
+    :param ranges: of its client assignors, the preferred one first: name, minimum and maximum version
+    """
+
+    server_assignor: str | None
+    ranges: tuple[tuple[str, int, int], ...]
+
+
+def kind_of(member: Member) -> Kind:
+    return Kind(
+        member.server_assignor,
+        tuple((one.name, one.minimum_version, one.maximum_version) for one in member.client_assignors),
+    )
+
+
 class GroupState:
     """A group as its records say. To be read by all, and changed by :meth:`apply`.
 
@@ -37,6 +56,7 @@ class GroupState:
         "_current",
         "_holders",
         "_instances",
+        "_kinds",
         "_lingering",
         "_members",
         "_wanted_by",
@@ -57,6 +77,7 @@ class GroupState:
         self._current: dict[MemberId, CurrentAssignment] = {}
         self._holders: dict[TaskId, MemberId] = {}
         self._wanted_by: dict[TaskId, MemberId] = {}
+        self._kinds: dict[Kind, dict[MemberId, None]] = {}
         self._instances: dict[str, MemberId] = {}
         self._lingering: dict[MemberId, None] = {}
 
@@ -83,6 +104,11 @@ class GroupState:
     def instances(self) -> Mapping[str, MemberId]:
         """The static members, by their instance ids."""
         return MappingProxyType(self._instances)
+
+    @property
+    def kinds(self) -> Mapping[Kind, Mapping[MemberId, None]]:
+        """The members of each kind: there are few kinds, however many members."""
+        return MappingProxyType(self._kinds)
 
     @property
     def lingering(self) -> Set[MemberId]:
@@ -118,15 +144,25 @@ class GroupState:
 
     def _apply_member(self, member_id: MemberId, after: Member | None) -> None:
         before = self._members.get(member_id)
-        if before is not None and before.instance_id and self._instances.get(before.instance_id) == member_id:
-            del self._instances[before.instance_id]
+        if before is not None:
+            self._forget(member_id, before)
         if after is None:
             self._members.pop(member_id, None)
         else:
             self._members[member_id] = after
+            self._kinds.setdefault(kind_of(after), {})[member_id] = None
             if after.instance_id:
                 self._instances[after.instance_id] = member_id
         self._see_lingering(member_id)
+
+    def _forget(self, member_id: MemberId, member: Member) -> None:
+        """What is looked up by what a member says of itself."""
+        kind = kind_of(member)
+        del self._kinds[kind][member_id]
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+        if member.instance_id and self._instances.get(member.instance_id) == member_id:
+            del self._instances[member.instance_id]
 
     def _apply_current(self, member_id: MemberId, after: CurrentAssignment | None) -> None:
         before = self._current.get(member_id)

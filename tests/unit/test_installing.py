@@ -346,9 +346,6 @@ class TestServerAssignor:
         assert not by_itself.compute(later, NOW_MS + 60_000, 60_000).delayed
 
     def test_the_one_that_most_ask_for(self) -> None:
-        def asks(name: str | None) -> Member:
-            return Member(rebalance_timeout_ms=60_000, server_assignor=name)
-
-        assert voted({W1: asks("a"), W2: asks("b"), W3: asks("b")}) == "b"
-        assert voted({W1: asks("a"), W2: asks("b"), W3: asks(None)}) == "a"
-        assert voted({W1: asks(None)}) is None
+        assert voted({"a": 1, "b": 2}) == "b"
+        assert voted({"b": 1, "a": 1, None: 3}) == "a"
+        assert voted({None: 1}) is None

@@ -1,0 +1,135 @@
+"""What must hold in a coordinator whatever is asked of it, in whatever order: :meth:`coordinated.Shard._check` looks at
+it after each event. Here are requests that no member in order would send, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coordinated import COOPERATIVE, GROUP, REBALANCE_MS, Shard, heartbeat, tasks
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest, InstalledMember
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.protocol.model import MemberId, Tasks
+
+MEMBERS = tuple(map(MemberId, ("a", "b", "c", "b'")))
+ALL = tuple(sorted(tasks("AC0", "AT1", "AT2", "BC0", "BT1")))
+INSTANCES = {MemberId("b"): "static", MemberId("b'"): "static"}
+
+any_member = st.sampled_from(MEMBERS)
+any_tasks = st.frozensets(st.sampled_from(ALL))
+
+
+class Asked(RuleBasedStateMachine):
+    """Anything is asked."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.shard = Shard()
+        self.answered = 0
+
+    def epoch(self, member: MemberId, off: int) -> int:
+        group = self.shard.coordinator.groups.get(GROUP)
+        current = group.current.get(member) if group is not None else None
+        return max(-2, (current.epoch if current else 0) + off)
+
+    def ask(self, body: Any) -> None:
+        self.shard.ask(body)
+
+    @rule(member=any_member, instance=st.booleans())
+    def join(self, member: MemberId, instance: bool) -> None:
+        more = {"instance_id": INSTANCES[member]} if instance and member in INSTANCES else {}
+        self.ask(heartbeat(member, 0, (), rebalance_timeout_ms=REBALANCE_MS, client_assignors=(COOPERATIVE,), **more))
+
+    @rule(
+        member=any_member,
+        off=st.sampled_from((0, 0, 0, -1, 1)),
+        owned=st.none() | any_tasks | st.just("assigned"),
+        whole=st.booleans(),
+        version=st.integers(0, 2),
+    )
+    def heartbeat(self, member: MemberId, off: int, owned: Any, whole: bool, version: int) -> None:
+        more: dict[str, Any] = {}
+        if whole:
+            more = {
+                "rebalance_timeout_ms": REBALANCE_MS,
+                "client_assignors": (replace(COOPERATIVE, version=version),),
+                "instance_id": INSTANCES.get(member),
+            }
+        if owned == "assigned":
+            group = self.shard.coordinator.groups.get(GROUP)
+            current = group.current.get(member) if group is not None else None
+            owned = current.assigned if current is not None else ()
+        self.ask(heartbeat(member, self.epoch(member, off), owned, **more))
+
+    @rule(member=any_member, back=st.booleans())
+    def leave(self, member: MemberId, back: bool) -> None:
+        instance = INSTANCES.get(member)
+        self.ask(heartbeat(member, -2 if back and instance else -1, instance_id=instance))
+
+    @rule(member=any_member)
+    def prepare(self, member: MemberId) -> None:
+        epoch = MemberEpoch(max(0, self.epoch(member, 0)))
+        self.ask(ConnectGroupPrepareAssignmentRequest(group_id=GROUP, member_id=member, member_epoch=epoch))
+
+    @precondition(lambda self: GROUP in self.shard.coordinator.groups)
+    @rule(data=st.data(), fits=st.sampled_from((True, True, True, False)))
+    def install(self, data: st.DataObject, fits: bool) -> None:
+        """By who is chosen, if somebody is."""
+        group = self.shard.group
+        member = data.draw(any_member)
+        prepared = None
+        for one in group.members:
+            epoch = group.current[one].epoch
+            if epoch >= 0:
+                prepared = self.shard.prepare(one, epoch)
+                if not prepared.error_code:
+                    member = one
+                    break
+        shares: dict[MemberId, set[Any]] = {one: set() for one in group.members}
+        for task in sorted(group.configured if fits else ALL):
+            if shares:
+                shares[data.draw(st.sampled_from(sorted(shares)))].add(task)
+        self.ask(
+            ConnectGroupInstallAssignmentRequest(
+                group_id=GROUP,
+                member_id=member,
+                member_epoch=MemberEpoch(max(0, self.epoch(member, 0))),
+                group_epoch=prepared.group_epoch if prepared else GroupEpoch(1),
+                members=tuple(
+                    InstalledMember(member_id=one, connectors_and_tasks=units_of(frozenset(share)))
+                    for one, share in shares.items()
+                ),
+            )
+        )
+
+    @rule(configured=any_tasks)
+    def read_jobs(self, configured: Tasks) -> None:
+        self.shard.read_jobs(configured)
+
+    @rule(ms=st.sampled_from((0, 100, 3_000, 9_000, 30_000)))
+    def sleep(self, ms: int) -> None:
+        self.shard.sleep(ms)
+
+    @rule(session=st.sampled_from((1, 5_000, 20_000)))
+    def configure(self, session: int) -> None:
+        self.shard.configure(session_timeout_ms=session)
+
+    @rule()
+    def fail_over(self) -> None:
+        """The answers to what is held are lost with the coordinator."""
+        self.shard.fail_over()
+
+    def teardown(self) -> None:
+        """All heartbeats that were held are answered in the end."""
+        self.shard.sleep(30_000)
+
+
+TestAsked = Asked.TestCase
+TestAsked.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)

@@ -1,0 +1,96 @@
+"""A heartbeat that changes nothing costs the same in a group of any size."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from coordinated import GROUP, heartbeat, whole
+
+from airflow_provider.coordinator import values
+from airflow_provider.coordinator.coordinator import Coordinator
+from airflow_provider.coordinator.events import JobsRead, RequestArrived, RequestId
+from airflow_provider.coordinator.installing import Prepared
+from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.declarative.model import (
+    AssignmentEpoch,
+    CurrentAssignment,
+    GroupEpoch,
+    Member,
+    MemberTarget,
+    TargetAssignment,
+)
+from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.records import Record
+from airflow_provider.protocol.model import MemberId, TaskId
+
+FEW, MANY = 100, 5_000
+TASKS_EACH = 4
+
+
+class Evenly:
+    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
+        ordered = sorted(prepared.group.configured)
+        return TargetAssignment(
+            epoch=AssignmentEpoch(prepared.group.epoch),
+            members={
+                member: MemberTarget(tasks=frozenset(ordered[index * TASKS_EACH : (index + 1) * TASKS_EACH]))
+                for index, member in enumerate(prepared.group.members)
+            },
+        )
+
+    def due_at_ms(self, target: TargetAssignment) -> int | None:
+        return None
+
+
+class Crowd:
+    """So many members, all where they are to be."""
+
+    def __init__(self, size: int) -> None:
+        self.members = [MemberId(f"w{index}") for index in range(size)]
+        self.requests = 0
+        self.coordinator = Coordinator(CoordinatorSettings(server_assignors={"evenly": Evenly()}))
+        member = Member(rebalance_timeout_ms=1, server_assignor="evenly")
+        self.coordinator.replay(values.epoch_record(GROUP, GroupEpoch(1)))
+        for member_id in self.members:
+            self.coordinator.replay(values.member_record(GROUP, GroupEpoch(1), member_id, member))
+            self.coordinator.replay(values.current_record(GROUP, member_id, CurrentAssignment()))
+        self.coordinator.loaded(0)
+        tasks = frozenset(TaskId("j", index) for index in range(size * TASKS_EACH))
+        self.coordinator.handle(JobsRead(now_ms=0, group_id=GROUP, tasks=tasks))
+        for member_id in self.members:
+            self.ask(heartbeat(member_id, 0))
+
+    def ask(self, body: RequestBody) -> tuple[Record, ...]:
+        self.requests += 1
+        event = RequestArrived(now_ms=0, request=RequestId(self.requests), body=body)
+        return self.coordinator.handle(event).records
+
+    def a_heartbeat_each(self, members: list[MemberId]) -> float:
+        """:returns: seconds of one"""
+        group = self.coordinator.groups[GROUP]
+        bodies = [heartbeat(member, group.current[member].epoch) for member in members]
+        began = perf_counter()
+        for body in bodies:
+            assert not self.ask(body)
+        return (perf_counter() - began) / len(members)
+
+
+def test_a_heartbeat_that_changes_nothing_does_not_look_at_the_others() -> None:
+    few, many = Crowd(FEW), Crowd(MANY)
+    costs = [(few.a_heartbeat_each(few.members), many.a_heartbeat_each(many.members[:1_000])) for _ in range(5)]
+    of_few, of_many = min(one for one, _ in costs), min(other for _, other in costs)
+    assert all(few.coordinator.groups[GROUP].current[member].assigned for member in few.members)
+    assert of_many < 5 * of_few, f"{of_few * 1e6:.0f} µs with {FEW} members, {of_many * 1e6:.0f} µs with {MANY}"
+
+
+def test_so_many_can_join() -> None:
+    """Each is compared with one of each kind, and not with all."""
+    shard = Coordinator(CoordinatorSettings())
+    costs = []
+    for number in range(MANY):
+        body = heartbeat(MemberId(f"w{number}"), 0, (), **whole())
+        began = perf_counter()
+        shard.handle(RequestArrived(now_ms=0, request=RequestId(number), body=body))
+        costs.append(perf_counter() - began)
+    early, late = sorted(costs[100:600])[250], sorted(costs[-500:])[250]
+    assert late < 5 * early, f"the first join in {early * 1e6:.0f} µs, the last in {late * 1e6:.0f} µs"
