@@ -10,7 +10,7 @@ from typing import Any
 from coordinated import COOPERATIVE, GROUP, REBALANCE_MS, Shard, heartbeat, tasks
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.units import units_of
@@ -32,11 +32,12 @@ class Asked(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.shard = Shard()
-        self.answered = 0
+        self.shard.read_jobs(frozenset(ALL))
+        for member in MEMBERS[:3]:
+            self.join(member, instance=True)
 
     def epoch(self, member: MemberId, off: int) -> int:
-        group = self.shard.coordinator.groups.get(GROUP)
-        current = group.current.get(member) if group is not None else None
+        current = self.shard.group.current.get(member)
         return max(-2, (current.epoch if current else 0) + off)
 
     def ask(self, body: Any) -> None:
@@ -63,8 +64,7 @@ class Asked(RuleBasedStateMachine):
                 "instance_id": INSTANCES.get(member),
             }
         if owned == "assigned":
-            group = self.shard.coordinator.groups.get(GROUP)
-            current = group.current.get(member) if group is not None else None
+            current = self.shard.group.current.get(member)
             owned = current.assigned if current is not None else ()
         self.ask(heartbeat(member, self.epoch(member, off), owned, **more))
 
@@ -78,7 +78,14 @@ class Asked(RuleBasedStateMachine):
         epoch = MemberEpoch(max(0, self.epoch(member, 0)))
         self.ask(ConnectGroupPrepareAssignmentRequest(group_id=GROUP, member_id=member, member_epoch=epoch))
 
-    @precondition(lambda self: GROUP in self.shard.coordinator.groups)
+    @rule(member=any_member, stopped=st.booleans())
+    def follow(self, member: MemberId, stopped: bool) -> None:
+        """What a member in order would say: that it owns what it was sent."""
+        current = self.shard.group.current.get(member)
+        if current is not None:
+            owned = current.assigned if stopped else current.held
+            self.ask(heartbeat(member, current.epoch, owned))
+
     @rule(data=st.data(), fits=st.sampled_from((True, True, True, False)))
     def install(self, data: st.DataObject, fits: bool) -> None:
         """By who is chosen, if somebody is."""
