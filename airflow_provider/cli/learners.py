@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
-from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule, Limits
+from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule, Limits, LimitsError
+
+_OPTIONS: Final = {
+    "per_worker": "--max-learners",
+    "per_group": "--max-group-learners",
+    "ready_from": "--ready-from",
+    "longest_ms": "--learner-timeout-ms",
+}
 
 
 def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +59,12 @@ def learner_limits_of(args: argparse.Namespace) -> Limits:
 
     :raises ValueError: naming the option that is wrong
     """
-    for option in ("max_learners", "max_group_learners", "learner_timeout_ms"):
-        if getattr(args, option) < 1:
-            raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
-    if not 0 < args.ready_from <= 1:
-        raise ValueError(f"--ready-from {args.ready_from:g}: must be above 0 and at most 1")
-    return Limits(
-        per_worker=args.max_learners,
-        per_group=args.max_group_learners,
-        ready_from=args.ready_from,
-        longest_ms=args.learner_timeout_ms,
-    )
+    try:
+        return Limits(
+            per_worker=args.max_learners,
+            per_group=args.max_group_learners,
+            ready_from=args.ready_from,
+            longest_ms=args.learner_timeout_ms,
+        )
+    except LimitsError as wrong:
+        raise ValueError(f"{_OPTIONS[wrong.limit]} {wrong.problem}") from wrong

@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from airflow_provider.assignors.learners.model import Limits
+from airflow_provider.assignors.learners.model import Limits, LimitsError
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 from airflow_provider.ledger.records.checks import JobError, check_job_name
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
@@ -25,6 +25,12 @@ _LONGEST_GROUP: Final = 249 - len(".status")
 _LONGEST_WORKER: Final = 249
 
 _POLICY_PARAMETERS: Final = {"max_delay_ms": "max_delay", "move_interval_ms": "move_interval"}
+
+_LIMIT_PARAMETERS: Final = {
+    "per_worker": "max_learners",
+    "per_group": "max_group_learners",
+    "longest_ms": "learner_timeout",
+}
 
 E = TypeVar("E", bound=Enum)
 
@@ -56,15 +62,16 @@ def milliseconds(parameter: str, value: object, *, least_ms: int = 0) -> int:
     return round(seconds * 1000)
 
 
-def whole_number(parameter: str, value: object, *, least: int) -> int:
+def whole_number(parameter: str, value: object, *, least: int | None = None) -> int:
     """A whole number, or (from a template) its digits.
 
     :raises ValueError: for anything else, or if it is less than ``least``
     """
     if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,18}\s*", value):
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{parameter}: {value!r} must be a whole number, at least {least}")
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        at_least = "" if least is None else f", at least {least}"
+        raise ValueError(f"{parameter}: {value!r} must be a whole number{at_least}")
     return value
 
 
@@ -113,14 +120,17 @@ def learner_limits(
 
     :raises ValueError: for what is out of range
     """
-    if not isinstance(ready_from, (int, float)) or isinstance(ready_from, bool) or not 0 < ready_from <= 1:
+    if not isinstance(ready_from, (int, float)) or isinstance(ready_from, bool):
         raise ValueError(f"ready_from: {ready_from!r} must be a number above 0 and at most 1")
-    return Limits(
-        per_worker=whole_number("max_learners", max_learners, least=1),
-        per_group=whole_number("max_group_learners", max_group_learners, least=1),
-        ready_from=float(ready_from),
-        longest_ms=milliseconds("learner_timeout", learner_timeout, least_ms=1),
-    )
+    try:
+        return Limits(
+            per_worker=whole_number("max_learners", max_learners),
+            per_group=whole_number("max_group_learners", max_group_learners),
+            ready_from=float(ready_from),
+            longest_ms=milliseconds("learner_timeout", learner_timeout),
+        )
+    except LimitsError as wrong:
+        raise ValueError(f"{_LIMIT_PARAMETERS.get(wrong.limit, wrong.limit)}: {wrong.problem}") from wrong
 
 
 def native_text(value: object) -> object:

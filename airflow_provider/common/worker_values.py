@@ -56,7 +56,7 @@ class WorkerSpec:
         # Not at the top: Kafka's clients stand behind it, and a DAG file imports this module.
         from airflow_provider.group.classic import ClassicProtocol
 
-        return ClassicProtocol(self.member, self.policy)
+        return ClassicProtocol(replace(self.member, slots=self.slots), self.policy)
 
     def to_json(self) -> dict[str, Any]:
         member = self.member

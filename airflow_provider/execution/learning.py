@@ -87,6 +87,7 @@ def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
         _keep(x, replaced(x.learners.tasks[task], work=work))
     elif work is not None or learner.work is not None:
         _drop(x, task)
+        x.learners.failed.pop(task, None)
         if not learner.taken:
             x.learners.tasks[task] = LearnerTask(task=task, work=work)
 

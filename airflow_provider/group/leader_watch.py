@@ -136,8 +136,10 @@ class LeaderWatch:
             self._overdue_timer = None
         record, now = self._record(), wall_ms()
         memory = None if record is None else record.learner_memory
-        due = None if memory is None else memory.overdue_at_ms(self._limits)
-        if record is None or due is None or due < record.at_ms:
+        if record is None or memory is None:
+            return False
+        due = memory.overdue_at_ms(self._limits, after_ms=record.at_ms)
+        if due is None:
             return False
         if now < due:
             self._overdue_timer = asyncio.get_running_loop().call_later((due - now) / 1000, self.look)

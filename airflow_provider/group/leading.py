@@ -18,6 +18,7 @@ from airflow_provider.group.free_slots import drained, nobody_stays
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.leading.call import Call
+from airflow_provider.leading.causes import names_in_short
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -106,21 +107,6 @@ def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, Worke
     }
 
 
-def ready_learners(learned: Tasks, status: StatusSnapshot) -> Tasks:
-    """What of these some worker says that it is ready for. Whether the leader has it move there, is the leader's.
-
-    The last word of a worker that was lost stays for a day: it counts as long as the worker is in the group.
-    """
-    record = last_round(status)
-    return frozenset(
-        lesson.task
-        for name, worker in status.workers.items()
-        if worker.learning and worker.state.applied and (record is None or name in record.members)
-        for lesson in worker.learning
-        if lesson.ready and lesson.task in learned
-    )
-
-
 def last_round(status: StatusSnapshot) -> ClassicRecord | None:
     """The group's record, if a group of this protocol has written it."""
     return status.group if isinstance(status.group, ClassicRecord) else None
@@ -163,12 +149,14 @@ async def _hold_back(record: ClassicRecord, group: str, session_timeout_ms: int)
     """Hold the assignment back if the group has gone round for nothing for a while."""
     wait_s = hold_back_ms(record.unchanged, session_timeout_ms) / 1000
     if wait_s:
+        deaf = f"; told again to stop what it has: {names_in_short(sorted(record.revoked))}" if record.revoked else ""
         log.warning(
-            "group %s: %d rebalances in a row changed nothing (why the last one: %s); its assignment is held back for"
+            "group %s: %d rebalances in a row changed nothing (why the last one: %s%s); its assignment is held back for"
             " %.1f s",
             group,
             record.unchanged,
             record.because,
+            deaf,
             wait_s,
         )
         await asyncio.sleep(wait_s)

@@ -17,8 +17,9 @@ from airflow_provider.group.asking import Asking, Question
 from airflow_provider.group.gone import GoneMembers
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.group.leader_watch import LeaderWatch
-from airflow_provider.group.leading import assign, last_round, ready_learners
+from airflow_provider.group.leading import assign, last_round
 from airflow_provider.group.membership import Ended, HowEnded, KnowsGone, MembershipListener, MembershipView, Saved
+from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.group.recent_events import RecentEvents
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.group.topics_watch import TopicsWatch
@@ -136,6 +137,7 @@ class GroupMember:
             topics, patience_s=state.settings.session_timeout_ms / 1000, gone=self._topics_gone
         )
         self._leaving_for: str | None = None
+        self._ready_learners = ReadyLearners()
         self._recent = RecentEvents()
 
     # ---- what the worker says
@@ -251,7 +253,7 @@ class GroupMember:
     def _hear_of_learners(self) -> None:
         """Before anything that may make it join: what others are ready for, it may stop first."""
         lessons = self.state.lessons
-        ready = ready_learners(lessons.learned, self._topics.status)
+        ready = self._ready_learners.of(lessons.learned, self._topics.status)
         if ready != lessons.known_ready:
             self.state, commands = handle(self.state, LearnersReady(now_ms=now_ms(), tasks=ready))
             assert not any(commands)

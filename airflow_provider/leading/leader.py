@@ -152,7 +152,7 @@ def _record(
         at_ms=call.now_ms,
         memory=memory,
         policy=call.policy if call.protocol.cooperative else None,
-        unchanged=0 if _changes(decided) else _unchanged(call, frozenset(names), memory),
+        unchanged=0 if _changes(decided, call.last_record) else _unchanged(call, frozenset(names), memory),
     )
 
 
@@ -167,9 +167,16 @@ def _epoch(call: Call) -> Epoch:
     return max(epoch, Epoch(call.spoken_epoch + 1))
 
 
-def _changes(decided: GroupAssignment | LearnerAssignment) -> bool:
-    """Whether something moves, or begins to be learned so that it can."""
-    return bool(decided.moves) or (isinstance(decided, LearnerAssignment) and bool(decided.lessons))
+def _changes(decided: GroupAssignment | LearnerAssignment, last: ClassicRecord | None) -> bool:
+    """Whether something moves, or begins to be learned so that it can. What a worker still claims of what the last
+    round told it to stop, it is told again: that moves nothing, however often.
+    """
+    told = {} if last is None else last.revoked
+    moves = any(
+        move.source is None or move.target is not None or not move.tasks <= told.get(move.source, NO_TASKS)
+        for move in decided.moves
+    )
+    return moves or (isinstance(decided, LearnerAssignment) and bool(decided.lessons))
 
 
 def _unchanged(call: Call, members: frozenset[WorkerId], memory: Memory) -> int:

@@ -1,10 +1,11 @@
 """How a group that rebalances again and again without anything changing slows down.
 
-A round that starts, stops and moves nothing, with the same members, was for nothing. One or two of them are nothing to
-worry about: a message was lost, a worker was replaced. Whatever makes a group go round for longer (a fault of ours, a
-member that joins for ever), its leader lets each further round wait longer, up to a few seconds, before it hands out
-the assignment. Everybody goes on with what it runs meanwhile. A round that changes something never waits; a newcomer
-waits for the one that is held back.
+A round that starts, stops and moves nothing, with the same members, was for nothing; so was one that only tells a
+worker again to stop what it still claims. One or two of them are nothing to worry about: a message was lost, a worker
+was replaced. Whatever makes a group go round for longer (a fault of ours, a member that joins for ever, or that never
+stops what it is told to), its leader lets each further round wait longer, up to a few seconds, before it hands out the
+assignment. Everybody goes on with what it runs meanwhile. A round that changes something never waits; a newcomer waits
+for the one that is held back.
 """
 
 from __future__ import annotations

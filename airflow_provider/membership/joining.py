@@ -209,6 +209,7 @@ def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment)
         last_leader=MemberId(assignment.leader),
         needed_offset=assignment.config_offset,
         told_delay_ms=assignment.delay_ms,
+        another_round=isinstance(assignment, ExtensibleAssignment) and assignment.another_round,
         returning=False,
         may_be_forgotten=False,
         unadopted=None,

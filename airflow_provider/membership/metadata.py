@@ -27,6 +27,7 @@ def _extensible(state: MemberState, now_ms: int) -> bytes:
     over, that makes the coordinator rebalance.
     """
     learning, progress = extensible.learning(state.lessons.how_far())
+    ready = state.lessons.ready(state.settings.ready_from)
     return EXTENSIBLE.encode_metadata(
         ExtensibleState(
             url=state.settings.url,
@@ -34,10 +35,11 @@ def _extensible(state: MemberState, now_ms: int) -> bytes:
             owned=PackedTasks.of(_predecessors(state, now_ms) if state.returning else state.owned),
             learning=learning,
             progress=progress,
-            ready=PackedTasks.of(state.lessons.ready(state.settings.ready_from)),
+            ready=PackedTasks.of(ready),
             leaving=state.leaving_soon,
+            slots=state.settings.slots,
             epoch=state.epoch or None,
-            failed=PackedTasks.of(state.lessons.failed),
+            failed=PackedTasks.of(state.lessons.failed - ready),
         )
     )
 

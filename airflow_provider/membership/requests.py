@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _HEARTBEAT_GROWTH = 1.5
 _HEARTBEATS_A_SECOND = 200
 """So many at most of a whole group, while it heartbeats fast; a coordinator has other groups, too."""
+_BEFORE_ANOTHER_ROUND_MS = 250
+"""So often at least, while another round is known to be near: what moves stands still until all have heard of it."""
 
 
 class Requesting:
@@ -95,6 +97,7 @@ class Requesting:
             joining_since=self.now if state.joining_since is None else state.joining_since,
             rejoin_reason=None,
             released_since_join=NO_TASKS,
+            another_round=False,
         )
         self.forget_round()
         self.do(
@@ -130,11 +133,13 @@ class Requesting:
     def send_heartbeat(self) -> None:
         state = self.state
         assert state.coordinator is not None
-        longer = max(int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1, self._shortest_step())
+        shortest = self._shortest_step()
+        longer = max(int(state.heartbeat_step * _HEARTBEAT_GROWTH) + 1, shortest)
+        longest = max(_BEFORE_ANOTHER_ROUND_MS, shortest) if state.another_round else longer
         seq = self.next_seq()
         self.set(
             heartbeat_at=self.now + state.heartbeat_step,
-            heartbeat_step=min(state.settings.heartbeat_interval_ms, longer),
+            heartbeat_step=min(state.settings.heartbeat_interval_ms, longer, longest),
         )
         self.do(SendHeartbeat(seq=seq, node=state.coordinator, member_id=state.member_id, generation=state.generation))
 

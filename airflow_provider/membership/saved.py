@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider.membership.lessons import NO_LESSONS, Lessons
@@ -107,7 +106,7 @@ def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, w
         hold_until=at("hold_ms"),
     )
     if not data["stable"]:
-        return replace(state, rejoin_reason=state.rejoin_reason or "the rebalance was cut short by a hand-over")
+        return state.changed({"rejoin_reason": state.rejoin_reason or "the rebalance was cut short by a hand-over"})
     return state
 
 

@@ -24,6 +24,7 @@ class MemberSettings:
     :param worker: the group instance id (KIP-345), by which the worker is known everywhere
     :param url: where people can look at this worker
     :param protocol: which versions of the embedded protocol to offer (``connect.protocol``)
+    :param slots: how many tasks the worker runs at the same time; None: not known
     :param learned: when this member stops what others learn of its tasks
     :param limits: how much is learned together while this member leads, and from which progress on it is ready itself
     :param session_timeout_ms: the coordinator removes a member that is silent for so long
@@ -41,6 +42,7 @@ class MemberSettings:
     worker: WorkerId
     url: str = ""
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
+    slots: int | None = None
     learned: LearnedRule = LearnedRule.WHEN_READY
     limits: Limits = field(default_factory=Limits)
     session_timeout_ms: int = 10_000

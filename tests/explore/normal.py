@@ -290,12 +290,15 @@ def rebuilt(
         return tuple([rebuilt(each, change, name, of_record) for each in value])
     if isinstance(value, frozenset):
         return frozenset([rebuilt(each, change, name, of_record) for each in value])
+    if isinstance(value, MemberState):
+        of_state = {
+            field: rebuilt(getattr(value, field), change, field, of_record) for field in value.__struct_fields__
+        }
+        return value.changed(cast("StateChanges", of_state))
     if is_dataclass(value) and not isinstance(value, type):
         changes = {
             field.name: rebuilt(getattr(value, field.name), change, field.name, of_record) for field in fields(value)
         }
-        if isinstance(value, MemberState):
-            return value.changed(cast("StateChanges", changes))
         other = replace(value, **changes)
         return of_record(other) if of_record is not None and isinstance(other, ClassicRecord) else other
     return change(name, value)

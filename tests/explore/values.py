@@ -7,11 +7,10 @@ them come nearer. So worlds that differ only in when they happen are equal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.membership.events import AssignmentComputed, SendJoin, SendSync
@@ -26,6 +25,8 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
 )
+
+T = TypeVar("T")
 
 TICK = 100
 """Time passes in steps of so many milliseconds; what is due between two steps happens at the second."""
@@ -70,31 +71,26 @@ class Frozen(dict[Any, Any]):
 
 def frozen(record: ClassicRecord) -> ClassicRecord:
     """The record with mappings that can be hashed."""
+    learners = record.learner_memory
     return replace(
-        record,
-        members=Frozen(record.members),
-        assignment=Frozen(record.assignment),
-        revoked=Frozen(record.revoked),
-        learning=Frozen(record.learning),
-        learned=Frozen(record.learned),
-        memory=replace(
-            record.memory,
-            assignment=Frozen(record.memory.assignment),
-            awaited=Frozen(record.memory.awaited),
-            former=Frozen(record.memory.former),
-        ),
-        learner_memory=None if record.learner_memory is None else _frozen_memory(record.learner_memory),
+        _hashable(record),
+        memory=_hashable(record.memory),
+        # what KIP-415 remembers stands in the record, too
+        learner_memory=None if learners is None else replace(_hashable(learners), cooperative=Memory()),
     )
 
 
-def _frozen_memory(memory: LearnerMemory) -> LearnerMemory:
-    return replace(
-        memory,
-        cooperative=Memory(),  # it stands in the record, too
-        learned=Frozen(memory.learned),
-        learned_before=Frozen(memory.learned_before),
-        since_ms=Frozen({worker: Frozen(since) for worker, since in memory.since_ms.items()}),
-    )
+def _hashable(value: T) -> T:
+    mappings = {
+        field.name: _frozen(each)
+        for field in fields(value)  # type: ignore[arg-type]  # mypy can't say: a dataclass
+        if isinstance(each := getattr(value, field.name), Mapping)
+    }
+    return replace(value, **mappings)  # type: ignore[type-var]
+
+
+def _frozen(mapping: Mapping[Any, Any]) -> Frozen:
+    return Frozen({key: _frozen(each) if isinstance(each, Mapping) else each for key, each in mapping.items()})
 
 
 class Fault(str, Enum):

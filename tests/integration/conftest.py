@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fleet import Fleet, MakeFleet
+from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
 from topic_bench import settings_of

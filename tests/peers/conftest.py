@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from connect_workers import ConnectWorkers, connect_workers
 from java_classes import compile_java
+from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from mixed_group import MixedGroup
 from referee import Referee, running_referee
 

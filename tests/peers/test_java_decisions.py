@@ -108,3 +108,11 @@ def test_a_round_after_one_that_revoked_waits_before_it_revokes_again(referee: R
     outcome = decided(referee, FIRST, SECOND_JOINS, round_(3, {"w1": kept, "w2": [], "w3": [], "w4": []}))
     assert counts(outcome["revoked"]) == {"w1": 0, "w2": 0, "w3": 0, "w4": 0}
     assert outcome["delay"] == 40
+
+
+def test_a_member_that_claims_everything_is_told_to_stop_it_in_each_round_without_a_delay(referee: Referee) -> None:
+    """What the others have, they stop, and never have again."""
+    lying = [round_(generation, {"w1": ALL if generation == 2 else [], "liar": ALL}) for generation in range(2, 8)]
+    _, _, *later = referee.replay([FIRST, *lying], max_delay_ms=0)
+    assert [counts(outcome["revoked"]) for outcome in later] == [{"w1": 0, "liar": 4}] * 5
+    assert [counts(outcome["assigned"]) for outcome in later] == [{"w1": 0, "liar": 0}] * 5

@@ -88,7 +88,9 @@ class Watch:
         """Whether a learner has used up its time since the last round."""
         process, record = self._process, self._process.state.record
         memory = None if record is None else record.learner_memory
-        due = None if memory is None else memory.overdue_at_ms(process.settings.limits)
-        if record is None or due is None or due < record.at_ms or process.wall < due:
+        if record is None or memory is None:
+            return None
+        due = memory.overdue_at_ms(process.settings.limits, after_ms=record.at_ms)
+        if due is None or process.wall < due:
             return None
         return "a task has been learned for too long"

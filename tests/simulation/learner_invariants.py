@@ -157,11 +157,17 @@ def who_has_failed_gives_up_its_place(now: Round, lessons: Lessons) -> None:
 def what_was_stopped_for_a_learner_goes_to_it_or_back(
     before: Round, told: Lessons, now: Round, lessons: Lessons
 ) -> None:
-    """What an owner has stopped before it joined goes to a learner that is ready, or back to it. It never waits."""
+    """What an owner has stopped before it joined goes to a learner that is ready, or back to it; what a worker that
+    leaves has stopped, to any learner. It never waits.
+    """
     owned = all_of(now.owned)
     for owner in now.owned.keys() & told.learned.keys():
         for task in (told.learned[owner] & now.throughout) - owned:
-            ready = [worker for worker in now.staying if task in lessons.ready[worker]]
+            ready = [
+                worker
+                for worker in now.staying
+                if task in (lessons.learns[worker] if owner in lessons.leaving else lessons.ready[worker])
+            ]
             if not any(task in now.target[worker] for worker in (owner, *ready)):
                 raise Broken(f"epoch {now.record.epoch} keeps {task} from {owner}, which has stopped it for a learner")
 
@@ -169,10 +175,14 @@ def what_was_stopped_for_a_learner_goes_to_it_or_back(
 @invariant
 def nobody_starts_over_because_one_more_joins(before: Round, told: Lessons, now: Round, lessons: Lessons) -> None:
     """Where nothing has changed but that one more is there, what was learned is learned further, or has moved to its
-    learner.
+    learner. A member that has lost what it had, or has failed at something, is another change.
     """
     grown = before.owned.keys() < now.owned.keys() and before.configured == now.configured
     if not grown or before.staying != now.staying & before.owned.keys():
+        return
+    if any(lessons.failed.values()):
+        return
+    if any(before.target[worker] - told.learned[worker] - now.owned[worker] for worker in before.owned):
         return
     for worker, learning in told.learning.items():
         for task in (learning & lessons.learns[worker].keys()) - lessons.failed[worker]:

@@ -16,7 +16,7 @@ from simulation.leading import Watch, lead_round
 from simulation.wire import Wire
 
 from airflow_provider.assignors.model import Absence
-from airflow_provider.group.leading import ready_learners
+from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.leading.leader import LeaderAnswer
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -97,6 +97,7 @@ class Process:
         self._timer_at: int | None = None
         self._looks = False
         self._inbox: deque[Event] = deque()
+        self._ready_learners = ReadyLearners()
         self._feeding = False
         self._watch = Watch(self)
         self._wire = Wire(self)
@@ -251,7 +252,7 @@ class Process:
         lessons = self.state.lessons
         if not lessons.learned or self.state.phase is Phase.INITIAL:
             return
-        ready = ready_learners(lessons.learned, self.status)
+        ready = self._ready_learners.of(lessons.learned, self.status)
         if ready != lessons.known_ready:
             self.state, commands = handle(self.state, LearnersReady(now_ms=self.now, tasks=ready))
             assert not any(commands)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from airflow_group import Group
 from fleet import Fleet
+from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running

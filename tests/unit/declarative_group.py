@@ -1,129 +1,291 @@
-"""A declarative group as its assignor sees it: members come and go, time passes, and each target is that of all."""
+"""Some members of a declarative group and a tiny coordinator, in virtual time, over a network that loses, delays and
+doubles. What must never happen is checked after each step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import heapq
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 
-from airflow_provider.assignors.policy import Policy
-from airflow_provider.declarative.client_assignor import (
-    NOTHING_SAID,
-    Assignment,
-    ClientSideAssignor,
-    Group,
-    GroupMember,
-    WorkerFacts,
+from declarative_script import ASSIGNORS
+
+from airflow_provider.declarative.member.events import (
+    ArmTimer,
+    Command,
+    Event,
+    HeartbeatAnswered,
+    Request,
+    RequestFailed,
+    Resumed,
+    SendRequest,
+    Started,
+    StartTasks,
+    StopTasks,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
 )
-from airflow_provider.declarative.client_assignors import CooperativeAssignor
-from airflow_provider.declarative.model import NO_TARGET, MemberTarget
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
+from airflow_provider.declarative.member.member import handle
+from airflow_provider.declarative.member.saved import resume, save
+from airflow_provider.declarative.member.settings import DeclarativeSettings
+from airflow_provider.declarative.member.state import MembershipState, Phase
+from airflow_provider.declarative.model import (
+    JOINING,
+    LEAVING,
+    AssignmentEpoch,
+    CurrentAssignment,
+    MemberEpoch,
+    MemberState,
+    MemberTarget,
+)
+from airflow_provider.declarative.reconcile import reconcile
+from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+    HeartbeatAssignment,
+)
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
+
+SESSION_MS = 10_000
+INTERVAL_MS = 3_000
 
 
-def jobs(sizes: Mapping[str, int]) -> Tasks:
-    """The planner and the tasks of jobs, given by name and number of tasks."""
-    return frozenset(TaskId(job, index) for job, number in sizes.items() for index in range(-1, number))
+@dataclass
+class TinyCoordinator:
+    """Answers heartbeats as :mod:`airflow_provider.declarative.reconcile` says. A test sets the targets."""
+
+    epoch: int = 0
+    targets: dict[MemberId, Tasks] = field(default_factory=dict)
+    current: dict[MemberId, CurrentAssignment] = field(default_factory=dict)
+    heard_at: dict[MemberId, int] = field(default_factory=dict)
+    departed: list[tuple[int, Tasks]] = field(default_factory=list)
+
+    def set_targets(self, targets: Mapping[MemberId, Tasks]) -> None:
+        self.epoch += 1
+        self.targets = dict(targets)
+
+    def expire(self, now_ms: int) -> None:
+        for member in [one for one, at in self.heard_at.items() if now_ms - at >= SESSION_MS]:
+            self.forget(member)
+
+    def forget(self, member: MemberId) -> None:
+        """What it held nobody is given before its session would have been over."""
+        if member in self.current:
+            self.departed.append((self.heard_at.pop(member) + SESSION_MS, self.current.pop(member).held))
+
+    def answer(self, body: ConnectGroupHeartbeatRequest, now_ms: int) -> ConnectGroupHeartbeatResponse:
+        self.expire(now_ms)
+        me, epoch = body.member_id, body.member_epoch
+        owned = None if body.connectors_and_tasks is None else tasks_of(body.connectors_and_tasks)
+        if epoch == LEAVING:
+            self.current.pop(me, None)
+            self.heard_at.pop(me, None)
+            return self._reply(LEAVING)
+        if me not in self.current:
+            if epoch != JOINING or owned != NO_TASKS:
+                return self._error(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+            self.current[me] = CurrentAssignment()
+        now = self.current[me]
+        lost = owned is not None and owned <= self.targets.get(me, NO_TASKS)
+        if epoch != now.epoch and not lost:
+            self.forget(me)
+            return self._error(KafkaErrorCode.FENCED_MEMBER_EPOCH)
+        self.heard_at[me] = now_ms
+        self.departed = [(until, had) for until, had in self.departed if now_ms < until]
+        others = [other.held for member, other in self.current.items() if member != me]
+        held = NO_TASKS.union(*others, *(had for _, had in self.departed))
+        target = MemberTarget(tasks=self.targets.get(me, NO_TASKS))
+        after = reconcile(now, target, AssignmentEpoch(self.epoch), owned=owned, held_by_others=held)
+        self.current[me] = after
+        told = None
+        if epoch < self.epoch:
+            told = HeartbeatAssignment(
+                connectors_and_tasks=units_of(after.assigned), assignment_epoch=AssignmentEpoch(self.epoch)
+            )
+        return self._reply(after.epoch, told)
+
+    def is_settled(self) -> bool:
+        return all(
+            one.state is MemberState.STABLE and one.assigned == self.targets.get(member, NO_TASKS)
+            for member, one in self.current.items()
+        )
+
+    def _reply(
+        self, epoch: MemberEpoch, assignment: HeartbeatAssignment | None = None
+    ) -> ConnectGroupHeartbeatResponse:
+        return ConnectGroupHeartbeatResponse(
+            member_epoch=epoch,
+            heartbeat_interval_ms=INTERVAL_MS,
+            session_timeout_ms=SESSION_MS,
+            assignment=assignment,
+        )
+
+    def _error(self, error: KafkaErrorCode) -> ConnectGroupHeartbeatResponse:
+        return ConnectGroupHeartbeatResponse(error_code=error, member_epoch=JOINING, heartbeat_interval_ms=0)
 
 
-def ids(names: Iterable[str]) -> tuple[MemberId, ...]:
-    return tuple(MemberId(name) for name in names)
+@dataclass
+class Held:
+    """A member and what drives it.
 
-
-class DeclarativeGroup:
-    """Who is there, what it says, and what everybody was given last.
-
-    :ivar facts: what each member says
-    :ivar gone: what those who have left since the last target said last
+    :ivar told_epoch: the last one that an answer told it which it took in
+    :ivar runs: what runs in it, whatever it thinks
     """
 
-    def __init__(
-        self, configured: Tasks = NO_TASKS, *, policy: Policy | None = None, assignor: ClientSideAssignor | None = None
-    ) -> None:
-        self.assignor = assignor or (CooperativeAssignor(policy=policy) if policy else CooperativeAssignor())
-        self.configured = configured
-        self.now_ms = 1_700_000_000_000
-        self.facts: dict[MemberId, WorkerFacts] = {}
-        self.instances: dict[MemberId, str] = {}
-        self.last = Assignment()
-        self.gone: dict[MemberId, GroupMember] = {}
-        self.rank: dict[TaskId, int] = {}
-
-    def join(self, *names: str, facts: WorkerFacts = NOTHING_SAID, instance: str = "") -> None:
-        for member in ids(names):
-            self.facts[member] = facts
-            self.gone.pop(member, None)
-            if instance:
-                self.instances[member] = instance
-
-    def leave(self, *names: str, facts: WorkerFacts | None = None) -> None:
-        for member in ids(names):
-            if facts is not None:
-                self.facts[member] = facts
-            self.gone[member] = self._seen(member, NO_TARGET)
-            del self.facts[member]
-
-    def _seen(self, member: MemberId, target: MemberTarget) -> GroupMember:
-        if member not in self.facts:
-            return replace(self.gone.get(member, GroupMember()), target=target)
-        says = self.assignor.metadata(self.facts[member])
-        return GroupMember(
-            instance_id=self.instances.get(member),
-            reason=says.reason,
-            version=says.version,
-            metadata=says.metadata,
-            target=target,
-        )
-
-    def seen(self, computing: MemberId | None = None) -> Group:
-        """What the assignor is given."""
-        before = self.last.members
-        departed = {member: target for member, target in before.items() if member not in self.facts}
-        return Group(
-            computing=computing or next(iter(self.facts)),
-            members={member: self._seen(member, before.get(member, NO_TARGET)) for member in self.facts},
-            departed={
-                member: replace(self._seen(member, NO_TARGET), target=target)
-                for member, target in {**departed, **self.last.delayed}.items()
-            },
-            configured=self.configured,
-            now_ms=self.now_ms,
-            revocation_rank=self.rank,
-        )
-
-    def assign(self, computing: str | None = None) -> Assignment:
-        self.last = self.assignor.assign(self.seen(MemberId(computing) if computing else None))
-        self.gone.clear()
-        self.validate()
-        return self.last
-
-    def validate(self) -> None:
-        """Every task is assigned or delayed, once, and everybody who is there has an entry."""
-        given = [task for share in self.shares.values() for task in share]
-        given += [task for target in self.last.delayed.values() for task in target.tasks]
-        assert len(given) == len(set(given))
-        assert frozenset(given) == self.configured
-        assert self.last.members.keys() == self.facts.keys()
-
-    @property
-    def shares(self) -> dict[MemberId, Tasks]:
-        return {member: target.tasks for member, target in self.last.members.items()}
-
-    @property
-    def delayed(self) -> dict[MemberId, Tasks]:
-        return {member: target.tasks for member, target in self.last.delayed.items()}
-
-    @property
-    def asks(self) -> dict[MemberId, int]:
-        """Who is to ask for the next assignment, and in how many milliseconds."""
-        asked = {member: self.assignor.on_assignment(target) for member, target in self.last.members.items()}
-        return {member: at_ms - self.now_ms for member, at_ms in asked.items() if at_ms is not None}
-
-    def call_over(self) -> None:
-        """Time passes until somebody is to ask for the next assignment, and it does."""
-        ((member, wait_ms),) = self.asks.items()
-        self.now_ms += wait_ms
-        self.facts[member] = replace(self.facts[member], delay_over_ms=self.now_ms)
+    state: MembershipState
+    alarm: int | None = None
+    told_epoch: MemberEpoch = JOINING
+    runs: Tasks = NO_TASKS
 
 
-def moved(before: Mapping[MemberId, Tasks], after: Mapping[MemberId, Tasks]) -> Tasks:
-    """What members have lost to others."""
-    return NO_TASKS.union(*(tasks - after.get(member, NO_TASKS) for member, tasks in before.items()))
+@dataclass(frozen=True, order=True)
+class Due:
+    at: int
+    number: int
+    do: Callable[[], None] = field(compare=False)
+
+
+class TinyGroup:
+    """Members ``m0``, ``m1``, ... of one group.
+
+    :param fate: by the number of a request: after how many milliseconds it arrives, its answers after that; none if it
+        is lost. Further requests take a millisecond there and back
+    """
+
+    def __init__(self, members: int, fates: list[tuple[int, tuple[int, ...]] | None]) -> None:
+        self.now = 0
+        self.coordinator = TinyCoordinator()
+        self.fates = fates
+        self.stop_ms = 5
+        self._sent = count()
+        self._queue: list[Due] = []
+        self._numbers = count()
+        self.members = {MemberId(f"m{number}"): self._made(number) for number in range(members)}
+        for name in self.members:
+            self.feed(
+                name,
+                Started(now_ms=0, config_offset=ConfigOffset(0), predecessor=Predecessor.GONE, assignors=ASSIGNORS),
+            )
+
+    def _made(self, number: int) -> Held:
+        settings = DeclarativeSettings(group_id="g", worker=WorkerId(f"w{number}"))
+        return Held(MembershipState(settings=settings, member_id=MemberId(f"m{number}")))
+
+    def later(self, after_ms: int, do: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, Due(self.now + after_ms, next(self._numbers), do))
+
+    def run(self, for_ms: int) -> None:
+        until = self.now + for_ms
+        while self._queue and self._queue[0].at <= until:
+            due = heapq.heappop(self._queue)
+            self.now = max(self.now, due.at)
+            due.do()
+            self.check()
+        self.now = until
+
+    def feed(self, name: MemberId, event: Event) -> None:
+        one = self.members[name]
+        before = one.state
+        one.state, commands = handle(before, event)
+        one.state.validate()
+        self._note_epoch(one, before, event)
+        kinds = {type(command) for command in commands}
+        revokes = any(isinstance(each, StopTasks) and each.reason is StopReason.REVOKED for each in commands)
+        assert not (revokes and StartTasks in kinds), "both together"
+        for command in commands:
+            self._carry_out(name, command)
+
+    def _note_epoch(self, one: Held, before: MembershipState, event: Event) -> None:
+        if isinstance(event, HeartbeatAnswered) and event.seq == before.awaiting and not event.reply.error_code:
+            one.told_epoch = event.reply.member_epoch
+        if one.state.phase is Phase.JOINING:
+            one.told_epoch = JOINING
+
+    def _carry_out(self, name: MemberId, command: Command) -> None:
+        one = self.members[name]
+        match command:
+            case SendRequest():
+                assert isinstance(command.body, ConnectGroupHeartbeatRequest)
+                self._check_sent(one, command.body)
+                self._send(name, command.seq, command.body, command.timeout_ms)
+            case StartTasks():
+                assert not command.tasks & one.runs, "started twice"
+                one.runs |= command.tasks
+            case StopTasks():
+                self.later(self.stop_ms, lambda: self._stopped(name, command.tasks))
+            case ArmTimer():
+                one.alarm = command.at_ms
+                self.later(max(0, command.at_ms - self.now), lambda: self._fire(name, command.at_ms))
+
+    def _check_sent(self, one: Held, body: ConnectGroupHeartbeatRequest) -> None:
+        assert body.member_epoch in (one.told_epoch, LEAVING)
+        if body.connectors_and_tasks is not None:
+            owned = tasks_of(body.connectors_and_tasks)
+            assert one.runs <= owned, "it says that it does not own what runs"
+            assert owned == one.state.owned
+
+    def _send(self, name: MemberId, seq: int, body: ConnectGroupHeartbeatRequest, timeout_ms: int) -> None:
+        number, sent_at = next(self._sent), self.now
+        fate = self.fates[number] if number < len(self.fates) else (1, (1,))
+
+        def arrive() -> None:
+            reply = self.coordinator.answer(body, self.now)
+            for after_ms in fate[1] if fate is not None else ():
+                self.later(after_ms, lambda: self._answered(name, seq, sent_at, reply))
+
+        if fate is not None:
+            self.later(fate[0], arrive)
+        self.later(timeout_ms, lambda: self._time_out(name, seq))
+
+    def _answered(self, name: MemberId, seq: int, sent_at_ms: int, reply: ConnectGroupHeartbeatResponse) -> None:
+        self.feed(name, HeartbeatAnswered(now_ms=self.now, seq=seq, sent_at_ms=sent_at_ms, reply=reply))
+
+    def _time_out(self, name: MemberId, seq: int) -> None:
+        self.feed(name, RequestFailed(now_ms=self.now, seq=seq, request=Request.HEARTBEAT, cause="no reply"))
+
+    def _stopped(self, name: MemberId, tasks: Tasks) -> None:
+        self.members[name].runs -= tasks
+        self.feed(name, TasksStopped(now_ms=self.now, tasks=tasks))
+
+    def finish(self, name: MemberId, tasks: Tasks) -> None:
+        tasks &= self.members[name].runs
+        self.members[name].runs -= tasks
+        self.feed(name, TasksFinished(now_ms=self.now, tasks=tasks))
+
+    def hand_over(self, name: MemberId) -> None:
+        """Another process goes on with it, unless something runs here; nobody hears the answer on its way."""
+        one = self.members[name]
+        if one.runs or one.state.stopping or one.state.phase not in (Phase.JOINING, Phase.STABLE):
+            return
+        saved = json.loads(json.dumps(save(one.state, now_ms=self.now, wall_ms=1_000 + self.now)))
+        state = resume(saved, one.state.settings, now_ms=self.now, wall_ms=1_000 + self.now)
+        one.state, one.alarm = replace(state, seq=one.state.seq), None
+        one.state.validate()
+        self.feed(name, Resumed(now_ms=self.now, config_offset=ConfigOffset(0), assignors=ASSIGNORS))
+
+    def _fire(self, name: MemberId, at_ms: int) -> None:
+        one = self.members[name]
+        if one.alarm == at_ms:
+            one.alarm = None
+            self.feed(name, TimerFired(now_ms=self.now))
+
+    def check(self) -> None:
+        """What must hold at any time."""
+        for name, one in self.members.items():
+            assert one.runs == one.runs & one.state.owned, f"{name} runs what it does not own"
+            until = one.state.lease_until
+            if until is None or self.now >= until:
+                assert one.state.running <= one.state.stopping, f"{name} runs without a lease"
+            elif self.now > until - one.state.margin_ms + self.stop_ms:
+                assert not one.runs, f"{name} has not stopped in time"
+        seen: Tasks = NO_TASKS
+        for one in self.members.values():
+            if one.state.lease_until is not None and self.now < one.state.lease_until:
+                assert not seen & one.runs, "two run it"
+                seen |= one.runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from declarative_group import DeclarativeGroup, ids, jobs, moved
+from assigned_group import DeclarativeGroup, ids, jobs, moved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,17 +5,16 @@ what it has to say over TLS, and then does not even answer that it is being left
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import ssl
 import struct
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 from certificates import Certificates
+from left_open import found_open
 
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -93,9 +92,8 @@ def test_a_broker_that_hangs_keeps_no_socket_open(
     monkeypatch.setattr(ends, "_PATIENCE_S", 0.1)
     protocol = "SASL_SSL" if sasl else "SSL"
     credentials = {**sasl, "sasl.username": "alice", "sasl.password": "s3cret"} if sasl else {}
-    gc.collect()  # what others have left behind is not of interest here
-    with warnings.catch_warnings(record=True) as seen, broker_that_hangs(certificates, answers) as port:
-        warnings.simplefilter("always")
+    found_open()  # what others have left behind is not of interest here
+    with broker_that_hangs(certificates, answers) as port:
         found = ask_in_vain(
             port,
             {
@@ -105,6 +103,5 @@ def test_a_broker_that_hangs_keeps_no_socket_open(
                 **credentials,
             },
         )
-        gc.collect()
+        assert found_open() == []
     assert found is fault
-    assert [str(each.message) for each in seen if issubclass(each.category, ResourceWarning)] == []

@@ -279,6 +279,7 @@ def test_what_has_failed_for_good_begins_cold_if_it_moves_here_all_the_same() ->
 def test_what_has_failed_for_good_is_learned_anew_when_it_is_configured_otherwise() -> None:
     script = failed_for_good()
     assert words(script.plan({"i": 9}, {"i": 1}, {"i": 2})) == ["learns a:0", "warm up a:0 #1"]
+    assert not script.execution.learners.failed
     script = failed_for_good()
     script.stop_learning(A0)
     script.read(JobsSnapshot())

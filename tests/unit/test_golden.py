@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import declarative_script
 import pytest
 from member_script import SETTINGS, Script
 
+from airflow_provider.declarative.member import events as declarative_events
+from airflow_provider.declarative.member import saved as declarative_saved
 from airflow_provider.ledger.records import (
     ControlRecord,
     JobDefinition,
@@ -41,6 +44,15 @@ def _membership(written: Document) -> Document:
     return save(script.state, now_ms=0, wall_ms=wall_ms)
 
 
+def _connect_membership(written: Document) -> Document:
+    wall_ms = written["saved_at_ms"]
+    script = declarative_script.Script(
+        declarative_saved.resume(written, declarative_script.SETTINGS, now_ms=0, wall_ms=wall_ms)
+    )
+    script.feed(declarative_events.Resumed, config_offset=ConfigOffset(0))
+    return declarative_saved.save(script.state, now_ms=0, wall_ms=wall_ms)
+
+
 def _record(kind: Any) -> Callable[[Document], Document]:
     return lambda written: decode(encode(kind.from_json(decode(json.dumps(written).encode())).to_json()))
 
@@ -64,6 +76,7 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
     },
     "GroupRecord": _record(ClassicRecord),
     "membership": _membership,
+    "connect membership": _connect_membership,
     "airflow_provider.triggers.group.GroupTrigger": _trigger(GroupTrigger),
     "airflow_provider.triggers.worker.WorkerTrigger": _trigger(WorkerTrigger),
 }

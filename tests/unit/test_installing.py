@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from declarative_group import DeclarativeGroup, ids, jobs
+from assigned_group import DeclarativeGroup, ids, jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,10 +14,11 @@ from led_group import EPOCH, Group
 from turned_clock import time_passes
 from waiting import eventually
 
-from airflow_provider.assignors.learners.model import Limits
+from airflow_provider.assignors.learners.model import LearnerMemory, Limits
 from airflow_provider.group import leader_watch
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import unassigned_work
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import JobDefinition, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -26,7 +27,7 @@ from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, WorkerId
 
 pytestmark = pytest.mark.turned_clock
 
-A0 = TaskId("a", 0)
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 
 
@@ -229,6 +230,19 @@ async def test_the_loop_goes_on_while_it_looks_through_very_many_tasks(slow: Slo
     await eventually(lambda: slow.begun)
     slow.go_on()
     await watched.asks("new work: b:planner")
+    watched.watch.close()
+
+
+async def test_each_learner_that_takes_too_long_is_noticed_also_behind_one_that_is_left_alone() -> None:
+    """The last round has seen the first of them, and has let it go on."""
+    watched, now = Watched(Group({"w1": "r"})), wall_ms()
+    assert watched.record is not None
+    longest_ms = Limits().longest_ms
+    since = {A0: now - 2 * longest_ms, A1: now - longest_ms - 1}
+    memory = LearnerMemory(since_ms={WorkerId("w2"): since})
+    watched.record = replace(watched.record, at_ms=now - 5_000, learner_memory=memory)
+    watched.watch.lead(True)
+    await watched.asks("a task has been learned for too long")
     watched.watch.close()
 
 

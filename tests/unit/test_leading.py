@@ -5,7 +5,7 @@ How a group is written: see :mod:`led_group`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from stand_ins import MemoryTopics
 from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.group.leading import assign, gather_call, later_epoch, ready_learners, unassigned_work
+from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
+from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
@@ -399,6 +400,37 @@ def test_a_lost_worker_is_ready_for_nothing_though_its_last_word_stays() -> None
     )
     there = StatusSnapshot(workers={W2: said}, group=record_of({W1: frozenset({A0, A1}), W2: NO_TASKS}))
     lost = replace(there, group=record_of({W1: frozenset({A0, A1})}, epoch=6))
-    assert ready_learners(frozenset({A0, A1}), there) == {A0}
-    assert ready_learners(frozenset({A0, A1}), replace(there, group=None)) == {A0}, "the record is not read yet"
-    assert ready_learners(frozenset({A0, A1}), lost) == NO_TASKS
+    both, ready = frozenset({A0, A1}), ReadyLearners()
+    assert ready.of(both, there) == {A0}
+    assert ready.of(both, replace(there, group=None)) == {A0}, "the record is not read yet"
+    assert ready.of(both, lost) == NO_TASKS
+
+
+class CountsLooks(dict[WorkerId, WorkerStatus]):
+    """What workers have said, and whose word was looked up."""
+
+    def __init__(self, said: Iterable[WorkerStatus]) -> None:
+        super().__init__({word.worker: word for word in said})
+        self.looked: list[WorkerId] = []
+
+    def get(self, key: WorkerId, default: Any = None) -> Any:
+        self.looked.append(key)
+        return super().get(key, default)
+
+
+def test_an_owner_looks_only_at_what_those_say_who_learn_its_tasks() -> None:
+    def says(worker: str, *, ready: bool) -> WorkerStatus:
+        lessons = (Lesson(A0, float(ready), ready=ready),)
+        return WorkerStatus(
+            worker=WorkerId(worker), epoch=Epoch(5), state=WorkerPhase.STABLE, slots=1, learning=lessons
+        )
+
+    record = record_of(
+        {WorkerId(f"w{number}"): frozenset({A0, A1} if number == 1 else ()) for number in range(1_000)},
+        learning={W2: frozenset({A0})},
+    )
+    learned, ready = frozenset({A0}), ReadyLearners()
+    for is_ready in (False, True, False):
+        said = CountsLooks([says("w2", ready=is_ready), *(says(f"w{number}", ready=True) for number in range(3, 999))])
+        assert ready.of(learned, StatusSnapshot(workers=said, group=record)) == (learned if is_ready else NO_TASKS)
+        assert said.looked == [W2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -18,7 +17,7 @@ def steps_after_a_round(record: ClassicRecord | None) -> list[int]:
     """The times between heartbeats, from a round on that found this as the last record."""
     script = Script()
     script.stable("a0")
-    script.state = replace(script.state, record=record)
+    script.state = script.state.changed({"record": record})
     times = [script.now]
     while script.now < times[0] + 30_000:
         times += [at for at, command in script.alarms(until=script.now + 10) if isinstance(command, SendHeartbeat)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from member_script import OTHER, Script, tasks
+from member_script import NODE, OTHER, Script, tasks
 
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.membership.events import (
     Command,
+    CoordinatorFound,
     LearnersReady,
     LearningProgressed,
     LeaveRequested,
@@ -18,6 +20,7 @@ from airflow_provider.membership.events import (
     MayLeave,
     PublishAssignment,
     Resumed,
+    SendHeartbeat,
     SendJoin,
     StartLearning,
     StartTasks,
@@ -137,6 +140,36 @@ def test_what_it_can_not_make_ready_it_joins_for_and_says_so() -> None:
     member.heartbeat(BEGUN)
     member.round("a0", "a2")
     assert not member.state.lessons.failed
+
+
+def steps_of_heartbeats(member: Learner) -> list[int]:
+    """For 30 s after a round."""
+    began, times = member.now, [member.now]
+    while member.now < began + 30_000:
+        times += [at for at, command in member.alarms(until=member.now + 10) if isinstance(command, SendHeartbeat)]
+        member.heartbeat()
+    return [after - before for before, after in pairwise(times)]
+
+
+def test_while_another_round_is_known_to_be_near_it_asks_often_whether_it_has_begun() -> None:
+    """Who stops something joins when that has stopped: all the others make it wait until they have heard of it."""
+    member = Learner()
+    member.joining()
+    member.round("a0", another_round=True)
+    near = steps_of_heartbeats(member)
+    assert near[0] == LEARNS.fast_heartbeat_ms
+    assert near == sorted(near)
+    assert 0 < near[-1] <= 250
+    member.heartbeat(BEGUN)
+    member.round("a0")
+    assert steps_of_heartbeats(member)[-1] == LEARNS.heartbeat_interval_ms
+
+
+def test_it_says_how_many_tasks_it_runs_at_the_same_time() -> None:
+    for slots in (4, None):
+        member = Learner(replace(LEARNS, slots=slots))
+        member.started()
+        assert said(member.feed(CoordinatorFound, node=NODE)).slots == slots
 
 
 def test_what_it_has_learned_it_starts_without_letting_go_of_it_first() -> None:

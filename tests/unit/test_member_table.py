@@ -163,7 +163,7 @@ REQUESTS = {
 def test_whatever_a_request_is_answered_with_the_member_goes_on_or_ends(
     phase: Phase, request_: Request, error: KafkaErrorCode
 ) -> None:
-    state = dataclasses.replace(example(phase), awaiting=7)
+    state = example(phase).changed({"awaiting": 7})
     after, commands = handle(state, make(RequestRejected, seq=7, request=request_, error=error, member_id=ME))
     after.validate()
     assert after.phase.ended or after.next_deadline() is not None or commands

@@ -11,14 +11,18 @@ from group_records import record_of
 from simulation.world import SETTINGS, World
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.policy import Deferred
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Policy
 from airflow_provider.group.leading import assign
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.leading.call import Call
+from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.records import ControlAction
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.embedded.v1 import encode_metadata
+from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.model import (
     NO_TASKS,
     Assignment,
@@ -28,9 +32,11 @@ from airflow_provider.protocol.model import (
     MemberId,
     SubProtocol,
     TaskId,
+    Tasks,
     WorkerId,
     WorkerState,
 )
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 NEVER_MS = 10**9
 TASKS = [TaskId("a", index) for index in range(4)]
@@ -112,12 +118,92 @@ def test_a_round_that_only_begins_lessons_changes_something() -> None:
     assert world.records[-1].unchanged == 0
 
 
+@pytest.mark.parametrize("protocol", [SubProtocol.SESSIONED, SubProtocol.EXTENSIBLE])
+@pytest.mark.parametrize("policy", [IMMEDIATE, Deferred()], ids=str)
+def test_a_member_that_claims_everything_whatever_it_is_told_slows_down(protocol: SubProtocol, policy: Policy) -> None:
+    group = ALiarsGroup(protocol, policy)
+    group.run_until(60_000)
+    assert group.rounds_since(20_000) <= 40_000 // hold_back_ms(10_000, SESSION_MS) + 4
+    assert not group.started, "what somebody claims may run there: nobody else starts it"
+
+
 def test_records_of_a_release_that_did_not_count_are_read() -> None:
     record = replace(record_of({}), unchanged=7)
     data = record.to_json()
     assert ClassicRecord.from_json(data).unchanged == 7
     del data["unchanged"]
     assert ClassicRecord.from_json(data).unchanged == 0
+
+
+SESSION_MS = 60_000
+LIAR = WorkerId("liar")
+
+
+class ALiarsGroup:
+    """Two workers that do as they are told, and one that says that it owns everything; who was told to stop something
+    joins again immediately. All that is learned is ready in no time.
+
+    :ivar started: what the two have started since the liar has come, in spite of it
+    """
+
+    def __init__(self, protocol: SubProtocol, policy: Policy) -> None:
+        self.protocol, self.policy = protocol, policy
+        self.codec = CODECS[protocol]
+        self.shares = {WorkerId("w1"): frozenset(TASKS[:2]), WorkerId("w2"): frozenset(TASKS[2:]), LIAR: NO_TASKS}
+        self.learning: Mapping[WorkerId, Tasks] = {}
+        self.last: ClassicRecord | None = None
+        self.now_ms = 0
+        self.began_ms: list[int] = []
+        self.started: Tasks = NO_TASKS
+
+    def run_until(self, ms: int) -> None:
+        while self.now_ms < ms:
+            self.began_ms.append(self.now_ms)
+            record = self.round()
+            told = record.revoked.keys()
+            self.now_ms += 20 + hold_back_ms(record.unchanged, SESSION_MS) + (0 if told else record.delay_ms)
+            if not told and not record.delay_ms and not record.learning:
+                return
+
+    def rounds_since(self, ms: int) -> int:
+        return sum(began >= ms for began in self.began_ms)
+
+    def round(self) -> ClassicRecord:
+        self.shares[LIAR] = frozenset(TASKS)
+        generation = GenerationId(len(self.began_ms))
+        record = lead(
+            Call(
+                generation=generation,
+                protocol=self.protocol,
+                leader=MemberId("w1"),
+                last_completed=GenerationId(generation - 1),
+                members=tuple(map(self.member, self.shares)),
+                configured=frozenset(TASKS),
+                config_offset=ConfigOffset(0),
+                last_record=self.last,
+                policy=self.policy,
+                now_ms=self.now_ms,
+                reason="it was told to stop something",
+                stateful=frozenset({"a"}),
+                revocation_rank=dict.fromkeys(TASKS, 2),
+            )
+        ).record
+        assert record is not None
+        for worker in self.shares.keys() - {LIAR}:
+            self.started |= record.assignment[worker] - self.shares[worker]
+            self.shares[worker] = record.assignment[worker]
+        self.learning, self.last = record.learning, record
+        return record
+
+    def member(self, worker: WorkerId) -> JoinedMember:
+        learning = PackedTasks.of(self.learning.get(worker, NO_TASKS))
+        state: object
+        if self.protocol is SubProtocol.EXTENSIBLE:
+            state = ExtensibleState(owned=PackedTasks.of(self.shares[worker]), learning=learning, ready=learning)
+        else:
+            own = Assignment(version=2, assigned=self.shares[worker])
+            state = WorkerState(version=2, url="", config_offset=ConfigOffset(-1), assignment=own)
+        return JoinedMember(member_id=MemberId(worker), instance_id=worker, metadata=self.codec.encode_metadata(state))
 
 
 W1 = WorkerId("w1")

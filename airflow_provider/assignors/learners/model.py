@@ -41,6 +41,19 @@ class LearnedRule(str, Enum):
         return learned if self is LearnedRule.AT_REBALANCE else learned & known_ready
 
 
+class LimitsError(ValueError):
+    """A limit that makes no sense.
+
+    :param limit: its name in :class:`Limits`
+    :param problem: what is wrong with it
+    """
+
+    def __init__(self, limit: str, problem: str) -> None:
+        super().__init__(f"{limit}: {problem}")
+        self.limit = limit
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How much is learned at the same time, and how long (KIP-441's ``max.warmup.replicas``,
@@ -54,7 +67,7 @@ class Limits:
     :param per_group: so many are learned together in the whole group: they read what the running tasks read
     :param ready_from: from this progress on (0 to 1) a learner counts as ready
     :param longest_ms: a learner may take so long
-    :raises ValueError: for what is out of range
+    :raises LimitsError: for what is out of range
     """
 
     per_worker: int = 4
@@ -63,10 +76,12 @@ class Limits:
     longest_ms: int = 1_800_000
 
     def __post_init__(self) -> None:
-        if min(self.per_worker, self.per_group, self.longest_ms) < 1:
-            raise ValueError("per_worker, per_group and longest_ms must be at least 1")
+        for limit, unit in (("per_worker", ""), ("per_group", ""), ("longest_ms", " ms")):
+            value = getattr(self, limit)
+            if value < 1:
+                raise LimitsError(limit, f"must be at least 1{unit}, not {value}")
         if not 0 < self.ready_from <= READY:
-            raise ValueError(f"ready_from must be above 0 and at most {READY:g}, not {self.ready_from}")
+            raise LimitsError("ready_from", f"must be above 0 and at most {READY:g}, not {self.ready_from:g}")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -170,12 +185,14 @@ class LearnerMemory:
             return self.learned
         return merged((self.learned_before, self.learned))
 
-    def overdue_at_ms(self, limits: Limits) -> int | None:
-        """When (wall clock) the first learner has taken too long, so that a round should look at it; None: nobody
-        learns. It is no delay: nothing waits for it.
+    def overdue_at_ms(self, limits: Limits, *, after_ms: int = 0) -> int | None:
+        """When (wall clock) the next learner has taken too long, so that a round should look at it; None: none will
+        have. It is no delay: nothing waits for it.
+
+        :param after_ms: when the last round was: it has looked at those that had taken too long by then
         """
-        since = [since_ms for lessons in self.since_ms.values() for since_ms in lessons.values()]
-        return min(since) + limits.longest_ms if since else None
+        ends = (since_ms + limits.longest_ms for lessons in self.since_ms.values() for since_ms in lessons.values())
+        return min((end_ms for end_ms in ends if end_ms > after_ms), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Without what KIP-415 remembers, which has its place beside it."""

@@ -48,12 +48,13 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         for worker, kept in settled.kept.items()
     }
     staying = of_staying(held, round)
-    apart = settled.drains.kept & tasks - settled.learners.keys()
-    total = len(tasks) - len(apart)
-    share, extras = divmod(total, max(1, len(staying)))
+    kept = settled.drains.kept & tasks
     counts = {worker: len(has) for worker, has in staying.items()}
+    share = len(tasks - (kept - settled.learners.keys())) // max(1, len(staying))
     on = further(round, limits, settled.learners, held, share=share, counts=counts)
     learned = frozenset(on.learners)
+    total = len(tasks - (kept - learned))
+    share, extras = divmod(total, max(1, len(staying)))
     to_come = by_worker((task, learner.worker) for task, learner in on.learners.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
     given = _given(settled, shares, tasks, total) if shares and tasks else {}

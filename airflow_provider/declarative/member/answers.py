@@ -1,0 +1,197 @@
+"""What a member does about the answer to a heartbeat: a literal table of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from airflow_provider.declarative.member import assigning
+from airflow_provider.declarative.member.events import HeartbeatAnswered, OnAssignment, Request, RequestFailed, Warn
+from airflow_provider.declarative.member.state import Phase
+from airflow_provider.declarative.member.transition import Transition
+from airflow_provider.declarative.units import tasks_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.model import Epoch
+
+_ROLL: Final = "or give all workers of the group group_protocol='classic'"
+
+_HINTS: Final = {
+    KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
+    KafkaErrorCode.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
+    KafkaErrorCode.INVALID_REQUEST: "worker and coordinator do not understand each other: give both the same release,"
+    f" {_ROLL}",
+    KafkaErrorCode.UNSUPPORTED_ASSIGNOR: "the group's members share no assignor with this worker, or the coordinator"
+    " does not have the one that it asks for: give all workers of the group the same release and the same assignors",
+    KafkaErrorCode.UNSUPPORTED_VERSION: "declarative groups are switched off in the coordinators of this cluster:"
+    f" switch them on there, {_ROLL}",
+    KafkaErrorCode.GROUP_MAX_SIZE_REACHED: "the coordinator limits the number of members",
+}
+
+Reaction = Callable[[Transition, HeartbeatAnswered], None]
+
+
+def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
+    """The answer that is waited for; one that comes late, or twice, does nothing."""
+    if event.seq != member.state.awaiting:
+        return
+    member.set(awaiting=None)
+    error = KafkaErrorCode(event.reply.error_code)
+    REACTIONS.get(error, _otherwise)(member, event)
+
+
+def on_request_failed(member: Transition, event: RequestFailed) -> None:
+    """No answer. Whether the coordinator has heard it is not known, so the next heartbeat says everything."""
+    if event.request is not Request.HEARTBEAT:
+        assigning.on_failed(member, event)
+    elif event.seq == member.state.awaiting:
+        member.retry_later()
+
+
+# ---- the reactions
+
+
+def accept(member: Transition, event: HeartbeatAnswered) -> None:
+    """This member is in the group. It takes its epoch, and revokes or assigns what differs from what it has."""
+    state, reply = member.state, event.reply
+    before = (state.phase, state.epoch, state.assigned)
+    member.set(
+        attempts=0,
+        epoch=reply.member_epoch,
+        session_timeout_ms=max(0, reply.session_timeout_ms),
+        heartbeat_interval_ms=max(0, reply.heartbeat_interval_ms),
+    )
+    member.renew_lease(event.sent_at_ms)
+    if state.phase is Phase.JOINING:
+        _joined(member)
+    if member.state.phase is Phase.STABLE:
+        if reply.assignment is not None:
+            _adopt(member, reply.assignment, event)
+        elif state.assignment_epoch < reply.member_epoch:
+            member.set(assignment_epoch=Epoch(reply.member_epoch))
+        if before != (state.phase, member.state.epoch, member.state.assigned):
+            member.publish_assignment()
+        member.start_held()
+        assigning.begin_if_wanted(member)
+    news = before != (member.state.phase, member.state.epoch, member.state.assigned)
+    _next_heartbeat(member, event, news=news)
+
+
+def _joined(member: Transition) -> None:
+    """From now on the coordinator fences the process that had this name: its lease ends within a session."""
+    member.set(phase=Phase.STABLE)
+    if member.state.predecessor is Predecessor.UNKNOWN:
+        member.set(predecessor=Predecessor.GONE, hold_until=member.now + member.state.session_timeout_ms, said=None)
+
+
+def _adopt(member: Transition, assignment: HeartbeatAssignment, event: HeartbeatAnswered) -> None:
+    """What it may have is all named. It stops what is not, or else starts what is new; never both together: what is new
+    waits until the rest has stopped.
+
+    What it has released since it sent the heartbeat is named still. It has ended, or the next assignment moves it.
+    """
+    state = member.state
+    told = tasks_of(assignment.connectors_and_tasks)
+    if assignment.error:
+        member.do(
+            Warn(message=f"the group's assignor failed with its error {assignment.error}; the assignment is as before")
+        )
+    epoch = max(assignment.assignment_epoch, event.reply.member_epoch, state.assignment_epoch)
+    member.set(assigned=told, assignment_epoch=Epoch(epoch), needed_offset=event.needed_offset, said=None)
+    revoked = state.owned - told
+    member.stop(revoked, StopReason.REVOKED)
+    member.hold(told - state.owned - state.released_since_sent)
+    if revoked:
+        member.set(acknowledges=True)
+    else:
+        member.do(OnAssignment(assignment=assignment))
+
+
+def _next_heartbeat(member: Transition, event: HeartbeatAnswered, *, news: bool) -> None:
+    """Immediately if the coordinator has said something new: it waits to hear that this was taken in, and can hold the
+    heartbeat until it has more to say. While what was revoked still stops, there is nothing to say yet.
+    """
+    at = event.sent_at_ms + member.state.interval_ms
+    member.set(heartbeat_at=max(member.now, at))
+    if member.state.phase is not Phase.STABLE:
+        return
+    if member.state.acknowledges:
+        member.acknowledge()
+    elif news and not member.state.revoked:
+        member.hurry()
+
+
+def _compute(member: Transition, event: HeartbeatAnswered) -> None:
+    """The heartbeat counts as any other. Where the coordinator has said no more than the error, nothing else is read
+    from it.
+    """
+    if member.state.phase is not Phase.LEAVING:
+        assigning.chosen(member)
+    if event.reply.session_timeout_ms > 0:
+        accept(member, event)
+    else:
+        assigning.begin_if_wanted(member)
+        _next_heartbeat(member, event, news=False)
+
+
+def _abandon(member: Transition, _event: HeartbeatAnswered) -> None:
+    member.abandon()
+
+
+def _retry(member: Transition, _event: HeartbeatAnswered) -> None:
+    member.retry_later()
+
+
+def _fenced(member: Transition, _event: HeartbeatAnswered) -> None:
+    settings = member.state.settings
+    member.end(
+        Phase.FENCED,
+        StopReason.FENCED,
+        f"another process joined group {settings.group_id!r} as {settings.worker!r}: two must not share that name",
+    )
+
+
+def _refused(member: Transition, event: HeartbeatAnswered) -> None:
+    settings, reply = member.state.settings, event.reply
+    error = KafkaErrorCode(reply.error_code)
+    member.end(
+        Phase.FAILED,
+        StopReason.FAILED,
+        f"{Request.HEARTBEAT.value} of {settings.worker!r} in group {settings.group_id!r} was refused:"
+        f" {error.name} ({_why(reply, error)})",
+    )
+
+
+def _why(reply: ConnectGroupHeartbeatResponse, error: KafkaErrorCode) -> str:
+    hint = _HINTS.get(error, "the coordinator's log may tell more")
+    return f"{reply.error_message}; {hint}" if reply.error_message else hint
+
+
+def _otherwise(member: Transition, event: HeartbeatAnswered) -> None:
+    """An error that is not in the table. Who is in the group tries again, as long as its lease lasts; who is not would
+    try for ever.
+    """
+    (_refused if member.state.phase is Phase.JOINING else _retry)(member, event)
+
+
+REACTIONS: Final[Mapping[KafkaErrorCode, Reaction]] = {
+    KafkaErrorCode.NONE: accept,
+    KafkaErrorCode.COMPUTE_ASSIGNMENT: _compute,
+    KafkaErrorCode.UNKNOWN_MEMBER_ID: _abandon,
+    KafkaErrorCode.FENCED_MEMBER_EPOCH: _abandon,
+    KafkaErrorCode.FENCED_INSTANCE_ID: _fenced,
+    KafkaErrorCode.UNRELEASED_INSTANCE_ID: _retry,
+    KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _retry,
+    KafkaErrorCode.COORDINATOR_NOT_AVAILABLE: _retry,
+    KafkaErrorCode.NOT_COORDINATOR: _retry,
+    KafkaErrorCode.NETWORK_EXCEPTION: _retry,
+    KafkaErrorCode.REQUEST_TIMED_OUT: _retry,
+    KafkaErrorCode.UNKNOWN_SERVER_ERROR: _retry,
+    KafkaErrorCode.UNSUPPORTED_ASSIGNOR: _refused,
+    KafkaErrorCode.INVALID_REQUEST: _refused,
+    KafkaErrorCode.INVALID_GROUP_ID: _refused,
+    KafkaErrorCode.UNSUPPORTED_VERSION: _refused,
+    KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: _refused,
+    KafkaErrorCode.GROUP_MAX_SIZE_REACHED: _refused,
+}

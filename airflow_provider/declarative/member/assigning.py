@@ -1,0 +1,113 @@
+"""How the member that was chosen computes the group's assignment: prepare, compute, install.
+
+Whatever goes wrong, the group keeps the assignment that it has. A refusal that says that another one is chosen, or that
+the assignment is not valid, ends it. After one that says that this member has another epoch by now, or without a reply,
+it begins anew when its next heartbeat is answered; if it is not chosen any more it hears that then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_provider.declarative.member.events import (
+    AssignmentComputed,
+    ComputeAssignment,
+    InstallAnswered,
+    PrepareAnswered,
+    Request,
+    RequestFailed,
+    Warn,
+)
+from airflow_provider.declarative.member.state import Assigning
+from airflow_provider.declarative.member.transition import Transition
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+
+_ANEW: Final = frozenset(
+    {
+        KafkaErrorCode.FENCED_MEMBER_EPOCH,
+        KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaErrorCode.NOT_COORDINATOR,
+    }
+)
+_NOT_CHOSEN: Final = frozenset({KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.GROUP_ID_NOT_FOUND})
+"""Another member computes it, or the group needs no assignment any more: nothing to tell people of."""
+
+
+def chosen(member: Transition) -> None:
+    """The coordinator has chosen this member. It says so until it has an assignment."""
+    if member.state.assigning is Assigning.NOT:
+        member.set(assigning=Assigning.WANTED)
+
+
+def begin_if_wanted(member: Transition) -> None:
+    """Ask for the group's state, in the epoch that the last answer has told."""
+    state = member.state
+    if state.assigning is not Assigning.WANTED:
+        return
+    body = ConnectGroupPrepareAssignmentRequest(
+        group_id=state.settings.group_id, member_id=state.member_id, member_epoch=state.epoch
+    )
+    seq = member.ask(Request.PREPARE, body, state.session_ms)
+    member.set(assigning=Assigning.PREPARING, assigning_seq=seq)
+
+
+def on_prepare_answered(member: Transition, event: PrepareAnswered) -> None:
+    if not _waits_for(member, event.seq, Assigning.PREPARING):
+        return
+    if event.reply.error_code:
+        _refused(member, Request.PREPARE, event.reply.error_code, event.reply.error_message)
+        return
+    seq = member.state.seq + 1
+    member.set(seq=seq, assigning=Assigning.COMPUTING, assigning_seq=seq)
+    member.do(ComputeAssignment(seq=seq, prepared=event.reply))
+
+
+def on_assignment_computed(member: Transition, event: AssignmentComputed) -> None:
+    """Install it; an error of the assignor, too: then the coordinator keeps the assignment that it has."""
+    if not _waits_for(member, event.seq, Assigning.COMPUTING):
+        return
+    state = member.state
+    body = ConnectGroupInstallAssignmentRequest(
+        group_id=state.settings.group_id,
+        member_id=state.member_id,
+        member_epoch=state.epoch,
+        group_epoch=event.group_epoch,
+        error=event.error,
+        members=event.members,
+        delayed=event.delayed,
+    )
+    seq = member.ask(Request.INSTALL, body, state.session_ms)
+    member.set(assigning=Assigning.INSTALLING, assigning_seq=seq)
+
+
+def on_install_answered(member: Transition, event: InstallAnswered) -> None:
+    """The next answer to a heartbeat has what came of it for this member."""
+    if not _waits_for(member, event.seq, Assigning.INSTALLING):
+        return
+    if event.reply.error_code:
+        _refused(member, Request.INSTALL, event.reply.error_code, event.reply.error_message)
+    else:
+        member.set(assigning=Assigning.NOT, assigning_seq=None)
+        member.hurry()
+
+
+def on_failed(member: Transition, event: RequestFailed) -> None:
+    """No reply. The coordinator may have done what was asked: it says so when it is asked again."""
+    if event.seq == member.state.assigning_seq:
+        member.set(assigning=Assigning.WANTED, assigning_seq=None)
+
+
+def _waits_for(member: Transition, seq: int, step: Assigning) -> bool:
+    return member.state.assigning is step and member.state.assigning_seq == seq
+
+
+def _refused(member: Transition, request: Request, code: int, said: str | None) -> None:
+    error = KafkaErrorCode(code)
+    again = error in _ANEW
+    member.set(assigning=Assigning.WANTED if again else Assigning.NOT, assigning_seq=None)
+    if not again and error not in _NOT_CHOSEN:
+        why = f": {said}" if said else ""
+        member.do(Warn(message=f"{request.value} was refused: {error.name}{why}; the group keeps its assignment"))

@@ -1,0 +1,127 @@
+"""The state while an event is handled, and the requests that come out of that."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from airflow_provider.declarative.member.events import Command, Request, SendRequest
+from airflow_provider.declarative.member.state import MembershipState, Phase, StateChanges
+from airflow_provider.declarative.model import LEAVING, MemberEpoch
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.protocol.model import NO_TASKS, Tasks
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Requesting:
+    """The state before and, step by step, after an event; and the commands that come out.
+
+    Steps change the state and add commands. They never read a clock: ``now`` is the event's.
+    """
+
+    __slots__ = ("_changes", "_state", "commands", "now")
+
+    def __init__(self, state: MembershipState, now_ms: int) -> None:
+        self._state = state
+        self._changes: StateChanges = {}
+        self.now = now_ms
+        self.commands: list[Command] = []
+
+    @property
+    def state(self) -> MembershipState:
+        """The state after the last step. Made when somebody looks: several changes make one new state."""
+        if self._changes:
+            self._state, self._changes = self._state.changed(self._changes), {}
+        return self._state
+
+    def set(self, **changes: Unpack[StateChanges]) -> None:
+        self._changes.update(changes)
+
+    def do(self, command: Command) -> None:
+        self.commands.append(command)
+
+    def ask(self, request: Request, body: RequestBody, timeout_ms: int) -> int:
+        """:returns: the number of the request"""
+        seq = self.state.seq + 1
+        self.set(seq=seq)
+        self.do(SendRequest(seq=seq, request=request, body=body, timeout_ms=timeout_ms))
+        return seq
+
+    def send_heartbeat(self) -> None:
+        """Say how this member is. One that was sent before and not answered is given up: its reply does nothing any
+        more, so that what this one says is the last word.
+        """
+        state = self.state
+        body = self._heartbeat() if state.leave_by is None else self._goodbye()
+        self.set(
+            awaiting=self.ask(Request.HEARTBEAT, body, _patience_ms(state)),
+            heartbeat_at=None,
+            released_since_sent=NO_TASKS,
+        )
+
+    def _goodbye(self) -> ConnectGroupHeartbeatRequest:
+        """With what its assignors have not said yet: why it leaves, perhaps."""
+        state = self.state
+        says_assignors = bool(state.assignors) and state.assignors != state.said_assignors
+        return ConnectGroupHeartbeatRequest(
+            group_id=state.settings.group_id,
+            member_id=state.member_id,
+            member_epoch=LEAVING,
+            instance_id=state.settings.worker,
+            client_assignors=state.assignors if says_assignors else None,
+        )
+
+    def _heartbeat(self) -> ConnectGroupHeartbeatRequest:
+        """Everything when it joins and after an error, otherwise what has changed.
+
+        As long as a predecessor may run, it does not say what it owns, once it has joined: that would be taken for the
+        word that nothing else runs under this name.
+        """
+        state, settings = self.state, self.state.settings
+        whole = state.says_all
+        owned: Tasks | None = state.owned if whole or state.owned != state.said else None
+        if state.phase is not Phase.JOINING and state.predecessor_may_run(self.now):
+            owned = None
+        says_assignors = bool(state.assignors) and (whole or state.assignors != state.said_assignors)
+        self.set(
+            said=state.owned if owned is not None else state.said,
+            said_assignors=state.assignors if says_assignors else state.said_assignors,
+            says_all=False,
+            acknowledges=state.acknowledges and (owned is None or bool(state.revoked)),
+        )
+        return ConnectGroupHeartbeatRequest(
+            group_id=settings.group_id,
+            member_id=state.member_id,
+            member_epoch=MemberEpoch(state.epoch),
+            instance_id=settings.worker if whole else None,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms if whole else -1,
+            server_assignor=settings.server_assignor if whole else None,
+            client_assignors=state.assignors if says_assignors else None,
+            connectors_and_tasks=None if owned is None else units_of(owned),
+        )
+
+    def retry_later(self) -> None:
+        """Say everything again after a while: doubling from try to try, spread by the worker's name."""
+        settings, attempts = self.state.settings, self.state.attempts
+        wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms * 2 ** min(attempts, 20))
+        spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
+        self.set(
+            awaiting=None,
+            says_all=True,
+            said=None,
+            said_assignors=None,
+            attempts=attempts + 1,
+            heartbeat_at=self.now + wait + wait * spread // 1000,
+        )
+
+
+def _patience_ms(state: MembershipState) -> int:
+    """How long to wait for the reply to a heartbeat, which the coordinator may hold for an interval. Two in a row fit
+    into a lease, if that is possible at all.
+    """
+    spare = state.session_ms - state.margin_ms - 2 * state.interval_ms
+    return state.interval_ms + max(spare // 2, state.interval_ms // 4, 1)

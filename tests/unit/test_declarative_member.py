@@ -1,0 +1,491 @@
+"""A member of a declarative group: how it joins, moves towards its target, and leaves, command by command."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from declarative_script import (
+    ASSIGNORS,
+    INTERVAL_MS,
+    LEASE_MS,
+    MARGIN_MS,
+    ME,
+    SESSION_MS,
+    Script,
+    answer,
+    heartbeats,
+    only_heartbeat,
+    others,
+    said,
+    tasks,
+)
+
+from airflow_provider.declarative.member.events import (
+    AssignmentComputed,
+    AssignorsChanged,
+    ComputeAssignment,
+    ConfigAdvanced,
+    DelaySet,
+    HeartbeatAnswered,
+    InstallAnswered,
+    LeaveRequested,
+    OnAssignment,
+    PrepareAnswered,
+    PublishAssignment,
+    Request,
+    SendRequest,
+    StartTasks,
+    StopTasks,
+    TasksFinished,
+    TasksStopped,
+    TellDelayOver,
+    TimerFired,
+    Warn,
+)
+from airflow_provider.declarative.member.state import Assigning, MembershipState, Phase
+from airflow_provider.declarative.model import AssignmentEpoch, GroupEpoch, MemberEpoch
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
+from airflow_provider.declarative.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    ConnectGroupInstallAssignmentResponse,
+    InstalledMember,
+)
+from airflow_provider.declarative.wire.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+    ConnectGroupPrepareAssignmentResponse,
+)
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.model import ConfigOffset, Epoch
+
+ONE = AssignmentEpoch(1)
+EVERYTHING = ConnectGroupHeartbeatRequest(
+    group_id="g",
+    member_id=ME,
+    member_epoch=MemberEpoch(0),
+    instance_id="w",
+    rebalance_timeout_ms=60_000,
+    client_assignors=ASSIGNORS,
+    connectors_and_tasks=(),
+)
+"""As it joins."""
+
+
+def starts(names: str, epoch: int) -> StartTasks:
+    return StartTasks(tasks=tasks(names), epoch=Epoch(epoch))
+
+
+def unchanged(epoch: int) -> ConnectGroupHeartbeatRequest:
+    return ConnectGroupHeartbeatRequest(group_id="g", member_id=ME, member_epoch=MemberEpoch(epoch))
+
+
+# ---- joining, revoking, assigning
+
+
+def test_it_joins_with_everything_and_then_says_what_has_changed() -> None:
+    script = Script()
+    assert only_heartbeat(script.started()) == EVERYTHING
+    assert only_heartbeat(script.answered(0)) == unchanged(0)
+    first = script.answered(1, "a0 a1", assignment_epoch=1)
+    assert others(first) == [starts("a0 a1", 1)]
+    assert [command for command in first if isinstance(command, PublishAssignment | OnAssignment)] == [
+        OnAssignment(
+            assignment=HeartbeatAssignment(connectors_and_tasks=units_of(tasks("a0 a1")), assignment_epoch=ONE)
+        ),
+        PublishAssignment(epoch=Epoch(1), owned=tasks("a0 a1"), revoking=tasks("")),
+    ]
+    assert only_heartbeat(first) == dataclasses.replace(unchanged(1), connectors_and_tasks=units_of(tasks("a0 a1")))
+    assert script.answered(1) == []
+    (again,) = script.alarms(until=INTERVAL_MS)
+    assert only_heartbeat([again[1]]) == unchanged(1)
+
+
+def test_what_is_revoked_stops_and_is_acknowledged_immediately() -> None:
+    script = Script().stable("a0 a1 a2", epoch=5)
+    revoked = script.at(10).answered(5, "a0")
+    assert others(revoked) == [StopTasks(tasks=tasks("a1 a2"), reason=StopReason.REVOKED)]
+    assert not heartbeats(revoked), "there is nothing to say before they have stopped"
+    assert not heartbeats(script.at(20).feed(TasksStopped, tasks=tasks("a1")))
+    acknowledged = only_heartbeat(script.at(30).feed(TasksStopped, tasks=tasks("a2")))
+    assert (acknowledged.member_epoch, said(acknowledged)) == (5, tasks("a0"))
+    assert others(script.answered(6, "a0 b0", assignment_epoch=6)) == [starts("b0", 6)]
+
+
+def test_a_heartbeat_while_tasks_stop_says_what_still_runs_and_the_acknowledgment_does_not_wait_for_it() -> None:
+    script = Script().stable("a0 a1", epoch=5)
+    script.answered(5, "a0")
+    ((at, sent),) = script.alarms(until=INTERVAL_MS)
+    assert (at, said(only_heartbeat([sent]))) == (INTERVAL_MS, tasks("a0 a1"))
+    held = script.state.awaiting
+    assert said(only_heartbeat(script.feed(TasksStopped, tasks=tasks("a1")))) == tasks("a0")
+    before = script.state
+    assert script.feed(HeartbeatAnswered, seq=held, sent_at_ms=script.now, reply=answer(6, "a0 b0")) == []
+    assert script.state == before, "it was given up"
+
+
+def test_finished_tasks_are_not_started_again_by_an_answer_that_does_not_know_it() -> None:
+    script = Script().stable("a0 a1", epoch=5)
+    script.feed(TasksFinished, tasks=tasks("a1"))
+    assert others(script.answered(6, "a0 a1")) == []
+    assert script.state.owned == tasks("a0")
+    assert said(only_heartbeat(script.answered(7, "a0"))) == tasks("a0")
+
+
+def test_a_revocation_of_what_has_finished_is_acknowledged_immediately() -> None:
+    script = Script().stable("a0 a1", epoch=5)
+    script.feed(TasksFinished, tasks=tasks("a1"))
+    script.alarms(until=INTERVAL_MS)
+    assert said(only_heartbeat(script.answered(5, "a0"))) == tasks("a0")
+
+
+def test_a_coordinator_that_revokes_and_assigns_together_is_obeyed_one_after_the_other() -> None:
+    script = Script().stable("a0 a1", epoch=5)
+    assert others(script.answered(6, "a0 b0")) == [StopTasks(tasks=tasks("a1"), reason=StopReason.REVOKED)]
+    stopped = script.feed(TasksStopped, tasks=tasks("a1"))
+    assert others(stopped) == [starts("b0", 6)]
+    assert said(only_heartbeat(stopped)) == tasks("a0 b0")
+
+
+def test_what_is_written_of_tasks_is_of_the_targets_epoch_even_while_the_members_is_older() -> None:
+    script = Script().stable("", epoch=4)
+    assert others(script.answered(4, "a0", assignment_epoch=9)) == [starts("a0", 9)]
+    assert (script.state.epoch, script.state.assignment_epoch) == (4, 9)
+
+
+def test_the_same_assignment_again_changes_nothing() -> None:
+    script = Script().stable("a0", epoch=4)
+    script.answered(4, "a0 a1", assignment_epoch=6)
+    again = script.answered(4, "a0 a1", assignment_epoch=6)
+    assert (others(again), heartbeats(again)) == ([], [])
+
+
+def test_tasks_wait_for_the_jobs_topic() -> None:
+    script = Script()
+    script.started()
+    assert others(script.answered(1, "a0", needed_offset=7)) == []
+    assert others(script.feed(ConfigAdvanced, config_offset=ConfigOffset(6))) == []
+    assert others(script.feed(ConfigAdvanced, config_offset=ConfigOffset(7))) == [starts("a0", 1)]
+
+
+def test_an_assignors_error_is_told_and_what_it_has_goes_on() -> None:
+    script = Script().stable("a0")
+    (warning,) = others(script.answered(6, "a0", assignor_error=3))
+    assert isinstance(warning, Warn)
+    assert "its error 3" in warning.message
+    assert script.state.running == tasks("a0")
+
+
+# ---- the lease
+
+
+def test_the_lease_is_counted_from_the_sending_of_what_was_answered() -> None:
+    script = Script().stable("a0")
+    script.at(2_000).answered(5, sent_at_ms=0)
+    assert script.state.lease_until == LEASE_MS
+    script.alarms(until=3_000)
+    script.at(5_900).answered(5)
+    assert script.state.lease_until == 3_000 + LEASE_MS
+
+
+def test_a_late_answer_does_not_shorten_the_lease() -> None:
+    script = Script().stable("a0")
+    script.at(3_000).answered(5, sent_at_ms=2_000)
+    script.alarms(until=6_000)
+    script.answered(5, sent_at_ms=1_000)
+    assert script.state.lease_until == 2_000 + LEASE_MS
+
+
+def back(script: Script) -> Script:
+    """Another heartbeat has been sent, and will be answered."""
+    script.failed()
+    assert script.alarm is not None
+    script.alarms(until=script.alarm)
+    return script
+
+
+def test_everything_stops_before_the_lease_is_over_and_goes_on_when_an_answer_comes_after_all() -> None:
+    script = Script().stable("a0 a1")
+    script.failed()
+    seen = script.alarms(until=SESSION_MS)
+    assert (LEASE_MS - MARGIN_MS, StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEASE_OVER)) in seen
+    script.feed(TasksStopped, tasks=tasks("a0 a1"))
+    assert (script.state.owned, script.state.running) == (tasks("a0 a1"), tasks(""))
+    assert others(back(script).answered(5)) == [starts("a0 a1", 5)]
+
+
+def test_what_the_lease_has_stopped_is_released_if_it_is_revoked_then() -> None:
+    script = Script().stable("a0 a1")
+    script.failed()
+    script.alarms(until=SESSION_MS)
+    back(script).answered(5, "a0")
+    script.feed(TasksStopped, tasks=tasks("a0 a1"))
+    assert (script.state.owned, script.state.running) == (tasks("a0"), tasks("a0"))
+
+
+def test_nothing_starts_without_a_session() -> None:
+    script = Script()
+    script.started()
+    assert others(script.answered(1, "a0", session_ms=-1)) == []
+
+
+# ---- no answer
+
+
+def test_without_an_answer_it_says_everything_again_after_a_while() -> None:
+    script = Script().stable("a0")
+    assert script.failed() == []
+    ((at, sent),) = script.alarms(until=200)
+    assert 80 <= at <= 120
+    assert only_heartbeat([sent]) == dataclasses.replace(
+        EVERYTHING, member_epoch=MemberEpoch(5), connectors_and_tasks=units_of(tasks("a0"))
+    )
+
+
+def test_it_waits_longer_from_try_to_try_but_not_much() -> None:
+    script = Script().stable("a0")
+    waits = []
+    for _ in range(8):
+        script.failed()
+        assert script.alarm is not None
+        waits.append(script.alarm - script.now)
+        script.alarms(until=script.alarm)
+    assert waits[:3] == sorted(waits[:3])
+    assert max(waits) <= 1_200
+
+
+def test_a_doubled_answer_does_nothing() -> None:
+    script = Script().stable("a0")
+    seq, sent_at = script.state.awaiting, script.sent_at
+    script.answered(6, "a0 a1")
+    before = script.state
+    assert script.feed(HeartbeatAnswered, seq=seq, sent_at_ms=sent_at, reply=answer(6, "a0")) == []
+    assert script.state == before
+
+
+# ---- a predecessor
+
+
+def test_what_a_predecessor_may_run_starts_when_its_lease_must_be_over_and_nothing_is_said_of_it_before() -> None:
+    script = Script()
+    script.started(Predecessor.UNKNOWN)
+    joined = script.at(100).answered(5, "a0 a1", assignment_epoch=5)
+    assert others(joined) == []
+    assert said(only_heartbeat(joined)) is None
+    script.answered(5, "a0")
+    assert script.state.owned == tasks("a0 a1"), "what is revoked may run there still"
+    for at in (3_100, 6_100, 9_100):
+        assert all(said(one) is None for _, command in script.alarms(until=at) for one in heartbeats([command]))
+        script.answered(5)
+    over = [command for _, command in script.alarms(until=100 + SESSION_MS)]
+    assert others(over) == [starts("a0", 5)]
+    assert said(only_heartbeat(over)) == tasks("a0")
+
+
+def test_asked_to_leave_before_it_has_joined_it_leaves_the_name_to_its_predecessor() -> None:
+    script = Script()
+    script.started(Predecessor.UNKNOWN)
+    assert script.feed(LeaveRequested, reason="enough") == []
+    assert script.state.phase is Phase.LEFT
+
+
+# ---- computing
+
+
+PREPARED = ConnectGroupPrepareAssignmentResponse(group_epoch=GroupEpoch(7), assignor_name="cooperative")
+COMPUTED = (InstalledMember(member_id=ME, connectors_and_tasks=units_of(tasks("a0"))),)
+
+
+def chosen(script: Script) -> int:
+    """It has asked for the group's state.
+
+    :returns: the number of that request
+    """
+    (prepare,) = script.answered(5, error=KafkaErrorCode.COMPUTE_ASSIGNMENT)
+    assert isinstance(prepare, SendRequest)
+    assert prepare.body == ConnectGroupPrepareAssignmentRequest(group_id="g", member_id=ME, member_epoch=MemberEpoch(5))
+    return prepare.seq
+
+
+def test_who_is_chosen_prepares_computes_and_installs() -> None:
+    script = Script().stable("a0")
+    seq = chosen(script)
+    assert script.state.heartbeat_at is not None, "heartbeats go on"
+    (compute,) = script.feed(PrepareAnswered, seq=seq, sent_at_ms=0, reply=PREPARED)
+    assert isinstance(compute, ComputeAssignment)
+    assert compute.prepared == PREPARED
+    (install,) = script.feed(
+        AssignmentComputed, seq=compute.seq, group_epoch=GroupEpoch(7), members=COMPUTED, delayed=()
+    )
+    assert isinstance(install, SendRequest)
+    assert install.body == ConnectGroupInstallAssignmentRequest(
+        group_id="g", member_id=ME, member_epoch=MemberEpoch(5), group_epoch=GroupEpoch(7), members=COMPUTED
+    )
+    done = script.feed(InstallAnswered, seq=install.seq, sent_at_ms=0, reply=ConnectGroupInstallAssignmentResponse())
+    assert only_heartbeat(done) == unchanged(5), "to hear what comes of it"
+    assert script.state.assigning is Assigning.NOT
+
+
+def test_who_is_told_again_while_it_computes_goes_on() -> None:
+    script = Script().stable("a0")
+    chosen(script)
+    script.alarms(until=INTERVAL_MS)
+    assert others(script.answered(5, error=KafkaErrorCode.COMPUTE_ASSIGNMENT)) == []
+    assert script.state.assigning is Assigning.PREPARING
+
+
+def test_an_error_of_the_assignor_is_installed() -> None:
+    script = Script().stable("a0")
+    seq = chosen(script)
+    (compute,) = script.feed(PrepareAnswered, seq=seq, sent_at_ms=0, reply=PREPARED)
+    assert isinstance(compute, ComputeAssignment)
+    (install,) = script.feed(AssignmentComputed, seq=compute.seq, group_epoch=GroupEpoch(7), error=3)
+    assert isinstance(install, SendRequest)
+    assert isinstance(install.body, ConnectGroupInstallAssignmentRequest)
+    assert (install.body.error, install.body.members) == (3, ())
+
+
+@pytest.mark.parametrize("request_", [Request.PREPARE, Request.INSTALL])
+@pytest.mark.parametrize(
+    ("error", "again", "warns"),
+    [
+        (KafkaErrorCode.UNKNOWN_MEMBER_ID, False, False),
+        (KafkaErrorCode.GROUP_ID_NOT_FOUND, False, False),
+        (KafkaErrorCode.FENCED_MEMBER_EPOCH, True, False),
+        (KafkaErrorCode.NOT_COORDINATOR, True, False),
+        (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, True, False),
+        (KafkaErrorCode.INVALID_ASSIGNMENT, False, True),
+        (KafkaErrorCode.GROUP_AUTHORIZATION_FAILED, False, True),
+        (None, True, False),
+    ],
+)
+def test_what_is_refused_is_given_up_or_begun_anew_with_the_next_answer(
+    request_: Request, error: KafkaErrorCode | None, *, again: bool, warns: bool
+) -> None:
+    script = Script().stable("a0")
+    seq = chosen(script)
+    if request_ is Request.INSTALL:
+        (compute,) = script.feed(PrepareAnswered, seq=seq, sent_at_ms=0, reply=PREPARED)
+        assert isinstance(compute, ComputeAssignment)
+        (install,) = script.feed(AssignmentComputed, seq=compute.seq, group_epoch=GroupEpoch(7), members=COMPUTED)
+        assert isinstance(install, SendRequest)
+        seq = install.seq
+    if error is None:
+        commands = script.failed(request_, seq=seq)
+    elif request_ is Request.PREPARE:
+        refusal = ConnectGroupPrepareAssignmentResponse(error_code=error)
+        commands = script.feed(PrepareAnswered, seq=seq, sent_at_ms=0, reply=refusal)
+    else:
+        commands = script.feed(
+            InstallAnswered, seq=seq, sent_at_ms=0, reply=ConnectGroupInstallAssignmentResponse(error_code=error)
+        )
+    assert [isinstance(command, Warn) for command in commands] == ([True] if warns else [])
+    assert script.state.phase is Phase.STABLE
+    script.alarms(until=INTERVAL_MS)
+    prepares = [
+        command
+        for command in script.answered(6)
+        if isinstance(command, SendRequest) and command.request is Request.PREPARE
+    ]
+    assert [command.body.member_epoch for command in prepares] == ([6] if again else [])
+
+
+def test_a_late_result_of_what_was_given_up_does_nothing() -> None:
+    script = Script().stable("a0")
+    seq = chosen(script)
+    script.failed(Request.PREPARE, seq=seq)
+    before = script.state
+    assert script.feed(PrepareAnswered, seq=seq, sent_at_ms=0, reply=PREPARED) == []
+    assert script.feed(AssignmentComputed, seq=seq, group_epoch=GroupEpoch(7)) == []
+    assert script.state == before
+
+
+def test_chosen_by_a_reply_that_says_no_more_its_lease_and_epoch_stay() -> None:
+    script = Script().stable("a0")
+    lease = script.state.lease_until
+    commands = script.at(500).refused(KafkaErrorCode.COMPUTE_ASSIGNMENT)
+    assert [command.request for command in commands if isinstance(command, SendRequest)] == [Request.PREPARE]
+    assert (script.state.epoch, script.state.lease_until) == (5, lease)
+
+
+# ---- the delay
+
+
+def test_when_the_delay_is_over_its_assignors_say_so_immediately() -> None:
+    script = Script().stable("a0")
+    script.answered(5)
+    script.feed(DelaySet, over_at_ms=1_000, over_ms=77)
+    assert script.alarms(until=1_000) == [(1_000, TellDelayOver(over_ms=77))]
+    over = tuple(dataclasses.replace(one, reason=1, metadata=b"over") for one in ASSIGNORS)
+    asked = only_heartbeat(script.feed(AssignorsChanged, assignors=over))
+    assert asked == dataclasses.replace(unchanged(5), client_assignors=over)
+    script.answered(5)
+    assert script.feed(AssignorsChanged, assignors=over) == [], "once"
+
+
+def test_another_assignment_may_have_another_delay_or_none() -> None:
+    script = Script().stable("a0")
+    script.answered(5)
+    script.feed(DelaySet, over_at_ms=1_000, over_ms=77)
+    script.feed(DelaySet)
+    assert not [command for _, command in script.alarms(until=2_000) if isinstance(command, TellDelayOver)]
+
+
+# ---- leaving
+
+
+def test_it_leaves_when_everything_has_stopped_and_heartbeats_until_then() -> None:
+    script = Script().stable("a0 a1")
+    script.answered(5)
+    assert others(script.feed(LeaveRequested, reason="enough")) == [
+        StopTasks(tasks=tasks("a0 a1"), reason=StopReason.LEAVING)
+    ]
+    ((_, sent),) = script.alarms(until=INTERVAL_MS)
+    assert only_heartbeat([sent]).member_epoch == 5
+    assert others(script.answered(6, "a0 a1 b0")) == [], "whatever it shall have"
+    script.feed(TasksStopped, tasks=tasks("a0"))
+    goodbye = script.feed(TasksFinished, tasks=tasks("a1"))
+    assert only_heartbeat(goodbye) == dataclasses.replace(unchanged(-1), instance_id="w")
+    assert script.answered(-1) == []
+    assert script.state.phase is Phase.LEFT
+
+
+@pytest.mark.parametrize("error", [KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_MEMBER_EPOCH])
+def test_a_coordinator_that_does_not_know_it_lets_it_go(error: KafkaErrorCode) -> None:
+    script = Script().stable("")
+    script.feed(LeaveRequested, reason="enough")
+    script.refused(error)
+    assert script.state.phase is Phase.LEFT
+
+
+def test_it_does_not_wait_for_ever_for_leave() -> None:
+    script = Script().stable("")
+    script.feed(LeaveRequested, reason="enough")
+    while script.state.phase is not Phase.LEFT:
+        script.failed()
+        assert script.alarm is not None
+        script.alarms(until=script.alarm)
+    assert SESSION_MS <= script.now <= SESSION_MS + 1_500
+
+
+def test_what_its_assignors_have_not_said_goes_with_its_goodbye() -> None:
+    script = Script().stable("a0")
+    leaving = tuple(dataclasses.replace(one, metadata=b"leaving") for one in ASSIGNORS)
+    script.feed(LeaveRequested, reason="enough")
+    script.feed(AssignorsChanged, assignors=leaving)
+    goodbye = only_heartbeat(script.feed(TasksStopped, tasks=tasks("a0")))
+    assert (goodbye.member_epoch, goodbye.client_assignors) == (-1, leaving)
+
+
+def test_timers_that_fire_early_do_nothing() -> None:
+    script = Script().stable("a0")
+    assert script.at(1).feed(TimerFired) == []
+
+
+def test_the_state_before_stays_as_it_was() -> None:
+    script = Script().stable("a0")
+    before = script.state
+    copy = MembershipState(**{name: getattr(before, name) for name in MembershipState.__dataclass_fields__})
+    script.answered(6, "b0")
+    assert before == copy
