@@ -11,6 +11,7 @@ from airflow_provider.coordinator.events import RequestArrived
 from airflow_provider.coordinator.installing import installed, invalid, prepare, prepared_reply
 from airflow_provider.coordinator.replies import refusal
 from airflow_provider.coordinator.selection import NobodyFits, select
+from airflow_provider.coordinator.server_assignor import voted
 from airflow_provider.coordinator.timers import Kind, Timer
 from airflow_provider.coordinator.turn import Turn
 from airflow_provider.declarative.model import AWAY, TargetAssignment
@@ -30,12 +31,46 @@ def ensure_target(turn: Turn, desk: Desk) -> None:
     state = desk.state
     if state.epoch <= state.target.epoch or not state.members:
         return
-    asked_for = {kind.server_assignor: len(alike) for kind, alike in state.kinds.items()}
-    name = max(asked_for, key=lambda one: (asked_for[one], one or ""))
+    name = _asked_for(desk)
     if name is not None:
-        _install(turn, desk, turn.settings.server_assignors[name](state))
+        _compute_here(turn, desk, name)
     elif desk.computing is None:
         _choose(turn, desk)
+
+
+def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
+    state, assignor = desk.state, turn.settings.server_assignors.get(name)
+    if assignor is None:
+        desk.stuck = f"most workers ask for the server side assignor {name!r}, which this coordinator does not have"
+        return
+    desk.stuck = None
+    max_delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
+    _install(turn, desk, assignor.compute(prepare(state, name, desk.last_said), turn.now_ms, max_delay_ms))
+    set_due_timer(turn, desk)
+
+
+def set_due_timer(turn: Turn, desk: Desk) -> None:
+    """See to it that a delay ends which an assignor has begun that is run here."""
+    state = desk.state
+    timer = Timer(Kind.DUE, state.group_id, MemberId(""))
+    assignor = turn.settings.server_assignors.get(_asked_for(desk) or "")
+    due_ms = assignor.due_at_ms(state.target) if assignor is not None else None
+    if due_ms is None:
+        turn.timers.cancel(timer)
+    else:
+        turn.timers.set(timer, due_ms)
+
+
+def on_due_timer(turn: Turn, desk: Desk) -> None:
+    """Another assignment is due, though nothing has changed."""
+    if _asked_for(desk) is not None:
+        turn.begin_epoch(desk)
+        ensure_target(turn, desk)
+
+
+def _asked_for(desk: Desk) -> str | None:
+    """The server side assignor of the group, if it has one."""
+    return voted({kind.server_assignor: len(alike) for kind, alike in desk.state.kinds.items()})
 
 
 def on_compute_timer(turn: Turn, desk: Desk, member_id: MemberId) -> None:

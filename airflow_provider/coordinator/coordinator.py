@@ -133,6 +133,7 @@ def _load(turn: Turn, desk: Desk) -> None:
             turn.timers.set(timer, turn.now_ms + member.rebalance_timeout_ms)
     for member_id in state.lingering:
         turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), turn.now_ms + turn.session_ms(desk))
+    computing.set_due_timer(turn, desk)
     computing.ensure_target(turn, desk)
 
 
@@ -167,3 +168,5 @@ def _timer(turn: Turn, timer: Timer) -> None:
             answering.release(turn, desk, member_id)
         case Kind.COMPUTE:
             computing.on_compute_timer(turn, desk, member_id)
+        case Kind.DUE:
+            computing.on_due_timer(turn, desk)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider.declarative.model import TargetAssignment
 
 if TYPE_CHECKING:
-    from airflow_provider.coordinator.state import GroupState
+    from airflow_provider.coordinator.installing import Prepared
 
-ServerAssignor = Callable[["GroupState"], TargetAssignment]
-"""Computes a group's target where it is coordinated. The target's epoch is the group's."""
+
+class ServerAssignor(Protocol):
+    """Computes a group's target where it is coordinated."""
+
+    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
+        """The target of the epoch that was prepared.
+
+        :param now_ms: wall clock, milliseconds since 1970
+        :param max_delay_ms: how long the group has the tasks of a lost member wait for it; None: the assignor's default
+        """
+
+    def due_at_ms(self, target: TargetAssignment) -> int | None:
+        """When another assignment is due, though nothing has changed; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,8 @@ class Kind(Enum):
     """A heartbeat was held for as long as may be: it is answered."""
     COMPUTE = "compute"
     """The chosen member did not hand in an assignment in time: another one is chosen."""
+    DUE = "due"
+    """An assignor that is run here wants another assignment. It is of no member in particular."""
 
 
 @dataclass(frozen=True, slots=True)

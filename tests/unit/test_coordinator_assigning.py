@@ -10,9 +10,9 @@ from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, tasks, whole
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider.coordinator.installing import Prepared
 from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.model import AssignmentEpoch, MemberTarget, TargetAssignment
+from airflow_provider.declarative.model import AssignmentEpoch, AssignorMetadata, MemberTarget, TargetAssignment
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.units import units_of as units
 from airflow_provider.declarative.wire.install_assignment import InstalledMember
@@ -216,16 +216,23 @@ class TestNobodyFits:
         assert shard.heartbeat(W1, 1).error_code == Code.COMPUTE_ASSIGNMENT
 
 
-def all_to_the_first(state: GroupState) -> TargetAssignment:
-    first = min(state.members)
-    return TargetAssignment(
-        epoch=AssignmentEpoch(state.epoch), members={first: MemberTarget(tasks=state.configured)}
-    )  # fmt: skip
+class AllToTheFirst:
+    """It wants another assignment when it has waited for 5 s."""
+
+    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
+        due = AssignorMetadata(version=now_ms + (max_delay_ms or 5_000))
+        share = MemberTarget(tasks=prepared.group.configured, metadata=due)
+        return TargetAssignment(
+            epoch=AssignmentEpoch(prepared.group.epoch), members={min(prepared.group.members): share}
+        )  # fmt: skip
+
+    def due_at_ms(self, target: TargetAssignment) -> int | None:
+        return min(share.metadata.version for share in target.members.values())
 
 
 class TestServerAssignor:
     def joined(self) -> tuple[Shard, Any]:
-        shard = Shard(CoordinatorSettings(server_assignors={"first": all_to_the_first}))
+        shard = Shard(CoordinatorSettings(server_assignors={"first": AllToTheFirst()}))
         shard.read_jobs(ALL)
         return shard, shard.join(W1, client_assignors=None, server_assignor="first")
 
@@ -235,6 +242,13 @@ class TestServerAssignor:
         held = shard.held(W1, 1)
         shard.read_jobs(OF_A)
         assert assigned(shard.reply_to(held)) == OF_A
+
+    def test_it_wants_another_one_later(self) -> None:
+        shard, _ = self.joined()
+        shard.sleep(4_999)
+        assert shard.group.epoch == 1
+        shard.sleep(1)
+        assert (shard.group.epoch, shard.group.target.epoch) == (2, 2)
 
     def test_never_together_with_client_assignors(self) -> None:
         shard, _ = self.joined()

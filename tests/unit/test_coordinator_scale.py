@@ -9,8 +9,8 @@ from coordinated import GROUP, heartbeat, whole
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import JobsRead, RequestArrived, RequestId
+from airflow_provider.coordinator.installing import Prepared
 from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import (
     AssignmentEpoch,
     CurrentAssignment,
@@ -27,15 +27,19 @@ FEW, MANY = 100, 5_000
 TASKS_EACH = 4
 
 
-def evenly(state: GroupState) -> TargetAssignment:
-    ordered = sorted(state.configured)
-    return TargetAssignment(
-        epoch=AssignmentEpoch(state.epoch),
-        members={
-            member: MemberTarget(tasks=frozenset(ordered[index * TASKS_EACH : (index + 1) * TASKS_EACH]))
-            for index, member in enumerate(state.members)
-        },
-    )
+class Evenly:
+    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
+        ordered = sorted(prepared.group.configured)
+        return TargetAssignment(
+            epoch=AssignmentEpoch(prepared.group.epoch),
+            members={
+                member: MemberTarget(tasks=frozenset(ordered[index * TASKS_EACH : (index + 1) * TASKS_EACH]))
+                for index, member in enumerate(prepared.group.members)
+            },
+        )
+
+    def due_at_ms(self, target: TargetAssignment) -> int | None:
+        return None
 
 
 class Crowd:
@@ -44,7 +48,7 @@ class Crowd:
     def __init__(self, size: int) -> None:
         self.members = [MemberId(f"w{index}") for index in range(size)]
         self.requests = 0
-        self.coordinator = Coordinator(CoordinatorSettings(server_assignors={"evenly": evenly}))
+        self.coordinator = Coordinator(CoordinatorSettings(server_assignors={"evenly": Evenly()}))
         member = Member(rebalance_timeout_ms=1, server_assignor="evenly")
         self.coordinator.replay(values.epoch_record(GROUP, GroupEpoch(1)))
         for member_id in self.members:
