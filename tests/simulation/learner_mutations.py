@@ -89,6 +89,7 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_OVER, _REST),
+        seed=7,
     ),
     Mutation(
         name="has somebody learn what is not configured",
@@ -108,6 +109,7 @@ LEARNER_MUTATIONS = (
         edits=(("    left_alone = plus(round.pending, learned)\n", "    left_alone = round.pending\n"),),
         plan="learners",
         broken=(_TWICE, _KNOWS, _OVER, _CONFIGURED),
+        seed=7,
     ),
     Mutation(
         name="gives to those that leave soon as to any other",

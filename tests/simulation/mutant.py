@@ -17,6 +17,8 @@ from simulation.mutations import MUTATIONS
 
 SEEDS = 150
 """As many histories as a mutation may take to be noticed."""
+_NEEDLESS = ("cacheprovider", "randomly", "hypothesispytest", "anyio", "pytest_cov")
+"""Plugins that take longer to load than a unit test to notice something."""
 
 
 class _Mistaken(MetaPathFinder, Loader):
@@ -58,11 +60,11 @@ def notice(mutation: Mutation) -> str | None:
     if mutation.unit_test:
         import pytest
 
-        quiet = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        quiet = ["-q", "-x", "--no-header", "--tb=no", *(f"-pno:{plugin}" for plugin in _NEEDLESS)]
         return "unit test" if pytest.main([*quiet, mutation.unit_test]) == pytest.ExitCode.TESTS_FAILED else None
     from simulation.histories import PLANS, play
 
-    for seed in range(SEEDS):
+    for seed in range(mutation.seed, mutation.seed + SEEDS):
         told = play(seed, PLANS[mutation.plan])
         if told.failure is not None:
             return f"{told.kind}\nseed {seed}: {told.failure.failure}"
