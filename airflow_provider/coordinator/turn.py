@@ -12,6 +12,7 @@ from airflow_provider.coordinator.state import GroupState
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.declarative.model import CurrentAssignment, GroupEpoch, MemberState
 from airflow_provider.declarative.wire.apis import ReplyBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import MemberId
 
@@ -42,9 +43,12 @@ class Turn:
         return desk
 
     def effects(self) -> Effects:
+        """Answers to heartbeats first: who has installed an assignment shall know its epoch before it hears that."""
         return Effects(
-            records=tuple(self._records), replies=tuple(self._replies), timer_at_ms=self.timers.next_ms
-        )  # fmt: skip
+            records=tuple(self._records),
+            replies=tuple(sorted(self._replies, key=_is_no_heartbeats)),
+            timer_at_ms=self.timers.next_ms,
+        )
 
     # ---- records
 
@@ -120,6 +124,10 @@ class Turn:
 
     def begin_session(self, desk: Desk, member_id: MemberId) -> None:
         self.timers.set(Timer(Kind.SESSION, desk.state.group_id, member_id), self.now_ms + self.session_ms(desk))
+
+
+def _is_no_heartbeats(reply: Reply) -> bool:
+    return not isinstance(reply.body, ConnectGroupHeartbeatResponse)
 
 
 def next_epoch(desk: Desk) -> GroupEpoch:
