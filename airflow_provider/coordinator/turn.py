@@ -118,9 +118,11 @@ class Turn:
         return desk.state.configuration.session_timeout_ms or self.settings.session_timeout_ms
 
     def interval_ms(self, desk: Desk) -> int:
-        """At most half of a session, whatever is set: a member whose heartbeat is held must not lose its session."""
+        """At most three tenths of a session, whatever is set. The next answer to a heartbeat that is held comes two
+        intervals after the last one that was answered was sent, and so long the member lives on that.
+        """
         wanted = desk.state.configuration.heartbeat_interval_ms or self.settings.heartbeat_interval_ms
-        return max(1, min(wanted, self.session_ms(desk) // 2))
+        return max(1, min(wanted, self.session_ms(desk) * 3 // 10))
 
     def begin_session(self, desk: Desk, member_id: MemberId) -> None:
         self.timers.set(Timer(Kind.SESSION, desk.state.group_id, member_id), self.now_ms + self.session_ms(desk))
