@@ -33,14 +33,13 @@ _fetched: set[tuple[str, int]] = set()
 
 
 class Totals(SparkJob):
-    """Running totals by key. A task's prices take ``warm_up_s`` to come, but only once in a process. A warm-up
-    rehearses ``rehearsed`` batches.
+    """Running totals by key. A task's prices take ``warm_up_s`` to come, but only once in a process.
 
     The planner reads from the file ``again`` how often each task is to be started anew where it is.
     """
 
     def __init__(self) -> None:
-        self._prices: DataFrame | None = None
+        self._stream: DataStreamWriter | None = None
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         again = Path(job.config["folder"]) / "again"
@@ -48,20 +47,17 @@ class Totals(SparkJob):
         return [{**job.config, "again": count} for count in counts]
 
     def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
-        """The first query of a JVM takes seconds longer than the next: so a little one runs before."""
-        rehearsal = _totals(spark, _priced(spark)).foreachBatch(_collect).start()
-        while (rehearsal.lastProgress or {"batchId": 0})["batchId"] < task.config.get("rehearsed", 10):
-            yield 0.0
-            task.wait(_STEP_S)
-        rehearsal.stop()
         yield from self._fetch(spark, task)
+        assert self._stream is not None
+        for _ in task.rehearse(self._stream.foreachBatch(_collect)):
+            yield 0.99
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        warm = self._prices is not None
+        warm = self._stream is not None
         if not warm:
             for _ in self._fetch(spark, task):
                 pass
-        assert self._prices is not None
+        assert self._stream is not None
         sink = Path(task.config["folder"]) / f"sink-{task.index}"
         sink.mkdir(parents=True, exist_ok=True)
         run = uuid.uuid4().hex[:8]
@@ -73,7 +69,7 @@ class Totals(SparkJob):
             hidden.write_text(json.dumps({**written, "totals": totals}))
             hidden.rename(sink / f"{batch_id}-{run}.json")
 
-        stream = _totals(spark, self._prices).foreachBatch(task.foreach_batch(write))
+        stream = self._stream.foreachBatch(task.foreach_batch(write))
         return stream.option("checkpointLocation", task.checkpoint_location).start()
 
     def _fetch(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
@@ -83,7 +79,7 @@ class Totals(SparkJob):
                 raise FencedError("the task was told to stop while it waited for its prices")
             yield min(waited / seconds, 0.99)
         _fetched.add((task.job, task.index))
-        self._prices = task.cached(f"prices-{task.index}", lambda: _priced(spark))
+        self._stream = _totals(spark, task.cached(f"prices-{task.index}", lambda: _priced(spark)))
 
 
 def _collect(batch: DataFrame, _batch_id: int) -> None:

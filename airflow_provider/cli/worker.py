@@ -20,6 +20,7 @@ from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
+from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
@@ -111,6 +112,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_timing(parser: argparse.ArgumentParser) -> None:
     timing = parser.add_argument_group("the membership (milliseconds; but for the session, defaults are Connect's)")
     timing.add_argument(
+        "--group-protocol",
+        choices=[name.value for name in GroupProtocolName],
+        default=GroupProtocolName.CLASSIC.value,
+        help="classic: Kafka's own, in rounds (default); connect: a declarative group, whose coordinator grants session"
+        " and heartbeat interval. The same for all workers of a group",
+    )
+    timing.add_argument(
         "--connect-protocol",
         choices=[protocol.value for protocol in ConnectProtocol],
         default=ConnectProtocol.SESSIONED.value,
@@ -160,7 +168,7 @@ def _say(text: str) -> None:
 
 def _spec(args: argparse.Namespace) -> WorkerSpec:
     """:raises ValueError: naming the option that is wrong"""
-    name = args.worker or f"{socket.gethostname()}-{os.getpid()}"
+    worker = args.worker or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
     if not 0 <= args.returns_ms <= LONGEST_DELAY_MS:
@@ -174,7 +182,7 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
         raise ValueError(f"--{wrong}") from wrong
     member = MemberSettings(
         group_id=args.group,
-        worker=WorkerId(name),
+        worker=WorkerId(worker),
         url=f"process://{socket.gethostname()}/{os.getpid()}",
         protocol=connect_protocol,
         learned=LearnedRule(args.learned),
@@ -184,8 +192,11 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
         rebalance_timeout_ms=args.rebalance_timeout_ms,
         lease_margin_ms=args.lease_margin_ms,
     )
+    name = GroupProtocolName(args.group_protocol)
+    check_goes_together(name, member)
     return WorkerSpec(
         member=member,
+        group_protocol=name,
         slots=args.slots,
         until=Until(args.until),
         policy=policy,

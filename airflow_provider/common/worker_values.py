@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
+from airflow_provider.common.group_protocols import GroupProtocolName, group_protocol
 from airflow_provider.group.membership import GroupProtocol
 from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -34,6 +35,7 @@ class WorkerSpec:
     until: Until
     policy: Policy
     idle_timeout_ms: int | None = None
+    group_protocol: GroupProtocolName = GroupProtocolName.CLASSIC
 
     def settings(self, phase: WorkerPhase, returns_ms: int | None = None) -> WorkerSettings:
         """In the worker's own words.
@@ -53,10 +55,7 @@ class WorkerSpec:
 
     def protocol(self) -> GroupProtocol:
         """The group protocol by which the worker joins."""
-        # Not at the top: Kafka's clients stand behind it, and a DAG file imports this module.
-        from airflow_provider.group.classic import ClassicProtocol
-
-        return ClassicProtocol(replace(self.member, slots=self.slots), self.policy)
+        return group_protocol(self.group_protocol, replace(self.member, slots=self.slots), self.policy)
 
     def to_json(self) -> dict[str, Any]:
         member = self.member
@@ -77,6 +76,7 @@ class WorkerSpec:
             "slots": self.slots,
             "until": self.until.value,
             "idle_timeout_ms": self.idle_timeout_ms,
+            "group_protocol": self.group_protocol.value,
         }
 
     @classmethod
@@ -105,6 +105,7 @@ class WorkerSpec:
                 until=Until(data["until"]),
                 policy=_policy_of(data),
                 idle_timeout_ms=data.get("idle_timeout_ms"),
+                group_protocol=GroupProtocolName(data.get("group_protocol", GroupProtocolName.CLASSIC)),
             )
 
 

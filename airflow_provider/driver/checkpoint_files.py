@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FOLDERS: Final = ("offsets", "commits", "state")
-_FILE: Final = re.compile(r"(?P<folder>.*/)(?P<version>\d+)(?:_[^./]*)?(?P<kind>\.[A-Za-z]+)?$")
+FOLDERS: Final = ("offsets", "commits", "state")
+FILE: Final = re.compile(r"(?P<folder>.*/)(?P<version>\d+)(?:_[^./]*)?(?P<kind>\.[A-Za-z]+)?$")
 """A batch's file in ``offsets`` and ``commits``; a version's in ``state``, by what kind of store whatever."""
-_WHOLE: Final = frozenset({"", ".snapshot", ".zip"})
+WHOLE: Final = frozenset({"", ".snapshot", ".zip"})
 """Kinds of files that need none of an older version."""
 
 
@@ -25,15 +25,21 @@ def newest(paths: Iterable[str]) -> list[str]:
     """
     folders: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for path in paths:
-        found = _FILE.fullmatch(path)
+        found = FILE.fullmatch(path)
         if found is not None:
             folders[found["folder"]].append((int(found["version"]), found["kind"] or "", path))
-    return [path for folder in sorted(folders) for path in _newest_of(folders[folder])]
+    return [path for folder in sorted(folders) for path in newest_of(folders[folder], WHOLE)]
 
 
-def _newest_of(files: list[tuple[int, str, str]]) -> list[str]:
-    base = max((version for version, kind, _ in files if kind in _WHOLE), default=0)
-    return [path for version, kind, path in sorted(files) if version > base or (version == base and kind in _WHOLE)]
+def newest_of(files: Iterable[tuple[int, str, str]], whole: Container[str]) -> list[str]:
+    """Of one folder.
+
+    :param files: each one's version, kind and path
+    :param whole: kinds of files that need none of an older version
+    """
+    files = sorted(files)
+    base = max((version for version, kind, _ in files if kind in whole), default=-1)
+    return [path for version, kind, path in files if version > base or (version == base and kind in whole)]
 
 
 def read_newest(spark: SparkSession, location: str) -> Iterator[float]:
@@ -45,13 +51,15 @@ def read_newest(spark: SparkSession, location: str) -> Iterator[float]:
     jvm: Any = spark._jvm  # noqa: SLF001
     root = jvm.org.apache.hadoop.fs.Path(location)
     files = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
-    paths = newest([path for folder in _FOLDERS for path in _list(files, jvm.org.apache.hadoop.fs.Path(root, folder))])
+    paths = newest(
+        [path for folder in FOLDERS for path in list_files(files, jvm.org.apache.hadoop.fs.Path(root, folder))]
+    )
     for done, path in enumerate(paths):
         yield done / len(paths)
         _read(jvm, files, path)
 
 
-def _list(files: Any, folder: Any) -> list[str]:
+def list_files(files: Any, folder: Any) -> list[str]:
     """What is below, folders in folders too. A folder's entries are listed together: to look at each file, as
     ``listFiles`` does, takes a process for each on a local disk, and fails when one has gone.
     """
@@ -64,7 +72,7 @@ def _list(files: Any, folder: Any) -> list[str]:
     return [
         path
         for entry in entries
-        for path in (_list(files, entry.getPath()) if entry.isDirectory() else (entry.getPath().toString(),))
+        for path in (list_files(files, entry.getPath()) if entry.isDirectory() else (entry.getPath().toString(),))
     ]
 
 

@@ -126,6 +126,24 @@ def ends_by_itself(query: StreamingQuery) -> bool:
     return not trigger.startswith(("ProcessingTime", "Continuous", "RealTime"))
 
 
+def batches_done(query: StreamingQuery) -> int:
+    """How many triggers with a batch have come to their end, of the last hundred. It costs less than to have the
+    progress itself, which is JSON.
+    """
+    return len(query._jsq.recentProgress())
+
+
+def last_batch(query: StreamingQuery) -> int | None:
+    """The number of the last batch that has come to its end; None before the first one has."""
+    progress = query._jsq.lastProgress()
+    return None if progress is None else int(progress.batchId())
+
+
+def is_busy(query: StreamingQuery) -> bool:
+    """Whether it is in a batch, or looks for the next one."""
+    return bool(query._jsq.isActive()) and bool(query._jsq.status().isTriggerActive())
+
+
 def start_jvm(conf: Mapping[str, str]) -> None:
     """Start the JVM, if there is none, as ``SparkContext`` would: but what it prints on stderr is logged."""
     from pyspark import SparkConf, SparkContext

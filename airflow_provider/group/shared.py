@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from airflow_provider.group.request_channel import KafkaChannel
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.reports.standing import Pace
@@ -108,6 +109,7 @@ class _Pools:
     def __init__(self) -> None:
         self.transports: _Pool[GroupTransport] = _Pool(lambda transport: transport.aclose())
         self.topics: _Pool[GroupTopics] = _Pool(lambda topics: topics.aclose())
+        self.channels: _Pool[KafkaChannel] = _Pool(lambda channel: channel.aclose())
 
 
 # A loop belongs to one process: after a fork there is another loop, and so nothing is shared with the parent.
@@ -125,6 +127,24 @@ def shared_transport(settings: KafkaSettings) -> AbstractAsyncContextManager[Gro
         return GroupTransport(settings)
 
     return _pools().transports.use(settings, make)
+
+
+def shared_channel(settings: KafkaSettings) -> AbstractAsyncContextManager[KafkaChannel]:
+    """The channel to the coordinators of a cluster's declarative groups, as long as somebody on this loop uses it.
+
+    :raises TopicError: see :meth:`KafkaChannel.open`
+    """
+
+    async def make() -> KafkaChannel:
+        channel = KafkaChannel(settings)
+        try:
+            await channel.open()
+        except BaseException:
+            await channel.aclose()
+            raise
+        return channel
+
+    return _pools().channels.use(settings, make)
 
 
 def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> AbstractAsyncContextManager[GroupTopics]:

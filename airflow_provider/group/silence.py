@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from enum import Enum
 from typing import Final
 
-from airflow_provider.membership.events import Request
 from airflow_provider.protocol.model import WorkerId
 
 log: Final = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class Silence:
         self._worker = worker
         self._since: float | None = None
 
-    def unanswered(self, request: Request, cause: str) -> None:
+    def unanswered(self, request: Enum, cause: str) -> None:
         """One of many, perhaps."""
         if self._since is None:
             self._since = time.monotonic()

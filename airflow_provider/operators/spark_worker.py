@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.claims import is_of
+from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
 from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -103,6 +104,9 @@ class SparkWorkerOperator(BaseOperator):
         ``scheduled.rebalance.max.delay.ms``); by default 5 minutes, or not at all if ``immediate``
     :param max_moves: ``incremental`` needs it: so many tasks are taken from their workers in a round to even out
     :param move_interval: ``incremental``: so long from a round that moved tasks to the next (default: 30 s)
+    :param group_protocol: ``classic``: Kafka's group protocol, in rounds; ``connect``: a declarative group, in which
+        each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. ``connect``
+        needs a coordinator, which grants session and heartbeat interval
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
         ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
     :param learned: ``extensible``: when this worker stops what another learns. ``when-ready``: when it hears that the
@@ -157,6 +161,7 @@ class SparkWorkerOperator(BaseOperator):
         max_delay: TimeSpan | None = None,
         max_moves: int | None = None,
         move_interval: TimeSpan | None = None,
+        group_protocol: str = GroupProtocolName.CLASSIC.value,
         connect_protocol: str = ConnectProtocol.SESSIONED.value,
         learned: str = LearnedRule.WHEN_READY.value,
         max_learners: int = DEFAULT_LIMITS.per_worker,
@@ -186,6 +191,7 @@ class SparkWorkerOperator(BaseOperator):
         self.max_delay = max_delay
         self.max_moves = max_moves
         self.move_interval = move_interval
+        self.group_protocol = group_protocol
         self.connect_protocol = connect_protocol
         self.learned = learned
         self.max_learners = max_learners
@@ -219,11 +225,15 @@ class SparkWorkerOperator(BaseOperator):
         milliseconds("linger", self.linger)
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._idle_timeout_ms()
-        self._member(group="group", worker="worker", url="")
+        member = self._member(group="group", worker="worker", url="")
+        check_goes_together(self._group_protocol(), member)
         self._policy()
 
     def _idle_timeout_ms(self) -> int | None:
         return None if self.idle_timeout is None else milliseconds("idle_timeout", self.idle_timeout, least_ms=1)
+
+    def _group_protocol(self) -> GroupProtocolName:
+        return choice("group_protocol", self.group_protocol, GroupProtocolName)
 
     def _policy(self) -> Policy:
         return resolution_policy(
@@ -277,6 +287,7 @@ class SparkWorkerOperator(BaseOperator):
             until=choice("until", self.until, Until),
             policy=self._policy(),
             idle_timeout_ms=self._idle_timeout_ms(),
+            group_protocol=self._group_protocol(),
         )
 
     def _equipment(self) -> Equipment:

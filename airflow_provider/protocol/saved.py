@@ -16,6 +16,9 @@ SAVED_VERSION: Final = 1
 CLASSIC: Final = "classic"
 """The group protocol of what was saved before it said of which one it is."""
 
+CONNECT: Final = "connect"
+"""The protocol of declarative groups."""
+
 
 def check_saved(data: Mapping[str, Any], what: str) -> None:
     """Check that this release can read what was saved.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from airflow_provider.driver.application import SparkGoneError, SparkStartError
@@ -38,6 +38,7 @@ from airflow_provider.spark.runner import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,9 @@ class TaskSession(Protocol):
 
         :raises FencedError: if the task is told to stop while it waits for that
         """
+
+    def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
+        """Run the query on a copy of the checkpoint at ``location``, until it starts no faster."""
 
     def cancel(self) -> None:
         """Cancel the attempt's Spark jobs and stop its queries; from any thread, as often as one likes."""
@@ -199,4 +203,5 @@ def task_context(order: TaskOrder, guard: TaskGuard, session: TaskSession) -> Ta
         checkpoint_location=order.checkpoint_location,
         guard=guard,
         share=session.share,
+        rehearsing=session.rehearse,
     )

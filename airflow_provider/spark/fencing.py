@@ -40,6 +40,7 @@ class AttemptGuard:
         self._lock = threading.Lock()
         self._begun = False
         self._stop = threading.Event()
+        self._refuses = threading.Event()
         self._reason = ""
 
     def begin(self) -> None:
@@ -48,14 +49,22 @@ class AttemptGuard:
         :raises FencedError: if that must not be: the attempt was told to stop, or the lease is over
         """
         with self._lock:
-            self.check()
+            if self.stopping:
+                raise self._stopped()
+            self.check_lease()
             self._begun = True
 
     def stop(self, reason: str) -> bool:
-        """Tell the attempt to stop; the first reason stays.
+        """Tell the attempt to stop, and let it write nothing more; the first reason stays.
 
         :returns: whether the job's code has been called; if not, it never will be
         """
+        begun = self.stop_soon(reason)
+        self._refuses.set()
+        return begun
+
+    def stop_soon(self, reason: str) -> bool:
+        """As :meth:`stop`, but what is under way may be written: the task is this worker's until it has ended here."""
         with self._lock:
             if not self._stop.is_set():
                 self._reason = reason
@@ -74,9 +83,12 @@ class AttemptGuard:
         return self._stop.wait(timeout_s)
 
     def check(self) -> None:
-        if self.stopping:
-            raise FencedError(f"the task was told to stop: {self._reason}")
+        if self._refuses.is_set():
+            raise self._stopped()
         self.check_lease()
+
+    def _stopped(self) -> FencedError:
+        return FencedError(f"the task was told to stop: {self._reason}")
 
     def check_lease(self) -> None:
         self._lease.check(self._grant)

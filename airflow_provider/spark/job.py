@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Config: TypeAlias = Mapping[str, Any]
 """A JSON object: the configuration of a job or of one of its tasks."""
@@ -72,7 +73,7 @@ class TaskGuard(Protocol):
         """Sleep until the task is told to stop, at most ``timeout_s`` seconds; True if it was told."""
 
     def check(self) -> None:
-        """:raises FencedError: if the task was told to stop or the lease is over"""
+        """:raises FencedError: if the lease is over, or the task was told to stop and a batch under way is given up"""
 
     def check_lease(self) -> None:
         """:raises FencedError: if the lease is over"""
@@ -97,6 +98,14 @@ Share: TypeAlias = "Callable[[str, Callable[[], DataFrame], TaskGuard], DataFram
 
 def _make_for_oneself(_name: str, make: Callable[[], DataFrame], _guard: TaskGuard) -> DataFrame:
     return make()
+
+
+Rehearse: TypeAlias = "Callable[[DataStreamWriter, str, TaskGuard], Iterator[float]]"
+"""What a runner puts behind :meth:`TaskContext.rehearse`; by default nothing is done."""
+
+
+def _rehearse_nothing(_stream: DataStreamWriter, _location: str, _guard: TaskGuard) -> Iterator[float]:
+    return iter(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +161,7 @@ class TaskContext:
     checkpoint_location: str
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
     share: Share = field(default=_make_for_oneself, repr=False)
+    rehearsing: Rehearse = field(default=_rehearse_nothing, repr=False)
 
     @property
     def stopping(self) -> bool:
@@ -171,6 +181,15 @@ class TaskContext:
         :param make: reads it, for the task that asks first; the others wait
         """
         return self.share(f"{self.job}/{name}", make, self.guard)
+
+    def rehearse(self, stream: DataStreamWriter) -> Iterator[float]:
+        """In a warm-up: run a query like the task's on a copy of its checkpoint, again and again until it starts no
+        faster; yields how far that is, from 0 to 1. If it fails, that is logged.
+
+        :param stream: with a sink that keeps nothing, reading from what the task's query reads from. ``run`` may start
+            it, with its own sink and checkpoint
+        """
+        return self.rehearsing(stream, self.checkpoint_location, self.guard)
 
     def fence(self) -> None:
         """To be called right before an external side effect.

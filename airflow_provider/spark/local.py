@@ -45,9 +45,10 @@ class LocalRunner:
     """Runs tasks in this process (a :class:`~airflow_provider.spark.runner.Runner`).
 
     Spark starts with the first task that needs it. A task that is told to stop has its Spark jobs cancelled and its
-    queries stopped, again and again until its thread ends. Python code that does not look at ``task.stopping`` cannot
-    be ended from outside: such a task is reported as still running until it really ends. One that still waits for Spark
-    to start has stopped immediately, though its thread goes on waiting: others may be waiting for the task.
+    queries stopped, again and again until its thread ends. Before that a query may end the batch that it is in, if that
+    is soon and the lease holds. Python code that does not look at ``task.stopping`` cannot be ended from outside: it is
+    reported as still running until it really ends. One that still waits for Spark to start has stopped
+    immediately, though its thread goes on waiting: others may be waiting for the task.
 
     What is made ready has a thread and a session, too, and its attempt goes on in these. An attempt does not wait for
     the end of its warm-up: that is to stop. With one that does not, it does without.
@@ -187,6 +188,8 @@ class LocalRunner:
 
         last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job)
         attempt.thread_ended.set()
+        if attempt.guard.stopping:
+            attempt.guard.stop(attempt.guard.reason)  # a batch that Spark has let go of may still be about to write
         emit(attempt.last_word(last, self._mask))
 
     def _learn(self, learner: Learner, loop: asyncio.AbstractEventLoop) -> None:

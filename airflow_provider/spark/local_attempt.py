@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +18,9 @@ from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, Task
 
 log = logging.getLogger(__name__)
 
+BATCH_S: Final = 1.5
+"""So long a query that is told to stop may go on with the batch that it is in, so that nobody does it again."""
+_LOOK_S: Final = 0.01
 CANCEL_INTERVAL_S: Final = 0.2
 """How often a stopping task's Spark jobs are cancelled: it may start another right after one was cancelled."""
 
@@ -53,10 +57,31 @@ class LocalAttempt:
     def stop(self, reason: str) -> bool:
         """:returns: whether the job's code has been called; if not, it never will be"""
         told_before = self.guard.stopping
-        begun = self.guard.stop(reason)
+        begun = self.guard.stop_soon(reason)
         if begun and not told_before:
-            start_thread(self._cancel_until_ended, f"stop-{self.order.task}")
+            start_thread(self._stop, f"stop-{self.order.task}")
         return begun
+
+    def _stop(self) -> None:
+        try:
+            self._let_batch_end()
+        except Exception as error:  # the lease is over, or Spark
+            log.debug("Task %s stops in the middle of a batch", self.order.task, exc_info=error)
+        self.guard.stop(self.guard.reason)
+        self._cancel_until_ended()
+
+    def _let_batch_end(self) -> None:
+        """As long as the lease holds: so not if that has ended, as it does for all reasons but that the task moves or
+        starts anew.
+        """
+        deadline = time.monotonic() + BATCH_S
+
+        def may_go_on() -> bool:
+            self.guard.check_lease()
+            return not self.thread_ended.wait(_LOOK_S) and time.monotonic() < deadline
+
+        self.guard.check_lease()
+        self.session.await_batch(may_go_on)
 
     def _cancel_until_ended(self) -> None:
         while not self.thread_ended.is_set():

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, RunningSpark
@@ -17,10 +17,13 @@ from airflow_provider.driver.pyspark_internals import (
     bind_session,
     ends_by_itself,
     ends_soon,
+    is_busy,
+    last_batch,
     refuse_stop,
     take_off_listener_bus,
     unbind_session,
 )
+from airflow_provider.driver.rehearsal import rehearse
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class Pools:
@@ -124,6 +128,9 @@ class LocalSession:
         assert self.spark is not None
         return self.spark.tables.get(self, spark, name, make, waits)
 
+    def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
+        return rehearse(self.open(), stream, location, guard.wait)
+
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:
             return error
@@ -134,6 +141,18 @@ class LocalSession:
         gone = self.spark.gone()
         gone.__cause__ = error
         return gone
+
+    def await_batch(self, may_go_on: Callable[[], bool]) -> None:
+        """Wait until each of the task's queries has ended the batch that it is in.
+
+        :param may_go_on: waits a little, and says whether to wait on
+        """
+        if self._session is None or self.spark is None or not self.spark.alive:
+            return
+        in_batch = {query: last_batch(query) for query in self._queries(self._session)}
+        while any(is_busy(query) and last_batch(query) == last for query, last in in_batch.items()):
+            if not may_go_on():
+                return
 
     def cancel(self) -> None:
         session = self._session
@@ -148,9 +167,11 @@ class LocalSession:
                 self._stop_queries(session)
 
     def _stop_queries(self, session: SparkSession) -> None:
-        awaited = [] if self._awaited is None else [self._awaited]
-        for query in [*session.streams.active, *awaited]:
+        for query in self._queries(session):
             query.stop()
+
+    def _queries(self, session: SparkSession) -> list[StreamingQuery]:
+        return [*session.streams.active, *([] if self._awaited is None else [self._awaited])]
 
     def _cancel_jobs(self, session: SparkSession) -> None:
         """The tag misses what threads have started that the task made itself; Spark knows of what session that was."""

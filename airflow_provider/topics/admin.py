@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -69,6 +70,18 @@ _NOT_NOW: Final = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic that exists.
+
+    :param partitions: how many it has; 0 if this user may not know
+    :param allowed: what this user may do with it
+    """
+
+    partitions: int
+    allowed: frozenset[Operation]
+
+
 class TopicAdmin:
     """What is asked of the brokers about topics.
 
@@ -110,14 +123,16 @@ class TopicAdmin:
         allowed: dict[str, frozenset[Operation]] = {}
         missing = []
         for topic in topics.all:
-            try:
-                operations = await self._look_at(topic, timeout_s)
-            except _TopicFailure as failure:
-                raise self._explain(failure, "DESCRIBE", f"looking for the topic {failure.topic!r}") from failure
-            if operations is None:
+            found = await self.look_at(topic, timeout_s=timeout_s)
+            if found is None:
                 missing.append(topic)
-            else:
-                allowed[topic] = operations
+                continue
+            allowed[topic] = found.allowed
+            if found.partitions > 1:
+                raise TopicError(
+                    f"the topic {topic!r} has {found.partitions} partitions, but must have exactly one, because the"
+                    " order of its records matters: delete it (it is made anew), or choose another name for the group"
+                )
         lacking = list(needs.lacking(topics, allowed))
         if lacking:
             raise RightsError(lacking, self._principal)
@@ -152,38 +167,45 @@ class TopicAdmin:
         groups = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
         return sorted(group for group in groups if group and TopicNames.of(group).status in names)
 
-    async def _look_at(self, topic: str, timeout_s: float) -> frozenset[Operation] | None:
-        """:returns: what the user may do with the topic; None if it does not exist"""
+    async def look_at(self, topic: str, *, timeout_s: float) -> FoundTopic | None:
+        """A topic as this user sees it; None if it does not exist.
+
+        :raises RefusedError: if the broker refuses the connection
+        :raises BrokerAwayError: if no broker answers in time
+        """
         try:
             described = await self._describe(topic, timeout_s)
         except _TopicFailure as failure:
             if failure.code in _UNKNOWN_TOPIC:
                 return None
             if failure.code in _NO_RIGHT:
-                return frozenset()
-            raise
+                return FoundTopic(0, frozenset())
+            raise self._explain(failure, "DESCRIBE", f"looking for the topic {topic!r}") from failure
         self._outage.is_back()
-        if len(described.partitions) != 1:
-            raise TopicError(
-                f"the topic {topic!r} has {len(described.partitions)} partitions, but must have exactly one, because"
-                " the order of its records matters: delete it (it is made anew), or choose another name for the group"
-            )
         granted = {operation.name for operation in described.authorized_operations or ()}
         # A broker that is too old to tell is taken to allow everything: it will say so when it does not.
-        return frozenset(operation for operation in Operation if not granted or operation.value in granted)
+        allowed = frozenset(operation for operation in Operation if not granted or operation.value in granted)
+        return FoundTopic(len(described.partitions), allowed)
 
     async def _make(self, missing: list[str], topics: TopicNames, timeout_s: float) -> None:
-        made = self._client.create_topics(
-            [NewTopic(topic, 1, _BROKER_DEFAULT, config=_settings_of(topic, topics)) for topic in missing],
-            request_timeout=timeout_s,
-        )
-        for topic, future in made.items():
+        await self.make({topic: (1, _settings_of(topic, topics)) for topic in missing}, timeout_s=timeout_s)
+        await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
+
+    async def make(self, missing: Mapping[str, tuple[int, Mapping[str, str]]], *, timeout_s: float) -> None:
+        """Make topics, unless somebody else does meanwhile, with as many replicas as the broker gives by default.
+
+        :param missing: by name how many partitions each has, and its settings
+        :raises TopicRightsError: if one may not be made
+        :raises BrokerAwayError: if no broker answers in time
+        :raises TopicError: if one can't be made
+        """
+        new = [NewTopic(topic, count, _BROKER_DEFAULT, config={**config}) for topic, (count, config) in missing.items()]
+        for topic, future in self._client.create_topics(new, request_timeout=timeout_s).items():
             try:
                 await self._answer(topic, asyncio.wrap_future(future))
             except _TopicFailure as failure:
                 if failure.code != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._explain(failure, "CREATE", f"making the topic {topic!r}") from failure
-        await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
 
     async def _ends_of(self, topics: tuple[str, ...], *, timeout_s: float, appears_s: float) -> dict[str, int]:
         """Ask until there is an answer: a topic that has just been made is unknown for a moment, then has no leader.

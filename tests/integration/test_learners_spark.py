@@ -48,7 +48,7 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
             await asyncio.sleep(LOOK_S)
 
     async with fleet() as group:
-        config = {"folder": str(tmp_path), "warm_up_s": WARM_UP_S, "rehearsed": 2}
+        config = {"folder": str(tmp_path), "warm_up_s": WARM_UP_S}
         await group.submit("totals", tasks=2, kind=TaskKind.STREAMING, entry_point="warm_streams:Totals", config=config)
         group.start("w1")
         await go_on()

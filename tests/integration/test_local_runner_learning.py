@@ -14,12 +14,14 @@ import pytest
 from runner_bench import SEEN, Events, order_of, until
 
 from airflow_provider.driver.checkpoint_files import read_newest
+from airflow_provider.driver.rehearsal import FEWEST, MOST
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import TaskOrder, TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
 
@@ -173,6 +175,59 @@ async def test_of_a_stream_with_state_the_newest_files_are_read(
     partitions = len(list((tmp_path / "checkpoint" / "state" / "0").glob("[0-9]*")))
     assert read >= 2 + partitions
     assert list(read_newest(spark, str(tmp_path / "nowhere"))) == []
+
+
+class Words(SparkJob):
+    """Counts the words of files; a rehearsal keeps its own."""
+
+    def plan_of(self, spark: SparkSession, task: TaskContext) -> DataStreamWriter:
+        lines = spark.readStream.schema("word string").option("maxFilesPerTrigger", 1).csv(task.config["input"])
+        return lines.groupBy("word").count().writeStream.outputMode("update")
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
+        def keep(batch: DataFrame, number: int) -> None:
+            SEEN["rehearsed"].append((number, counts_of(batch)))
+
+        yield from task.rehearse(self.plan_of(spark, task).foreachBatch(keep))
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        def write(batch: DataFrame, number: int) -> None:
+            SEEN["written"].append((number, counts_of(batch)))
+
+        query = self.plan_of(spark, task).foreachBatch(task.foreach_batch(write))
+        return query.option("checkpointLocation", task.checkpoint_location).start()
+
+
+def counts_of(batch: DataFrame) -> dict[str, int]:
+    return {row["word"]: row["count"] for row in batch.collect()}
+
+
+async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one_is_left_alone(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    SEEN.update(written=[], rehearsed=[])
+    words, checkpoint = tmp_path / "words", tmp_path / "checkpoints" / "0"
+    words.mkdir()
+    task = stream("Words", checkpoint=checkpoint, input=str(words))
+    await runner.start(task)
+    for number in range(3):
+        (words / f"{number}.csv").write_text("tick\n")
+        await until((checkpoint / "commits" / str(number)).exists)
+
+    learner = replace(task, task=task.task._replace(index=1))
+    runner.warm(learner)
+    await events.wait_for(learner.task, WarmUpReady)
+    assert SEEN["written"] == [(number, {"tick": number + 1}) for number in range(3)]
+    again = {(2, (("tick", 3),))}
+    assert {(number, tuple(counts.items())) for number, counts in SEEN["rehearsed"]} == again
+    assert FEWEST <= len(SEEN["rehearsed"]) <= MOST
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["0"], "the copy is deleted"
+
+    assert await runner.stop([task.task], "moved") == frozenset()
+    (words / "3.csv").write_text("tick\n")
+    await runner.start(learner)
+    await until(lambda: len(SEEN["written"]) == 4)
+    assert SEEN["written"][3] == (3, {"tick": 4})
 
 
 async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from runner_bench import DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, order_of, until
 
+from airflow_provider.spark import local_attempt
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
@@ -236,6 +238,23 @@ async def test_a_batch_that_does_not_end_is_reported_as_still_running(
     SIGNALS["end"].set()
     assert await runner.stop([task.task], "once more") == frozenset()
     assert events.heard[-1] == TaskStopped(order=task, reason="revoked")
+
+
+async def test_a_query_that_moves_ends_the_batch_that_it_is_in(
+    runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So nobody does it again."""
+    monkeypatch.setattr(local_attempt, "BATCH_S", DEADLINE_S)
+    SIGNALS.update(writing=threading.Event(), end=threading.Event())
+    task = order("write_slowly", checkpoint=tmp_path)
+    await runner.start(task)
+    await until(SIGNALS["writing"].is_set)
+    stopping = asyncio.ensure_future(runner.stop([task.task], "moved", timeout_s=DEADLINE_S))
+    await asyncio.sleep(0)
+    threading.Timer(0.2, SIGNALS["end"].set).start()
+    assert await stopping == frozenset()
+    assert (tmp_path / "commits" / "0").exists()
+    assert events.heard[-1] == TaskStopped(order=task, reason="moved")
 
 
 class EndingLease:

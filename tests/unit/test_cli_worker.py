@@ -14,6 +14,7 @@ from stand_ins import LonelyCoordinator, MemoryTopics
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.cli import worker as worker_module
 from airflow_provider.cli.main import main
+from airflow_provider.common.group_protocols import GroupProtocolName
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.group import classic
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -129,6 +130,7 @@ def test_without_a_supervisor_it_does_not_come_back(ends: Any, options: tuple[st
 def test_options_reach_the_worker(ends: Any) -> None:
     began = ends(outcome(Ending.LEFT))
     options = ("--worker", "w1", "--slots", "5", "--until", "drained", "--connect-protocol", "eager")
+    connect = ("--group-protocol", "connect")
     timing = (
         "--session-timeout-ms",
         "9000",
@@ -140,11 +142,11 @@ def test_options_reach_the_worker(ends: Any) -> None:
         "1.5",
     )
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
-    assert main(["worker", "g", *BROKER, *options, *timing, *conf]) == 0
+    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf]) == 0
     settings = began.settings
     assert (settings.slots, settings.until, settings.policy) == (5, Until.DRAINED, IMMEDIATE)
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
-    assert settings.member.protocol is ConnectProtocol.EAGER
+    assert (settings.member.protocol, settings.group_protocol) == (ConnectProtocol.EAGER, GroupProtocolName.CONNECT)
     assert (settings.member.session_timeout_ms, settings.member.heartbeat_interval_ms) == (9_000, 500)
     assert settings.idle_timeout_ms == 1_500
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}

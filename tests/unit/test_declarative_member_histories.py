@@ -96,7 +96,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(fates=st.lists(FATE, max_size=60), steps=st.lists(STEP, max_size=15), leaves=st.booleans())
 def test_whatever_happens_nothing_runs_twice_or_without_a_lease_and_all_converge(
     fates: list[tuple[int, tuple[int, ...]] | None], steps: list[Callable[[TinyGroup], object]], *, leaves: bool

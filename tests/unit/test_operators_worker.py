@@ -356,6 +356,8 @@ class TestWorkerOperator:
             ({"max_moves": 5}, "max_moves"),
             ({"policy": "immediate", "move_interval": 5}, "move_interval"),
             ({"connect_protocol": "loud"}, "connect_protocol"),
+            ({"group_protocol": "consumer"}, "group_protocol"),
+            ({"group_protocol": "connect", "connect_protocol": "extensible"}, "group_protocol"),
             ({"kafka_conn_id": ""}, "kafka_conn_id"),
         ],
     )

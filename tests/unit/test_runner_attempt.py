@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,9 @@ class FakeSession:
 
     def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
         return make()
+
+    def rehearse(self, stream: object, location: str, guard: TaskGuard) -> Iterator[float]:
+        return iter(())
 
     def cancel(self) -> None: ...
 

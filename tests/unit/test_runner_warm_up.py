@@ -86,6 +86,9 @@ class Session:
     def share(self, name: str, make: Callable[[], Any], guard: TaskGuard) -> Any:
         return make()
 
+    def rehearse(self, stream: object, location: str, guard: TaskGuard) -> Iterator[float]:
+        return iter(())
+
     def cancel(self) -> None:
         gates.cancelled.set()
 

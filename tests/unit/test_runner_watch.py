@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,6 +75,9 @@ class Session:
 
     def share(self, name: str, make: Any, guard: object) -> Any:
         return make()
+
+    def rehearse(self, stream: object, location: str, guard: object) -> Iterator[float]:
+        return iter(())
 
     def cancel(self) -> None: ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,6 +65,9 @@ class NoSession:
 
     def share(self, name: str, make: Any, guard: object) -> Any:
         return make()
+
+    def rehearse(self, stream: object, location: str, guard: object) -> Iterator[float]:
+        return iter(())
 
     def explain(self, error: BaseException) -> BaseException:
         return error

@@ -1,7 +1,8 @@
 """Requests and replies as they lie in their topics: a header, then a body of the seed's schemas.
 
 The header of a request has an api key, a version, a correlation id, which the reply repeats, and the partition in which
-the member reads its replies; that of a reply lacks the partition. Both are flexible, so that they can grow.
+the member reads its replies; that of a reply lacks the partition. Both are flexible, so that they can grow: in a tagged
+field each a client says what it is called and where it is, which a broker would know of a connection.
 
 The api keys are not Kafka's to give: no broker has these APIs. They are far above its own, so that none is mistaken for
 another.
@@ -27,8 +28,8 @@ from airflow_provider.declarative.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
 )
 from airflow_provider.declarative.wire.reader import Reader
-from airflow_provider.declarative.wire.structs import Field, Struct
-from airflow_provider.declarative.wire.types import INT16, INT32
+from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
+from airflow_provider.declarative.wire.types import COMPACT_STRING, INT16, INT32
 from airflow_provider.declarative.wire.writer import Writer
 
 RequestBody = ConnectGroupHeartbeatRequest | ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest
@@ -49,12 +50,17 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """:param reply_partition: of the topic of replies: the one that the member reads"""
+    """:param reply_partition: of the topic of replies: the one that the member reads
+    :param client_id: of its Kafka client, for people
+    :param client_host: where that is, for people
+    """
 
     api_key: int
     api_version: int = _VERSION
     correlation_id: int
     reply_partition: int
+    client_id: str = ""
+    client_host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +134,15 @@ _HEADER: Final = (Field("ApiKey", INT16), Field("ApiVersion", INT16), Field("Cor
 
 REQUESTS: Final = _Form(
     Request,
-    Struct("RequestHeader", RequestHeader, (*_HEADER, Field("ReplyPartition", INT32))),
+    Struct(
+        "RequestHeader",
+        RequestHeader,
+        (*_HEADER, Field("ReplyPartition", INT32)),
+        (
+            TaggedField(0, Field("ClientId", COMPACT_STRING), ""),
+            TaggedField(1, Field("ClientHost", COMPACT_STRING), ""),
+        ),
+    ),
     MappingProxyType(
         {
             ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.REQUEST,
@@ -150,10 +164,18 @@ REPLIES: Final = _Form(
 )
 
 
-def request_of(body: RequestBody, *, correlation_id: int, reply_partition: int) -> Request:
+def request_of(
+    body: RequestBody, *, correlation_id: int, reply_partition: int, client_id: str = "", client_host: str = ""
+) -> Request:
     """A request with the header that its body needs."""
-    key = REQUESTS.key_of(body)
-    return Request(RequestHeader(api_key=key, correlation_id=correlation_id, reply_partition=reply_partition), body)
+    header = RequestHeader(
+        api_key=REQUESTS.key_of(body),
+        correlation_id=correlation_id,
+        reply_partition=reply_partition,
+        client_id=client_id,
+        client_host=client_host,
+    )
+    return Request(header, body)
 
 
 def reply_to(request: Request, body: ReplyBody) -> Reply:

@@ -1,0 +1,72 @@
+"""Which group protocol a worker joins by: the one place where that is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.group.membership import GroupProtocol
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import ConnectProtocol
+
+
+class GroupProtocolName(str, Enum):
+    """The setting ``group.protocol``, by Kafka's names."""
+
+    CLASSIC = "classic"
+    """Kafka's own, in rounds: the brokers coordinate, and a worker leads."""
+    CONNECT = "connect"
+    """Declarative groups: each worker moves to its own target, and a coordinator over topics waits for those only who
+    have to give something up.
+    """
+
+
+def check_goes_together(name: GroupProtocolName, member: MemberSettings) -> None:
+    """:raises ValueError: naming the parameter, for settings that the protocol does not have"""
+    if name is GroupProtocolName.CONNECT and member.protocol is ConnectProtocol.EXTENSIBLE:
+        raise ValueError(
+            "group_protocol: 'connect' learns no tasks, so connect_protocol='extensible' does not go with it: take"
+            " 'sessioned', or group_protocol='classic'"
+        )
+
+
+def group_protocol(name: GroupProtocolName, member: MemberSettings, policy: Policy) -> GroupProtocol:
+    """The protocol with what a worker has chosen of it.
+
+    :param policy: how an imbalance is resolved while this worker assigns
+    """
+    return _MAKE[name](member, policy)
+
+
+# Kafka's clients stand behind both, and a DAG file imports this module: so they are imported when they are needed.
+
+
+def _classic(member: MemberSettings, policy: Policy) -> GroupProtocol:
+    from airflow_provider.group.classic import ClassicProtocol
+
+    return ClassicProtocol(member, policy)
+
+
+def _connect(member: MemberSettings, policy: Policy) -> GroupProtocol:
+    from airflow_provider.declarative.client_assignors import assignors_offered
+    from airflow_provider.declarative.member.settings import DeclarativeSettings
+    from airflow_provider.group.declarative import DeclarativeProtocol
+
+    settings = DeclarativeSettings(
+        group_id=member.group_id,
+        worker=member.worker,
+        url=member.url,
+        session_timeout_ms=member.session_timeout_ms,
+        heartbeat_interval_ms=member.heartbeat_interval_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        lease_margin_ms=member.lease_margin_ms,
+    )
+    return DeclarativeProtocol(settings, assignors_offered(member.protocol, policy), member.slots or 0)
+
+
+_MAKE: Final[Mapping[GroupProtocolName, Callable[[MemberSettings, Policy], GroupProtocol]]] = MappingProxyType(
+    {GroupProtocolName.CLASSIC: _classic, GroupProtocolName.CONNECT: _connect}
+)

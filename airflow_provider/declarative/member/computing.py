@@ -1,0 +1,99 @@
+"""What a chosen member hands its assignor, and what it installs of what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider.declarative.client_assignor import Assignment, ClientSideAssignor, Group, GroupMember, WorkerFacts
+from airflow_provider.declarative.model import AssignorMetadata, MemberTarget
+from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
+from airflow_provider.declarative.wire.install_assignment import InstalledMember
+from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse, PreparedMember
+from airflow_provider.protocol.model import MemberId, TaskId
+
+
+def group_of(
+    prepared: ConnectGroupPrepareAssignmentResponse,
+    *,
+    computing: MemberId,
+    now_ms: int,
+    revocation_rank: Mapping[TaskId, int],
+) -> Group:
+    """The group's state as an assignor gets it.
+
+    :param computing: this member
+    :param now_ms: wall clock, milliseconds since 1970
+    :param revocation_rank: what costs to stop, the cheapest first, as far as this member knows
+    """
+    delay_ms = prepared.scheduled_rebalance_max_delay_ms
+    return Group(
+        computing=computing,
+        members={one.member_id: _member(one) for one in prepared.members},
+        departed={one.member_id: _member(one) for one in prepared.departed},
+        configured=tasks_of(prepared.connectors_tasks),
+        now_ms=now_ms,
+        max_delay_ms=delay_ms if delay_ms >= 0 else None,
+        revocation_rank=revocation_rank,
+    )
+
+
+def _member(one: PreparedMember) -> GroupMember:
+    return GroupMember(
+        instance_id=one.instance_id or None,
+        reason=one.assignor.reason,
+        version=one.assignor.version,
+        metadata=one.assignor.metadata,
+        target=MemberTarget(
+            tasks=tasks_of(one.connectors_and_tasks),
+            metadata=AssignorMetadata(version=one.assigned_version, data=one.assigned_metadata),
+        ),
+    )
+
+
+def installed(targets: Mapping[MemberId, MemberTarget]) -> tuple[InstalledMember, ...]:
+    """The members, or the delayed ones, of an :class:`~airflow_provider.declarative.client_assignor.Assignment`."""
+    return tuple(
+        InstalledMember(
+            member_id=member,
+            connectors_and_tasks=units_of(target.tasks),
+            version=target.metadata.version,
+            metadata=target.metadata.data,
+        )
+        for member, target in targets.items()
+    )
+
+
+def target_of(assignment: HeartbeatAssignment) -> MemberTarget:
+    """What a member was assigned, as its assignor gets it."""
+    return MemberTarget(
+        tasks=tasks_of(assignment.connectors_and_tasks),
+        metadata=AssignorMetadata(error=assignment.error, version=assignment.version, data=assignment.metadata),
+    )
+
+
+def described(assignors: Iterable[ClientSideAssignor], facts: WorkerFacts) -> tuple[Assignor, ...]:
+    """What a member says in its heartbeats by its assignors."""
+    return tuple(_described(assignor, facts) for assignor in assignors)
+
+
+def _described(assignor: ClientSideAssignor, facts: WorkerFacts) -> Assignor:
+    said = assignor.metadata(facts)
+    return Assignor(
+        name=assignor.name,
+        minimum_version=assignor.minimum_version,
+        maximum_version=assignor.maximum_version,
+        reason=said.reason,
+        version=said.version,
+        metadata=said.metadata,
+    )
+
+
+def assigned_by(assignors: Iterable[ClientSideAssignor], name: str, group: Group) -> Assignment:
+    """Run the selected assignor.
+
+    :raises KeyError: there is none of that name here
+    :raises Exception: whatever the assignor raises
+    """
+    return {one.name: one for one in assignors}[name].assign(group)

@@ -1,0 +1,73 @@
+"""Answers to requests that can't be handled, down to those of which only the header can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.declarative.model import MemberEpoch
+from airflow_provider.declarative.wire import install_assignment
+from airflow_provider.declarative.wire.apis import (
+    REPLIES,
+    REQUESTS,
+    ApiKey,
+    Reply,
+    ReplyBody,
+    ReplyHeader,
+    RequestHeader,
+)
+from airflow_provider.declarative.wire.errors import placed
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative.wire.reader import Reader
+from airflow_provider.declarative.wire.writer import Writer
+
+
+def _heartbeat(error_code: int, message: str) -> ReplyBody:
+    return ConnectGroupHeartbeatResponse(
+        error_code=error_code, error_message=message, member_epoch=MemberEpoch(0), heartbeat_interval_ms=0
+    )
+
+
+def _prepare(error_code: int, message: str) -> ReplyBody:
+    return ConnectGroupPrepareAssignmentResponse(error_code=error_code, error_message=message)
+
+
+def _install(error_code: int, message: str) -> ConnectGroupInstallAssignmentResponse:
+    return ConnectGroupInstallAssignmentResponse(error_code=error_code, error_message=message)
+
+
+_BODIES: Final[Mapping[int, Callable[[int, str], ReplyBody]]] = MappingProxyType(
+    {
+        ApiKey.CONNECT_GROUP_HEARTBEAT: _heartbeat,
+        ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: _prepare,
+        ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: _install,
+    }
+)
+
+
+def decode_request_header(data: bytes) -> RequestHeader:
+    """The header of a request, whatever API and version it names.
+
+    :raises MalformedMessageError: these bytes do not begin with one
+    """
+    with placed("header"):
+        header: RequestHeader = REQUESTS.header.read(Reader(data))
+    return header
+
+
+def encode_refusal(api_key: int, correlation_id: int, *, error_code: int, message: str) -> bytes:
+    """A reply that says no more than why there is none.
+
+    To a request of an API that is not known it has the fields that all replies begin with, and no others.
+    """
+    header = ReplyHeader(api_key=api_key, correlation_id=correlation_id)
+    body = _BODIES.get(api_key)
+    if body is not None:
+        return REPLIES.encode(Reply(header, body(error_code, message)))
+    writer = Writer()
+    REPLIES.header.write(writer, header)
+    install_assignment.RESPONSE.write(writer, _install(error_code, message))
+    return writer.done()

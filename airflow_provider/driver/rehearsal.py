@@ -1,0 +1,108 @@
+"""Runs a streaming query on a copy of its checkpoint, so that its first batch takes no longer here than where it has
+run for long: until then classes are loaded, code is made of its plan and compiled, and a checkpoint is read for the
+first time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.driver.checkpoint_copy import CheckpointCopy
+from airflow_provider.driver.pyspark_internals import batches_done
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger(__name__)
+
+FEWEST: Final = 5
+MOST: Final = 10
+"""So many starts."""
+_FASTER: Final = 0.9
+"""A start that took more than this part of the fastest one before is no faster."""
+_BATCHES: Final = 3
+"""After each start, if there are so many."""
+_LOOK_S: Final = 0.02
+_IDLE_S: Final = 1.0
+"""A query without another batch for so long has done all that there is."""
+_LIMIT_S: Final = 60.0
+"""A first batch that takes longer is not waited for."""
+
+
+def is_settled(times: Sequence[float]) -> bool:
+    """Whether another start would be no faster: the last one was not.
+
+    :param times: from each start to the end of its first batch, in seconds
+    """
+    return len(times) >= MOST or (len(times) >= FEWEST and times[-1] > _FASTER * min(times[:-1]))
+
+
+def rehearse(
+    spark: SparkSession, stream: DataStreamWriter, location: str, wait: Callable[[float], bool]
+) -> Iterator[float]:
+    """Start ``stream`` from a copy of the checkpoint at ``location``, and stop it after some batches, until its starts
+    take no less time; yields how much of that has been done at least, from 0 to 1. Nothing is done for a stream that
+    has done no batch yet.
+
+    A rehearsal that fails ends with a warning: the real query may go on all the same.
+
+    :param stream: one whose sink keeps nothing
+    :param wait: waits so many seconds, and says whether to end this
+    """
+    copy = CheckpointCopy(spark, location, f"rehearsal-{uuid.uuid4().hex[:8]}")
+    times: list[float] = []
+    try:
+        going_on = copy.make()
+        while going_on and not is_settled(times):
+            seconds = _perform(stream, copy.location, wait)
+            if seconds is None:
+                break
+            times.append(seconds)
+            yield len(times) / MOST
+            copy.rewind()
+    except Exception:
+        log.warning("A rehearsal with a copy of the checkpoint %s failed", location, exc_info=True)
+    finally:
+        with contextlib.suppress(Exception):  # of a JVM that has ended, which deletes it
+            copy.remove()
+    log.info(
+        "Rehearsed a query: its first batch was done %s s after it was started", [round(each, 1) for each in times]
+    )
+
+
+def _perform(stream: DataStreamWriter, checkpoint: str, wait: Callable[[float], bool]) -> float | None:
+    """:returns: seconds to the end of the first batch; None if it does not come, or all is to end"""
+    began = time.monotonic()
+    query = stream.option("checkpointLocation", checkpoint).start()
+    try:
+        if not _await_batches(query, 1, _LIMIT_S, wait):
+            return None
+        seconds = time.monotonic() - began
+        _await_batches(query, _BATCHES, _IDLE_S, wait)
+        return seconds
+    finally:
+        query.stop()
+
+
+def _await_batches(query: StreamingQuery, batches: int, patience_s: float, wait: Callable[[float], bool]) -> bool:
+    """Whether so many have come, each within this time after the one before.
+
+    :raises Exception: if the query has failed
+    """
+    seen, deadline = 0, time.monotonic() + patience_s
+    while (done := batches_done(query)) < batches:
+        failed = query.exception()
+        if failed is not None:
+            raise failed
+        if done > seen:
+            seen, deadline = done, time.monotonic() + patience_s
+        if time.monotonic() > deadline or wait(_LOOK_S):
+            return False
+    return True

@@ -1,0 +1,87 @@
+"""Memberships in declarative groups (KIP-848, for Kafka Connect), whose coordinators are reached over topics."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.declarative.client_assignor import ClientSideAssignor
+from airflow_provider.declarative.member.events import Resumed, Started
+from airflow_provider.declarative.member.saved import resume, taken_over
+from airflow_provider.declarative.member.settings import DeclarativeSettings
+from airflow_provider.declarative.member.state import MembershipState
+from airflow_provider.group.declarative_member import DeclarativeMember
+from airflow_provider.group.membership import KnowsGone, MembershipListener, Saved
+from airflow_provider.group.request_channel import RequestChannel
+from airflow_provider.group.shared import shared_channel
+from airflow_provider.group.worker_assignors import WorkerAssignors
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.model import MemberId
+from airflow_provider.protocol.saved import CONNECT, check_group_protocol
+from airflow_provider.topics.group_topics import GroupTopics
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarativeProtocol:
+    """The protocol of declarative groups as a worker joins by it
+    (:class:`~airflow_provider.group.membership.GroupProtocol`).
+
+    :param assignors: what it can run, the preferred one first; none where it asks for one of the coordinator's
+    :param slots: how many tasks it runs together; 0: not known
+    """
+
+    member: DeclarativeSettings
+    assignors: tuple[ClientSideAssignor, ...]
+    slots: int
+
+    @asynccontextmanager
+    async def memberships(
+        self,
+        kafka: KafkaSettings,
+        topics: GroupTopics,
+        is_gone: KnowsGone | None,  # noqa: ARG002  # nobody waits
+    ) -> AsyncIterator[DeclarativeMemberships]:
+        async with shared_channel(kafka) as channel:
+            yield DeclarativeMemberships(self, channel, topics)
+
+
+class DeclarativeMemberships:
+    """Makes them (:class:`~airflow_provider.group.membership.Memberships`).
+
+    :param topics: of the group, read to their ends
+    """
+
+    def __init__(self, protocol: DeclarativeProtocol, channel: RequestChannel, topics: GroupTopics) -> None:
+        self._protocol: Final = protocol
+        self._channel: Final = channel
+        self._topics: Final = topics
+
+    def make(self, listener: MembershipListener, saved: Saved | None) -> DeclarativeMember:
+        settings = self._protocol.member
+        if saved is None:
+            state = MembershipState(settings=settings, member_id=self._new_id())
+        else:
+            check_group_protocol(saved, CONNECT)
+            state = resume(saved, settings, now_ms=now_ms(), wall_ms=wall_ms())
+        assignors = WorkerAssignors(
+            self._protocol.assignors,
+            self._topics,
+            worker=settings.worker,
+            member_id=state.member_id,
+            url=settings.url,
+            slots=self._protocol.slots,
+        )
+        return DeclarativeMember(
+            state, self._channel, self._topics, listener, assignors, opening=Started if saved is None else Resumed
+        )
+
+    def taken_over(self, saved: Saved) -> Saved:
+        return taken_over(saved, self._new_id())
+
+    def _new_id(self) -> MemberId:
+        """Kept as long as the membership lasts; whoever has the worker's name next has another one."""
+        return MemberId(f"{self._protocol.member.worker}-{uuid.uuid4()}")

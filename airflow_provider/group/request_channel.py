@@ -1,0 +1,85 @@
+"""How members of declarative groups ask their coordinators: a request in one topic, its reply in another.
+
+All memberships of an event loop share one consumer, one producer and one thread (:class:`WorkerRequests`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Final, Protocol
+
+from airflow_provider.declarative.wire.apis import Reply, ReplyBody, RequestBody
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.topics.worker_requests import WorkerRequests
+
+_HIGHEST: Final = 2**31 - 1
+"""Of a correlation id."""
+
+
+class NoReplyError(Exception):
+    """A request was not answered: it could not be written, or nothing came back in time. It may have been handled."""
+
+
+class RequestChannel(Protocol):
+    """Asks the coordinators of groups."""
+
+    async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
+        """The reply to a request; an error code is one, too. Who is cancelled while it waits leaves nothing behind.
+
+        :raises NoReplyError: there is none
+        """
+
+
+class KafkaChannel:
+    """Over topics (:class:`RequestChannel`). For one event loop."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._waiting: dict[int, asyncio.Future[ReplyBody]] = {}
+        self._numbers: Final = cycle(range(1, _HIGHEST))
+        self._requests: Final = WorkerRequests(settings, heard=self._heard, failed=self._failed)
+
+    async def open(self) -> None:
+        """:raises TopicError: the topics are not there, can't be used, or no broker answers"""
+        await asyncio.to_thread(self._requests.open)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._requests.close)
+
+    async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
+        number = next(self._numbers)
+        answered: asyncio.Future[ReplyBody] = self._loop.create_future()
+        self._waiting[number] = answered
+        try:
+            self._requests.send(body, correlation_id=number)
+            return await asyncio.wait_for(answered, timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise NoReplyError(f"no coordinator replied within {timeout_s:g} s") from None
+        finally:
+            del self._waiting[number]
+
+    # ---- called in the thread of the requests
+
+    def _heard(self, replies: Sequence[Reply]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._settle, replies)
+
+    def _failed(self, correlation_id: int, why: str) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._refuse, correlation_id, why)
+
+    # ---- in the loop
+
+    def _settle(self, replies: Sequence[Reply]) -> None:
+        for reply in replies:
+            answered = self._waiting.get(reply.header.correlation_id)
+            if answered is not None and not answered.done():
+                answered.set_result(reply.body)
+
+    def _refuse(self, correlation_id: int, why: str) -> None:
+        answered = self._waiting.get(correlation_id)
+        if answered is not None and not answered.done():
+            answered.set_exception(NoReplyError(why))

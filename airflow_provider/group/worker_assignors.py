@@ -1,0 +1,98 @@
+"""The assignors of one member of a declarative group: what they say of its worker, and what they compute."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.declarative.client_assignor import ClientSideAssignor, WorkerFacts
+from airflow_provider.declarative.member.computing import assigned_by, described, group_of, installed, target_of
+from airflow_provider.declarative.member.events import AssignmentComputed, ComputeAssignment, DelaySet
+from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
+from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.ledger.progress import revocation_rank
+from airflow_provider.protocol.model import MemberId, WorkerId
+from airflow_provider.topics.group_topics import GroupTopics
+
+log: Final = logging.getLogger(__name__)
+
+_FAILED: Final = 1
+"""The error that is installed when an assignor raises: all keep what they have."""
+
+
+class WorkerAssignors:
+    """Of one worker.
+
+    :param assignors: the preferred one first; none where the coordinator computes by itself
+    :param slots: how many tasks the worker runs together
+    """
+
+    def __init__(
+        self,
+        assignors: tuple[ClientSideAssignor, ...],
+        topics: GroupTopics,
+        *,
+        worker: WorkerId,
+        member_id: MemberId,
+        url: str,
+        slots: int,
+    ) -> None:
+        self._assignors: Final = assignors
+        self._topics: Final = topics
+        self._worker: Final = worker
+        self._member_id: Final = member_id
+        self._url: Final = url
+        self._slots: Final = slots
+
+    def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
+        """What they say now, by the worker's own record, if this membership has written it.
+
+        :param delay_over_ms: when the last delay was over that this member has asked after; 0: none was
+        """
+        said = self._topics.status.workers.get(self._worker)
+        mine = said if said is not None and said.member_id == self._member_id else None
+        facts = WorkerFacts(
+            url=self._url,
+            slots=self._slots if mine is None else mine.slots,
+            returns_ms=None if mine is None else mine.returns_ms,
+            leaving=None if mine is None else mine.left or (LeaveReason.DRAINED if mine.drains else None),
+            delay_over_ms=delay_over_ms,
+        )
+        return described(self._assignors, facts)
+
+    def on_assignment(self, assignment: HeartbeatAssignment) -> DelaySet:
+        """Tell the one that the group uses. Which that is, no answer says: another one's bytes mean nothing to it."""
+        target = target_of(assignment)
+        asked = [at_ms for one in self._assignors if (at_ms := one.on_assignment(target)) is not None]
+        if not asked:
+            return DelaySet(now_ms=now_ms())
+        over_ms = min(asked)
+        return DelaySet(now_ms=now_ms(), over_at_ms=now_ms() + max(0, over_ms - wall_ms()), over_ms=over_ms)
+
+    async def compute(self, command: ComputeAssignment) -> AssignmentComputed:
+        """Run the selected one, in a thread if there is much to assign. An assignor that fails is told as its error."""
+        prepared, assignors = command.prepared, self._assignors
+        statuses = self._topics.status.tasks
+        at_ms = wall_ms()
+
+        def assign() -> AssignmentComputed:
+            rank = revocation_rank(statuses)
+            group = group_of(prepared, computing=self._member_id, now_ms=at_ms, revocation_rank=rank)
+            assignment = assigned_by(assignors, prepared.assignor_name, group)
+            return AssignmentComputed(
+                now_ms=now_ms(),
+                seq=command.seq,
+                group_epoch=prepared.group_epoch,
+                error=assignment.error,
+                members=installed(assignment.members),
+                delayed=installed(assignment.delayed),
+            )
+
+        try:
+            return await off_loop(assign, tasks=sum(len(part.tasks) for part in prepared.connectors_tasks))
+        except Exception:
+            log.exception("worker %s: the assignor %r has failed", self._worker, prepared.assignor_name)
+            return AssignmentComputed(now_ms=now_ms(), seq=command.seq, group_epoch=prepared.group_epoch, error=_FAILED)

@@ -1,0 +1,62 @@
+"""What lies in Kafka of one shard, for who serves it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.loading import read_records
+from airflow_provider.shards.producer import ShardProducer
+from airflow_provider.shards.requests import Write
+
+_ANSWER_S: Final = 5.0
+
+
+class KafkaShardLog:
+    """One transactional producer, and what else the thread of a shard needs.
+
+    :param admin: asks for ends; not on a connection that fetches, where a question waits behind the fetch
+    :param group: the metadata of the consumer group, as the consumer knows it now
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object]
+    ) -> None:
+        self._config = config
+        self._shard = shard
+        self._admin = admin
+        self._group = group
+        self._given_up = threading.Event()
+        self._producer = ShardProducer(config, shard)
+
+    def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+        self._producer.begin()
+        yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
+
+    def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
+        self._producer.commit(writes, next_offset, self._group())
+
+    def end(self) -> int:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints
+        partition = TopicPartition(REQUESTS_TOPIC, self._shard)
+        try:
+            asked = self._admin.list_offsets({partition: latest}, request_timeout=_ANSWER_S)[partition]
+            end = int(asked.result(_ANSWER_S).offset)
+        except (KafkaException, TimeoutError) as failed:
+            raise ShardError(f"the end of shard {self._shard}'s requests is not known: {failed}") from failed
+        if end < 0:  # librdkafka's way to tell that the request has timed out
+            raise ShardError(f"the end of shard {self._shard}'s requests is not known: no broker answers")
+        return end
+
+    def give_up(self) -> None:
+        self._given_up.set()
+        self._producer.give_up()
+
+    def close(self) -> None:
+        self._producer.close()

@@ -1,0 +1,145 @@
+"""The transactions of one shard: whatever a batch of requests leads to is there as a whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
+from airflow_provider.shards.requests import Write
+from airflow_provider.shards.settings import transactional_id
+from airflow_provider.topics.client_errors import make_client
+
+_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
+_silence.disabled = True
+
+_TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""After that the broker aborts the transaction of a coordinator that has died, should nobody have taken its place:
+until then nobody reads what comes after it in the same partitions.
+"""
+_CALL_S: Final = 5.0
+_ROOM_S: Final = 0.05
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+class ShardProducer:
+    """Of one shard. One thread uses it, but for :meth:`give_up`.
+
+    :param config: librdkafka's settings of the connection
+    :raises TopicError: if librdkafka refuses the settings
+    """
+
+    def __init__(self, config: Mapping[str, Any], shard: int) -> None:
+        self._shard = shard
+        self._given_up = threading.Event()
+        self._producer = make_client(
+            Producer,
+            {
+                **config,
+                "transactional.id": transactional_id(shard),
+                "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                # Neither can take longer than the transaction.
+                "delivery.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                "socket.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                # A transaction's end sends what there is; until then it comes together.
+                "linger.ms": 1,
+                "compression.type": "lz4",
+                "message.max.bytes": LARGEST_VALUE,
+                "allow.auto.create.topics": False,
+                "reconnect.backoff.max.ms": 1_000,
+                "log_level": 0,
+                "logger": _silence,
+            },
+        )
+
+    def begin(self) -> None:
+        """Fence whoever has served the shard before. What they had not committed is aborted when this returns.
+
+        :raises FencedError: somebody else has begun meanwhile
+        :raises ShardError: it can't be done
+        """
+        self._persist(lambda: self._producer.init_transactions(_CALL_S))
+
+    def commit(self, writes: Sequence[Write], next_offset: int | None, group: object) -> None:
+        """Write all of this and have the requests before ``next_offset`` handled, in one transaction.
+
+        :param group: the consumer group's metadata: the broker refuses those of an earlier generation
+        :raises FencedError: somebody else serves the shard; nothing of it has an effect
+        :raises AbortedError: nothing of it has an effect
+        :raises ShardError: whether it has an effect is not known
+        """
+        self._producer.begin_transaction()
+        try:
+            for write in writes:
+                self._produce(write)
+            if next_offset is not None:
+                offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset)]
+                self._persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, _CALL_S))
+            self._persist(lambda: self._producer.commit_transaction(_CALL_S))
+        except KafkaException as failed:
+            error = failed.args[0]
+            if not error.txn_requires_abort():
+                raise ShardError(f"writing for shard {self._shard} failed: {error.str()}") from failed
+            self._abort()
+            raise AbortedError(f"a transaction of shard {self._shard} was aborted: {error.str()}") from failed
+
+    def give_up(self) -> None:
+        """Wait for brokers no longer: by another thread."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """What is not committed stays so."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(0)
+
+    def _abort(self) -> None:
+        try:
+            self._persist(lambda: self._producer.abort_transaction(_CALL_S))
+        except KafkaException as failed:
+            raise ShardError(f"aborting a transaction of shard {self._shard} failed: {failed}") from failed
+
+    def _produce(self, write: Write) -> None:
+        while True:
+            try:
+                self._producer.produce(write.topic, write.value, write.key, write.partition)
+                return
+            except BufferError:  # more than librdkafka keeps at a time
+                self._producer.poll(_ROOM_S)
+
+    def _persist(self, call: Any) -> None:
+        """Try again what may be tried again, until it is done.
+
+        :raises FencedError, ShardError: it can't be
+        :raises KafkaException: the transaction has to be aborted
+        """
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as failed:
+                error = failed.args[0]
+                if error.code() in _FENCED:
+                    raise FencedError(f"somebody else serves shard {self._shard} now: {error.str()}") from failed
+                if error.fatal():
+                    raise ShardError(f"the producer of shard {self._shard} is broken: {error.str()}") from failed
+                if error.txn_requires_abort():
+                    raise
+                if not error.retriable() or self._given_up.is_set():
+                    raise ShardError(f"shard {self._shard}: {error.str()}") from failed
+                time.sleep(_ROOM_S)

@@ -1,0 +1,265 @@
+"""A coordinator process: takes part in the consumer group of all coordinators, and serves the shards that it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.inbox import FULL
+from airflow_provider.shards.kafka_log import KafkaShardLog
+from airflow_provider.shards.machine import Machine
+from airflow_provider.shards.requests import RawRequest
+from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
+from airflow_provider.shards.shard import Shard
+from airflow_provider.shards.topics import ShardTopics
+from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.outage import Outage
+
+log: Final = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.05
+"""An order (a shard is loaded) waits for the poll that is under way; a request does not."""
+_BATCH: Final = 1_000
+_PREPARE_S: Final = 30.0
+_REVOKED_S: Final = 10.0
+"""So long, at most, others wait for a shard whose thread does not end."""
+_FIRST_REST_S: Final = 1.0
+_LONGEST_REST_S: Final = 30.0
+_FENCED_REST_S: Final = 3.0
+_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
+_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+# What a connection may say of consumers and producers, and what this consumer group decides.
+_NOT_OURS: Final = frozenset(
+    {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"}
+    | {"group.instance.id", "group.remote.assignor", "enable.auto.offset.store", "transactional.id"}
+)
+
+
+class ShardServer:
+    """Serves as many shards as the consumer group gives it. It has a thread, and one for each shard.
+
+    :param settings: the connection
+    :param machine: makes a machine that knows nothing
+    :param make: how many partitions the topics get, where they are missing
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, machine: Callable[[], Machine], *, make: Layout = DEFAULT_LAYOUT
+    ) -> None:
+        self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
+        self._machine = machine
+        self._make = make
+        self._layout = make
+        self._outage = Outage(settings.bootstrap_servers)
+        self._shards: dict[int, Shard] = {}
+        self._paused: set[int] = set()
+        self._loaded: set[int] = set()
+        self._orders: queue.SimpleQueue[Callable[[Consumer], None]] = queue.SimpleQueue()
+        self._group: object = None
+        self._admin: AdminClient | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cospark-shards", daemon=True)
+        self.problem: TopicError | None = None
+
+    @property
+    def served(self) -> frozenset[int]:
+        """The shards that are loaded in this process."""
+        return frozenset(self._loaded)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish what has begun, and leave the shards to others; returns when all threads have ended."""
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        rest_s = _FIRST_REST_S
+        while not self._closing.is_set():
+            try:
+                self._prepare()
+                self._serve()
+            except TopicError as wrong:
+                self.problem = wrong
+                log.warning("no shards are served: %s; trying again in %.0f s", wrong, rest_s)
+            except Exception:
+                log.exception("no shards are served; trying again in %.0f s", rest_s)
+            self._closing.wait(rest_s)
+            rest_s = min(2 * rest_s, _LONGEST_REST_S)
+
+    def _prepare(self) -> None:
+        """:raises TopicError: the topics are not there, or may not be used"""
+        topics = ShardTopics(self._config, self._outage)
+        self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
+        self.problem = None
+
+    def _serve(self) -> None:
+        """Until this is closed.
+
+        :raises TopicError: it can't go on
+        """
+        self._admin = make_client(AdminClient, {**self._config, "log_level": 0, "reconnect.backoff.max.ms": 1_000})
+        consumer = make_client(Consumer, self._consumer_config())
+        try:
+            consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+            while not self._closing.is_set():
+                self._turn(consumer)
+        except KafkaException as failed:
+            raise ShardError(f"the requests can't be read: {failed.args[0].str()}") from failed
+        finally:
+            with contextlib.suppress(KafkaException, RuntimeError):
+                consumer.close()
+            self._drop(list(self._shards))
+
+    def _turn(self, consumer: Consumer) -> None:
+        first = consumer.poll(_POLL_S)
+        self._group = consumer.consumer_group_metadata()
+        if first is not None:
+            self._hand_out([first, *consumer.consume(_BATCH, 0)])
+        while not self._orders.empty():
+            self._orders.get()(consumer)
+        for number, shard in self._shards.items():
+            if number in self._loaded and (len(shard.inbox) > FULL) is not (number in self._paused):
+                self._pause(consumer, number, paused=number not in self._paused)
+
+    def _pause(self, consumer: Consumer, number: int, *, paused: bool) -> None:
+        partition = [TopicPartition(REQUESTS_TOPIC, number)]
+        if paused:
+            self._paused.add(number)
+            consumer.pause(partition)
+        else:
+            self._paused.discard(number)
+            consumer.resume(partition)
+
+    def _hand_out(self, messages: Iterable[Message]) -> None:
+        requests: defaultdict[int, list[RawRequest]] = defaultdict(list)
+        ends: dict[int, int] = {}
+        for message in messages:
+            error, number, offset = message.error(), message.partition(), message.offset()
+            if error is None:
+                requests[number or 0].append(RawRequest(offset or 0, message.key(), message.value()))
+            elif error.code() == _END:
+                ends[number or 0] = offset or 0
+            else:
+                self._complain(error)
+        for number, raw in requests.items():
+            if number in self._shards:
+                self._shards[number].inbox.put(raw)
+        for number, end in ends.items():
+            if number in self._shards:
+                self._shards[number].inbox.reached(end)
+
+    def _complain(self, error: KafkaError) -> None:
+        """:raises ShardError: people must act"""
+        if not error.retriable():
+            raise ShardError(f"the requests can't be read: {error.str()}")
+        log.info("reading requests: %s", error.str())
+
+    def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        consumer.incremental_assign(list(partitions))
+        self._group = consumer.consumer_group_metadata()
+        for partition in partitions:
+            self._begin(consumer, partition.partition)
+
+    def _begin(self, consumer: Consumer, number: int) -> None:
+        """Requests wait in their topic until the shard is loaded."""
+        self._pause(consumer, number, paused=True)
+        config, admin = self._config, self._admin
+        assert admin is not None
+        shard = self._shards[number] = Shard(
+            number,
+            self._layout,
+            machine=self._machine,
+            open_log=lambda: KafkaShardLog(config, number, admin=admin, group=lambda: self._group),
+            now_ms=now_ms,
+            when_loaded=lambda: self._orders.put(lambda _: self._ready(shard)),
+            when_fenced=lambda: self._orders.put(lambda consumer: self._fenced(consumer, shard)),
+            when_groups_change=lambda groups: self._groups_changed(number, groups),
+        )
+        shard.start()
+
+    def _groups_changed(self, number: int, groups: frozenset[str]) -> None:
+        log.debug("shard %d: groups %s", number, sorted(groups))
+
+    def _ready(self, shard: Shard) -> None:
+        if self._shards.get(shard.shard) is shard:
+            self._loaded.add(shard.shard)
+
+    def _fenced(self, consumer: Consumer, shard: Shard) -> None:
+        """If the shard is still this process's when others have had time to hear the same, it was a zombie's doing."""
+        if self._shards.get(shard.shard) is not shard:
+            return
+        self._loaded.discard(shard.shard)
+        self._pause(consumer, shard.shard, paused=True)
+
+        def begin_again(consumer: Consumer) -> None:
+            if self._shards.get(shard.shard) is shard and not self._closing.is_set():
+                committed = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard.shard)], timeout=_PREPARE_S)
+                consumer.seek(committed[0])
+                self._begin(consumer, shard.shard)
+
+        timer = threading.Timer(_FENCED_REST_S, self._orders.put, (begin_again,))
+        timer.daemon = True
+        timer.start()
+
+    def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._drop([partition.partition for partition in partitions])
+        consumer.incremental_unassign(list(partitions))
+
+    def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        log.warning("the consumer group has given shards of this process to others: it was silent for too long")
+        self._revoked(consumer, partitions)
+
+    def _drop(self, numbers: Iterable[int]) -> None:
+        ending = [shard for number in numbers if (shard := self._shards.pop(number, None)) is not None]
+        for shard in ending:
+            self._loaded.discard(shard.shard)
+            self._paused.discard(shard.shard)
+            shard.end()
+        for shard in ending:
+            if shard.join(_REVOKED_S):
+                log.info("shard %d is served here no more", shard.shard)
+            else:
+                log.warning("shard %d is served here no more, and its thread has not ended yet", shard.shard)
+
+    def _consumer_config(self) -> dict[str, Any]:
+        return {
+            **self._config,
+            "group.id": COORDINATORS,
+            "group.protocol": "consumer",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            # Where to begin is known when what others have begun to commit is committed, or is not.
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+            "fetch.wait.max.ms": 200,
+            "fetch.queue.backoff.ms": 20,
+            "fetch.error.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1_000,
+            "log_level": 0,
+            "logger": log,
+            "error_cb": self._on_error,
+        }
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != _DOWN:
+            tell(self._outage, error)
+        elif not self._closing.is_set():
+            self._outage.went_away(error.str())

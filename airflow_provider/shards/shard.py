@@ -1,0 +1,187 @@
+"""The thread that serves one shard: it loads, handles what comes, and begins anew when something has gone wrong."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider.shards.errors import FencedError, StalledError
+from airflow_provider.shards.inbox import Inbox
+from airflow_provider.shards.machine import Machine, ShardLog
+from airflow_provider.shards.serving import Clock, Held, Serving
+from airflow_provider.shards.settings import Layout
+from airflow_provider.topics.errors import TopicError
+
+log: Final = logging.getLogger(__name__)
+
+_IDLE_S: Final = 0.5
+_STALLED_MS: Final = 4_000
+"""Who did nothing for so long, because brokers were away or its host slept, may have missed heartbeats: it loads again,
+and gives every member a fresh session, as a new coordinator does.
+"""
+_CERTAIN_MS: Final = 1_000
+"""So old may be what is known of the end of the requests, when a timer fires."""
+_UNCERTAIN_S: Final = 0.02
+"""A timer that must not fire yet is looked at again after so long, unless a request comes."""
+_FIRST_REST_S: Final = 0.5
+_LONGEST_REST_S: Final = 30.0
+_GOOD_MS: Final = 60_000
+"""After so long what went wrong before is over."""
+
+
+class Shard:
+    """One shard in this process, from when it is assigned to when it is taken away.
+
+    :param machine: makes a machine that knows nothing
+    :param open_log: makes a log of the shard, by which whoever has served it before is fenced
+    :param when_loaded: called each time requests may come
+    :param when_fenced: called when somebody else has begun to serve it; then this thread ends
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        layout: Layout,
+        *,
+        machine: Callable[[], Machine],
+        open_log: Callable[[], ShardLog],
+        now_ms: Clock,
+        when_loaded: Callable[[], None],
+        when_fenced: Callable[[], None],
+        when_groups_change: Callable[[frozenset[str]], None],
+    ) -> None:
+        self.shard = shard
+        self.inbox = Inbox()
+        self._layout = layout
+        self._make = machine
+        self._open = open_log
+        self._now_ms = now_ms
+        self._when_loaded = when_loaded
+        self._when_fenced = when_fenced
+        self._when_groups_change = when_groups_change
+        self._held = Held()
+        self._faulty: set[int] = set()
+        self._log: ShardLog | None = None
+        self._turn_at_ms = now_ms()
+        self._known: frozenset[str] = frozenset()
+        self._read_to = -1
+        self._certain = True
+        self._end = (-1, 0)
+        self._thread = threading.Thread(target=self._run, name=f"cospark-shard-{shard}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Finish what has begun, and handle nothing more."""
+        self.inbox.end()
+        shard_log = self._log
+        if shard_log is not None:
+            shard_log.give_up()
+
+    def join(self, timeout_s: float) -> bool:
+        """:returns: whether it has ended"""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        rest_s = _FIRST_REST_S
+        while not self.inbox.ended:
+            began_ms = self._now_ms()
+            try:
+                self._serve()
+            except FencedError as fenced:
+                log.info("%s", fenced)
+                self._when_fenced()
+                return
+            except TopicError as wrong:
+                log.warning("%s; loading shard %d again in %.1f s", wrong, self.shard, rest_s)
+            except Exception:
+                log.exception("shard %d could not be served; loading it again in %.1f s", self.shard, rest_s)
+            if self.inbox.ended:
+                return
+            self.inbox.rest(rest_s)
+            good = self._now_ms() - began_ms > _GOOD_MS
+            rest_s = _FIRST_REST_S if good else min(2 * rest_s, _LONGEST_REST_S)
+
+    def _serve(self) -> None:
+        """Until this ends.
+
+        :raises FencedError: somebody else serves it
+        :raises Exception: it has to be loaded again
+        """
+        self._log = shard_log = self._open()
+        try:
+            began_ms = self._now_ms()
+            serving = Serving(
+                self.shard,
+                self._layout,
+                self._make(),
+                shard_log,
+                held=self._held,
+                faulty=self._faulty,
+                now_ms=self._now_ms,
+            )
+            count = serving.load()
+            log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
+            self._turn_at_ms = self._now_ms()
+            self._tell(serving)
+            self._when_loaded()
+            while not self.inbox.ended:
+                self._turn(serving, shard_log)
+            serving.hand_over()
+        finally:
+            self._log = None
+            shard_log.close()
+
+    def _turn(self, serving: Serving, shard_log: ShardLog) -> None:
+        taken = self.inbox.take(self._patience_s(serving))
+        try:
+            self._go_on()
+            if taken.requests or taken.jobs:
+                serving.handle(taken.requests, taken.jobs)
+        except BaseException:
+            self.inbox.put_back(taken)
+            raise
+        self._read_to = max(self._read_to, taken.read_to)
+        if self._timer_is_due(serving):
+            self._certain = self._has_read_all(shard_log)
+            if self._certain:
+                serving.fire()
+        self._tell(serving)
+
+    def _go_on(self) -> None:
+        """:raises StalledError: it has not, for too long"""
+        now_ms = self._now_ms()
+        stood_ms, self._turn_at_ms = now_ms - self._turn_at_ms, now_ms
+        if stood_ms > _STALLED_MS:
+            raise StalledError(f"shard {self.shard} stood still for {stood_ms} ms")
+
+    def _patience_s(self, serving: Serving) -> float:
+        if serving.timer_at_ms is None:
+            return _IDLE_S
+        least_s = 0.0 if self._certain else _UNCERTAIN_S
+        return min(_IDLE_S, max(least_s, (serving.timer_at_ms - self._now_ms()) / 1000))
+
+    def _timer_is_due(self, serving: Serving) -> bool:
+        return serving.timer_at_ms is not None and serving.timer_at_ms <= self._now_ms()
+
+    def _has_read_all(self, shard_log: ShardLog) -> bool:
+        """Whether all requests have been handled that had been written a second ago.
+
+        Nobody is taken for silent whose heartbeat lies in the topic.
+        """
+        end, asked_ms = self._end
+        if self._now_ms() - asked_ms > _CERTAIN_MS:
+            asked_ms = self._now_ms()
+            end = shard_log.end()
+            self._end = end, asked_ms
+        return self._read_to >= end
+
+    def _tell(self, serving: Serving) -> None:
+        groups = serving.groups
+        if len(groups) != len(self._known) or not self._known.issuperset(groups):
+            self._known = frozenset(groups)
+            self._when_groups_change(self._known)

@@ -1,0 +1,100 @@
+"""The three topics of all declarative groups of a cluster: made where they are missing, and looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.kafka.settings import principal_of
+from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.shards.settings import DEFAULT_LAYOUT, Layout
+from airflow_provider.topics.admin import FoundTopic, TopicAdmin
+from airflow_provider.topics.errors import RightsError, TopicError
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.rights import Operation, Right
+
+_PASSING_MS: Final = 60 * 60 * 1_000
+"""Nobody waits for a reply so long, and a request that nobody has handled by then has been asked again."""
+_SEGMENT_BYTES: Final = 16 * 1024 * 1024
+_LARGEST: Final = {"max.message.bytes": str(LARGEST_VALUE)}
+_PASSING: Final = {
+    **_LARGEST,
+    "cleanup.policy": "delete",
+    "retention.ms": str(_PASSING_MS),
+    "segment.ms": str(_PASSING_MS),
+    "segment.bytes": str(4 * _SEGMENT_BYTES),
+}
+_KEPT: Final = {**_LARGEST, "cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}
+
+NEEDS: Final[Mapping[str, frozenset[Operation]]] = {
+    REQUESTS_TOPIC: frozenset({Operation.READ}),
+    REPLIES_TOPIC: frozenset({Operation.WRITE}),
+    RECORDS_TOPIC: frozenset({Operation.READ, Operation.WRITE}),
+}
+"""What a coordinator does with them. A member writes requests and reads replies."""
+
+
+class ShardTopics(TopicAdmin):
+    """Of one connection.
+
+    :param config: librdkafka's settings of the connection
+    :param outage: knows why a broker does not answer
+    :raises TopicError: if librdkafka refuses the settings
+    """
+
+    def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
+        super().__init__(config, outage)
+        self._user = principal_of(config)
+
+    async def prepare_shards(self, *, timeout_s: float, make: Layout = DEFAULT_LAYOUT) -> Layout:
+        """See that the user may coordinate; make the topics that are missing. Those that exist stay as they are.
+
+        :param make: how many partitions to make
+        :returns: how many there are
+        :raises RightsError: if a topic is missing and may not be made, or a right is lacking; it names all that are
+        :raises RefusedError: if the broker refuses the connection
+        :raises BrokerAwayError: if no broker answers in time
+        :raises TopicError: if the topics can't be used
+        """
+        found = {topic: await self.look_at(topic, timeout_s=timeout_s) for topic in NEEDS}
+        missing = [topic for topic, there in found.items() if there is None]
+        if missing:
+            shards = _shards_of(found) or make.shards
+            plan = {
+                REQUESTS_TOPIC: (shards, _PASSING),
+                REPLIES_TOPIC: (make.replies, _PASSING),
+                RECORDS_TOPIC: (shards, _KEPT),
+            }
+            await self.make({topic: plan[topic] for topic in missing}, timeout_s=timeout_s)
+            await self.end_offsets(missing, timeout_s=timeout_s)
+            found = {topic: await self.look_at(topic, timeout_s=timeout_s) for topic in NEEDS}
+        there = {topic: each for topic, each in found.items() if each is not None}
+        lacking = [
+            Right(topic, operation)
+            for topic, needed in NEEDS.items()
+            if topic in there
+            for operation in sorted(needed - there[topic].allowed)
+        ]
+        if lacking:
+            raise RightsError(lacking, self._user)
+        return _layout_of(there)
+
+
+def _shards_of(found: Mapping[str, FoundTopic | None]) -> int:
+    """How many there are by the topic that exists, if one does: what is made beside it must have as many."""
+    return max(there.partitions if (there := found[topic]) else 0 for topic in (REQUESTS_TOPIC, RECORDS_TOPIC))
+
+
+def _layout_of(found: Mapping[str, FoundTopic]) -> Layout:
+    """:raises TopicError: they do not fit together"""
+    counts = {topic: found[topic].partitions if topic in found else 0 for topic in NEEDS}
+    if not all(counts.values()):
+        raise TopicError(f"the topics {', '.join(NEEDS)} were made, and do not all exist: see the brokers' logs")
+    if counts[REQUESTS_TOPIC] != counts[RECORDS_TOPIC]:
+        raise TopicError(
+            f"the topic {REQUESTS_TOPIC!r} has {counts[REQUESTS_TOPIC]} partitions, and {RECORDS_TOPIC!r} has"
+            f" {counts[RECORDS_TOPIC]}: they must have as many as each other, because a group's records lie in the"
+            " partition that its requests go to; delete the one that was changed (it is made anew)"
+        )
+    return Layout(shards=counts[REQUESTS_TOPIC], replies=counts[REPLIES_TOPIC])

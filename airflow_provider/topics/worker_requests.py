@@ -1,0 +1,208 @@
+"""Writes requests of declarative groups' members, and reads the replies: one producer, one consumer and one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
+from airflow_provider.declarative.wire.errors import MalformedMessageError
+from airflow_provider.kafka.settings import KafkaSettings, principal_of
+from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRightsError
+from airflow_provider.topics.outage import Outage
+
+log: Final = logging.getLogger(__name__)
+
+_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
+_silence.disabled = True
+
+_POLL_S: Final = 0.1
+_BATCH: Final = 1_000
+_OPEN_S: Final = 10.0
+_FLUSH_S: Final = 1.0
+_DELIVERY_TIMEOUT_MS: Final = 5_000
+"""A request that is older has been asked again by then; written late it would only be in the way."""
+_AWAY: Final = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
+_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED})
+
+
+class NoCoordinatorsError(TopicError):
+    """A cluster has no declarative groups."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"the topic {topic!r} does not exist: no coordinator of declarative groups has been started in this"
+            " cluster. Start one, or give all workers of the group group_protocol='classic'"
+        )
+        self.topic = topic
+
+    def __reduce__(self) -> tuple[type[NoCoordinatorsError], tuple[str]]:
+        return type(self), (self.topic,)
+
+
+class WorkerRequests:
+    """The clients. Replies come to a reader's own partition, among those to others that have the same one; each record
+    has the reader's id as its key.
+
+    :param heard: called with replies, in the thread
+    :param failed: called in the thread with the correlation id of a request that could not be written, and why
+    :raises TopicError: if librdkafka refuses the settings
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        *,
+        heard: Callable[[Sequence[Reply]], None],
+        failed: Callable[[int, str], None],
+    ) -> None:
+        config = settings.librdkafka()
+        self._heard: Final = heard
+        self._failed: Final = failed
+        self._principal: Final = principal_of(config)
+        self._outage: Final = Outage(settings.bootstrap_servers)
+        self._reader: Final = uuid.uuid4().hex
+        self._shards = 0
+        self._reply_partition = 0
+        self._closing: Final = threading.Event()
+        ours = {
+            "allow.auto.create.topics": False,
+            "reconnect.backoff.max.ms": 1_000,
+            "log_level": 0,
+            "logger": _silence,
+            "error_cb": lambda error: tell(self._outage, error),
+        }
+        self._consumer: Final = make_client(
+            Consumer,
+            {
+                **config,
+                **ours,
+                # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+                "group.id": "cospark-reply-reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "latest",
+                "isolation.level": "read_committed",
+                "queued.min.messages": 1,
+                "fetch.error.backoff.ms": 50,
+            },
+        )
+        self._producer: Final = make_client(
+            Producer,
+            {
+                **config,
+                **ours,
+                "acks": "all",
+                "enable.idempotence": True,
+                # A reply waits for the request: what is asked in one turn of the loop goes together all the same.
+                "linger.ms": 1,
+                "message.max.bytes": LARGEST_VALUE,
+                "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
+            },
+        )
+        self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
+
+    def open(self) -> None:
+        """Find the topics, and read replies from here on. Blocks.
+
+        :raises NoCoordinatorsError: a topic is missing
+        :raises TopicRightsError: this user may not read it
+        :raises BrokerAwayError: no broker answers in time
+        :raises TopicError: it can't be used
+        """
+        self._shards = self._partitions_of(REQUESTS_TOPIC)
+        self._reply_partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC))
+        mine = TopicPartition(REPLIES_TOPIC, self._reply_partition)
+        try:
+            _, mine.offset = self._consumer.get_watermark_offsets(mine, timeout=_OPEN_S)
+            self._consumer.assign([mine])
+        except KafkaException as failed:
+            raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
+        self._thread.start()
+
+    def send(self, body: RequestBody, *, correlation_id: int) -> None:
+        """Write a request. Its reply, or that it could not be written, comes by the callbacks."""
+        request = request_of(body, correlation_id=correlation_id, reply_partition=self._reply_partition)
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                self._failed(
+                    correlation_id, f"it could not be written: {self._explain(REQUESTS_TOPIC, 'WRITE', error)}"
+                )
+
+        try:
+            self._producer.produce(
+                REQUESTS_TOPIC,
+                key=self._reader.encode(),
+                value=encode_request(request),
+                partition=partition_of(body.group_id, self._shards),
+                on_delivery=delivered,
+            )
+        except KafkaException as refused:
+            delivered(refused.args[0], None)  # type: ignore[arg-type]  # there is none
+        except BufferError as full:
+            self._failed(correlation_id, f"it could not be written: {full}")
+
+    def close(self) -> None:
+        """Write what is still to be written, for at most a second, and stop. Blocks."""
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(_FLUSH_S)
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        with contextlib.suppress(KafkaException):
+            self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._producer.poll(0)
+                first = self._consumer.poll(_POLL_S)
+                if first is not None:
+                    self._take([first, *self._consumer.consume(_BATCH, 0)])
+            except Exception:
+                log.exception("the reader of %s has failed; trying again", REPLIES_TOPIC)
+                self._closing.wait(_POLL_S)
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        reader, replies = self._reader.encode(), []
+        for message in messages:
+            value = message.value()
+            if message.error() is not None or message.key() != reader or not isinstance(value, bytes):
+                continue
+            try:
+                replies.append(decode_reply(value))
+            except MalformedMessageError as wrong:
+                log.warning("a reply in %s can't be read: %s", REPLIES_TOPIC, wrong)
+        if replies:
+            self._outage.is_back()
+            self._heard(replies)
+
+    def _partitions_of(self, topic: str) -> int:
+        try:
+            found = self._consumer.list_topics(topic, timeout=_OPEN_S).topics[topic]
+        except KafkaException as failed:
+            raise self._explain(topic, "READ", failed.args[0]) from failed
+        if found.error is not None:
+            raise self._explain(topic, "DESCRIBE", found.error)
+        return len(found.partitions)
+
+    def _explain(self, topic: str, operation: str, error: KafkaError) -> TopicError:
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
+            return NoCoordinatorsError(topic)
+        if error.code() in _NO_RIGHT:
+            return TopicRightsError(topic, operation, self._principal)
+        if error.code() in _AWAY:
+            return BrokerAwayError(
+                self._outage.servers, f"using the topic {topic!r}", self._outage.reason or error.str()
+            )
+        return TopicError(f"the topic {topic!r} can't be used: {error.str()}")

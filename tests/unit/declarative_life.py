@@ -1,0 +1,134 @@
+"""A worker's life in a declarative group: its coordinator is the real one, in this process and without topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from stand_ins import MemoryTopics
+from worker_life import A0, A1, ME, Life
+
+from airflow_provider.coordinator.coordinator import Coordinator
+from airflow_provider.coordinator.events import Effects, JobsRead, RequestArrived, RequestId, TimerFired
+from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.declarative.client_assignors import assignors_offered
+from airflow_provider.declarative.member.settings import DeclarativeSettings
+from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody, decode_request, encode_request, request_of
+from airflow_provider.group.declarative import DeclarativeMemberships, DeclarativeProtocol
+from airflow_provider.group.declarative_member import DeclarativeMember
+from airflow_provider.group.request_channel import NoReplyError
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.records import TaskKind
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.protocol.model import WorkerId
+
+SESSION_MS = 600
+SETTINGS = CoordinatorSettings(session_timeout_ms=SESSION_MS, heartbeat_interval_ms=30)
+
+
+class NearChannel:
+    """Asks a coordinator in this process (a :class:`~airflow_provider.group.request_channel.RequestChannel`).
+
+    :ivar away: nobody replies
+    :ivar asked: what was asked
+    """
+
+    def __init__(self, topics: MemoryTopics, settings: CoordinatorSettings = SETTINGS) -> None:
+        self.away = False
+        self.asked: list[RequestBody] = []
+        self.coordinator = Coordinator(settings)
+        self._topics = topics
+        self._ids = count(1)
+        self._waiting: dict[RequestId, asyncio.Future[ReplyBody]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._take(self.coordinator.loaded(now_ms()))
+        self._unsubscribe = topics.subscribe(self._read, About.JOBS | About.TASKS)
+        self._read()
+
+    async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
+        body = decode_request(encode_request(request_of(body, correlation_id=1, reply_partition=0))).body
+        self.asked.append(body)
+        if self.away:
+            raise NoReplyError("away")
+        request = RequestId(next(self._ids))
+        self._waiting[request] = asyncio.get_running_loop().create_future()
+        self._take(self.coordinator.handle(RequestArrived(now_ms=now_ms(), request=request, body=body)))
+        try:
+            return await asyncio.wait_for(self._waiting[request], timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise NoReplyError(f"none in {timeout_s} s") from None
+        finally:
+            del self._waiting[request]
+
+    def close(self) -> None:
+        self._unsubscribe()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _read(self) -> None:
+        tasks = configured(self._topics.jobs, self._topics.status.tasks)
+        self._take(self.coordinator.handle(JobsRead(now_ms=now_ms(), group_id="g", tasks=tasks)))
+
+    def _fire(self) -> None:
+        self._take(self.coordinator.handle(TimerFired(now_ms=now_ms())))
+
+    def _take(self, effects: Effects) -> None:
+        for reply in effects.replies:
+            waiting = self._waiting.get(reply.request)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply.body)
+        if self._timer is not None:
+            self._timer.cancel()
+        if effects.timer_at_ms is not None:
+            wait_s = max(0, effects.timer_at_ms - now_ms() + 1) / 1000
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._fire)
+
+
+def memberships(channel: NearChannel, topics: Any, worker: WorkerId = ME) -> DeclarativeMemberships:
+    settings = DeclarativeSettings(
+        group_id="g",
+        worker=worker,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=30,
+        lease_margin_ms=200,
+        retry_backoff_ms=10,
+        retry_backoff_max_ms=40,
+    )
+    return DeclarativeMemberships(DeclarativeProtocol(settings, assignors_offered(), 2), channel, topics)
+
+
+class DeclarativeLife(Life):
+    """A worker's life in such a group."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.channel = NearChannel(self.topics)
+
+    def memberships(self) -> DeclarativeMemberships:
+        return memberships(self.channel, self.topics)
+
+    @property
+    def declarative(self) -> DeclarativeMember:
+        assert isinstance(self.worker.member, DeclarativeMember)
+        return self.worker.member
+
+
+@asynccontextmanager
+async def living_declared(**settings: Any) -> AsyncIterator[DeclarativeLife]:
+    """It has the tasks A0 and A1, and runs them."""
+    life = DeclarativeLife(**settings)
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    try:
+        await life.runs(A0, A1)
+        yield life
+    finally:
+        if life.runner is not None:
+            life.runner.stubborn.clear()
+        await life.cancel()
+        life.channel.close()
+    assert len(asyncio.all_tasks()) == 1, f"left behind: {asyncio.all_tasks()}"

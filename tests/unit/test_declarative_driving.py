@@ -1,0 +1,89 @@
+"""A worker in a declarative group with the real coordinator: from the first heartbeat to the last."""
+
+from __future__ import annotations
+
+import pytest
+from declarative_life import living_declared
+from stand_ins import IdleListener
+from waiting import eventually
+from worker_life import A0, A1, ME
+
+from airflow_provider.declarative.member.saved import save
+from airflow_provider.declarative.member.state import Phase
+from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.worker.ending import Ending
+
+
+async def test_it_joins_computes_runs_and_leaves() -> None:
+    async with living_declared() as life:
+        view = life.declarative.view
+        assert (view.settled, view.owned, view.leaving) == (True, frozenset({A0, A1}), False)
+        assert life.topics.status.workers[ME].member_id == view.member_id
+        assert view.member_id.startswith(f"{ME}-")
+        life.worker.leave("enough")
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert life.phase is WorkerPhase.LEFT
+        assert not life.channel.coordinator.groups["g"].members
+
+
+async def test_a_coordinator_that_is_away_for_less_than_a_session_is_not_noticed() -> None:
+    async with living_declared() as life:
+        epoch, grant = life.declarative.state.epoch, life.worker.lease.grant
+        asked = len(life.channel.asked)
+        life.channel.away = True
+        await eventually(lambda: len(life.channel.asked) > asked + 3, "it asks")
+        life.channel.away = False
+        await eventually(lambda: life.declarative.state.attempts == 0, "it is answered")
+        assert (life.declarative.state.epoch, life.worker.lease.grant) == (epoch, grant)
+        assert life.runner.running == {A0, A1}
+
+
+async def test_one_that_is_away_for_longer_finds_everything_stopped_and_has_it_started_again() -> None:
+    async with living_declared() as life:
+        grant = life.worker.lease.grant
+        life.channel.away = True
+        await eventually(lambda: not life.runner.running, "the lease is nearly over")
+        await eventually(lambda: not life.channel.coordinator.groups["g"].members, "its session is over")
+        life.channel.away = False
+        await life.runs(A0, A1)
+        assert life.worker.lease.grant > grant
+        assert life.declarative.state.phase is Phase.STABLE
+
+
+async def test_it_is_handed_over_and_goes_on_as_the_same_member() -> None:
+    async with living_declared() as life:
+        member_id = life.declarative.view.member_id
+        life.runner.finish(A0)
+        life.runner.finish(A1)
+        await eventually(lambda: life.declarative.view.owned == NO_TASKS, "nothing is left")
+        life.worker.hand_over()
+        outcome = await life.outcome()
+        assert outcome.ending is Ending.HANDED_OVER
+        assert outcome.saved is not None
+        life.begin(outcome.saved)
+        await eventually(lambda: life.declarative.state.phase is Phase.STABLE and life.declarative.view.settled)
+        assert life.declarative.view.member_id == member_id
+        assert list(life.channel.coordinator.groups["g"].members) == [member_id]
+
+
+async def test_taken_over_it_takes_the_place_of_the_one_before_which_is_fenced() -> None:
+    async with living_declared() as life:
+        first = life.declarative
+        saved = save(first.state, now_ms=now_ms(), wall_ms=wall_ms())
+        makes = life.memberships()
+        second = makes.make(IdleListener(), {"group_protocol": "connect", **makes.taken_over(saved)})
+        second.begin(Predecessor.GONE)
+        await eventually(lambda: first.state.phase is Phase.FENCED, "the first one hears of it")
+        await eventually(lambda: second.state.running == {A0, A1}, "the second one has what it had")
+        assert list(life.channel.coordinator.groups["g"].members) == [second.view.member_id]
+        assert (await life.outcome()).ending is Ending.FENCED
+        await second.aclose()
+
+
+async def test_a_membership_of_the_classic_protocol_is_refused() -> None:
+    async with living_declared() as life:
+        with pytest.raises(ValueError, match="'classic', and its worker speaks 'connect'"):
+            life.memberships().make(IdleListener(), {"v": 1})

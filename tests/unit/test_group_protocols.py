@@ -1,0 +1,50 @@
+"""Which group protocol a worker joins by is chosen in one place, and goes with its membership."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
+from airflow_provider.common.worker_values import WorkerSpec
+from airflow_provider.group.classic import ClassicProtocol
+from airflow_provider.group.declarative import DeclarativeProtocol
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.worker.settings import Until
+
+CLASSIC = WorkerSpec(
+    member=MemberSettings(group_id="g", worker=WorkerId("w"), url="u", session_timeout_ms=20_000),
+    slots=3,
+    until=Until.DRAINED,
+    policy=Deferred(max_delay_ms=7),
+)
+CONNECT = replace(CLASSIC, group_protocol=GroupProtocolName.CONNECT)
+
+
+def test_each_name_has_its_protocol_with_what_the_worker_has_chosen() -> None:
+    classic, connect = CLASSIC.protocol(), CONNECT.protocol()
+    assert isinstance(classic, ClassicProtocol)
+    assert isinstance(connect, DeclarativeProtocol)
+    assert (connect.member.group_id, connect.member.worker, connect.member.url) == ("g", "w", "u")
+    assert (connect.member.session_timeout_ms, connect.slots) == (20_000, 3)
+    assert [one.name for one in connect.assignors] == ["cooperative", "eager"]
+
+
+def test_it_goes_with_the_plan_and_plans_that_do_not_name_it_are_classic() -> None:
+    assert WorkerSpec.from_json(CONNECT.to_json()) == CONNECT
+    without = {name: value for name, value in CLASSIC.to_json().items() if name != "group_protocol"}
+    assert WorkerSpec.from_json(without) == CLASSIC
+
+
+@pytest.mark.parametrize("protocol", list(ConnectProtocol))
+def test_what_a_protocol_does_not_have_is_refused(protocol: ConnectProtocol) -> None:
+    member = replace(CLASSIC.member, protocol=protocol)
+    check_goes_together(GroupProtocolName.CLASSIC, member)
+    if protocol is not ConnectProtocol.EXTENSIBLE:
+        check_goes_together(GroupProtocolName.CONNECT, member)
+        return
+    with pytest.raises(ValueError, match="learns no tasks"):
+        check_goes_together(GroupProtocolName.CONNECT, member)

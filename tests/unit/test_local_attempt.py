@@ -1,0 +1,104 @@
+"""A task that is told to stop may end the batch that it is in, as long as its worker's lease holds."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.spark import local_attempt
+from airflow_provider.spark.fencing import AttemptGuard
+from airflow_provider.spark.job import FencedError
+from airflow_provider.spark.local_attempt import LocalAttempt
+from airflow_provider.spark.runner import TaskOrder
+
+ORDER = TaskOrder(task=TaskId("job", 0), entry_point="job:run", epoch=Epoch(1))
+SOON_S = 30.0
+LONG_S = 10 * SOON_S
+
+
+class Session:
+    """A query in a batch; what else is asked of a session ends its attempt."""
+
+    def __init__(self) -> None:
+        self.batch_ended = threading.Event()
+        self.waiting = threading.Event()
+        self.cancelled = threading.Event()
+        self.end: Callable[[], None] = lambda: None
+
+    def await_batch(self, may_go_on: Callable[[], bool]) -> None:
+        while may_go_on() and not self.batch_ended.is_set():
+            self.waiting.set()
+
+    def cancel(self) -> None:
+        self.end()
+        self.cancelled.set()
+
+
+class Lease:
+    grant = 0
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def check(self, grant: int) -> None:
+        if self.over:
+            raise FencedError("the lease is over")
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(local_attempt, "BATCH_S", LONG_S)
+    loop, session, lease = asyncio.new_event_loop(), Session(), Lease()
+    attempt = LocalAttempt(ORDER, AttemptGuard(lease), session, loop.create_future())  # type: ignore[arg-type]
+    session.end = attempt.thread_ended.set
+    attempt.guard.begin()
+    yield SimpleNamespace(attempt=attempt, session=session, lease=lease)
+    attempt.thread_ended.set()
+    loop.close()
+
+
+def test_it_is_cancelled_when_its_batch_has_ended_which_may_be_written(parts: Any) -> None:
+    assert parts.attempt.stop("moved")
+    assert parts.session.waiting.wait(SOON_S)
+    assert parts.attempt.guard.stopping
+    parts.attempt.guard.check()
+    assert not parts.session.cancelled.is_set()
+    parts.session.batch_ended.set()
+    assert parts.session.cancelled.wait(SOON_S)
+    with pytest.raises(FencedError, match="told to stop: moved"):
+        parts.attempt.guard.check()
+
+
+def test_no_batch_is_waited_for_when_the_lease_is_over(parts: Any) -> None:
+    parts.lease.over = True
+    assert parts.attempt.stop("lease over")
+    assert parts.session.cancelled.wait(SOON_S)
+    assert not parts.session.waiting.is_set()
+
+
+def test_a_batch_is_broken_off_when_the_lease_ends_in_it(parts: Any) -> None:
+    assert parts.attempt.stop("moved")
+    assert parts.session.waiting.wait(SOON_S)
+    parts.lease.over = True
+    assert parts.session.cancelled.wait(SOON_S)
+
+
+def test_a_long_batch_is_broken_off(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_attempt, "BATCH_S", 0.05)
+    assert parts.attempt.stop("moved")
+    assert parts.session.cancelled.wait(SOON_S)
+    with pytest.raises(FencedError):
+        parts.attempt.guard.check()
+
+
+def test_what_has_not_begun_never_will(parts: Any) -> None:
+    guard = AttemptGuard(parts.lease)
+    assert not guard.stop_soon("moved")
+    with pytest.raises(FencedError):
+        guard.begin()
