@@ -88,8 +88,12 @@ def _unhold(turn: Turn, desk: Desk, member_id: MemberId) -> Held | None:
 def _has_news(desk: Desk, member_id: MemberId, member_epoch: MemberEpoch) -> bool:
     if desk.is_chosen(member_id) and desk.computing is not None and not desk.computing.known:
         return True
-    current = desk.state.current[member_id]
-    return _is_sent(desk, member_epoch) and desk.sent.get(member_id) is not current
+    return _is_sent(desk, member_epoch) and desk.sent.get(member_id) != _shown(desk.state.current[member_id])
+
+
+def _shown(current: CurrentAssignment) -> CurrentAssignment:
+    """What a member is answered of it."""
+    return CurrentAssignment(epoch=current.epoch, assigned=current.assigned, metadata=current.metadata)
 
 
 def _is_sent(desk: Desk, member_epoch: MemberEpoch) -> bool:
@@ -105,7 +109,7 @@ def _answer(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> Non
         desk.computing.known = True
     sends = _is_sent(desk, heartbeat.member_epoch)
     if sends:
-        desk.sent[member_id] = current
+        desk.sent[member_id] = _shown(current)
     _keep_the_granted_session(turn, desk, member_id, heartbeat)
     turn.reply(
         heartbeat.request,

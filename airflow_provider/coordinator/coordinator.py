@@ -126,13 +126,14 @@ class Coordinator:
 
 def _load(turn: Turn, desk: Desk) -> None:
     state = desk.state
+    session_ms = max(turn.session_ms(desk), state.earlier_session_ms)
     for member_id, member in state.members.items():
-        turn.begin_session(desk, member_id)
+        turn.timers.set(Timer(Kind.SESSION, state.group_id, member_id), turn.now_ms + session_ms)
         if state.current[member_id].state is MemberState.UNREVOKED:
             timer = Timer(Kind.REBALANCE, state.group_id, member_id)
             turn.timers.set(timer, turn.now_ms + member.rebalance_timeout_ms)
     for member_id in state.lingering:
-        turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), turn.now_ms + turn.session_ms(desk))
+        turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), turn.now_ms + session_ms)
     computing.set_due_timer(turn, desk)
     computing.ensure_target(turn, desk)
 
@@ -147,10 +148,15 @@ def _jobs(turn: Turn, event: JobsRead) -> None:
 
 
 def _configure(turn: Turn, event: GroupConfigured) -> None:
-    """Members hear of it with their next answers."""
+    """Members hear of it with their next answers. Till then they may believe in the session that they were granted, and
+    the next coordinator must not give them less.
+    """
     desk = turn.desk(event.group_id)
-    if event.configuration != desk.state.configuration:
-        turn.write(desk, configuration_record(event.group_id, event.configuration))
+    if event.configuration == desk.state.configuration:
+        return
+    granted = max(turn.session_ms(desk), desk.state.earlier_session_ms)
+    is_shorter = (event.configuration.session_timeout_ms or turn.settings.session_timeout_ms) < granted
+    turn.write(desk, configuration_record(event.group_id, event.configuration, granted if is_shorter else 0))
 
 
 def _timer(turn: Turn, timer: Timer) -> None:

@@ -52,7 +52,9 @@ class GroupConfigured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """The time has come that :attr:`Effects.timer_at_ms` named. It may fire too often, but not too late."""
+    """The time has come that :attr:`Effects.timer_at_ms` named. It may fire too often. Requests that have arrived go
+    first: if it was the coordinator that was slow, no member must lose its session for that.
+    """
 
     now_ms: int
 

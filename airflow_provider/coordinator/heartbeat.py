@@ -77,6 +77,10 @@ class _Heartbeat:
         return True
 
     def _takes_the_place_of(self, former: MemberId) -> bool:
+        if self.member_id in self.desk.state.members:
+            return self._refuse(
+                KafkaErrorCode.FENCED_INSTANCE_ID, f"{former} has the instance id {self.heartbeat.instance_id}"
+            )
         had = self.desk.state.current[former]
         if self.owned is None or not self.owned <= had.held:
             return self._refuse(
@@ -150,8 +154,10 @@ class _Heartbeat:
     # ---- leaving
 
     def _leave(self) -> None:
+        """Who leaves has stopped everything, also if it was removed before."""
         state, member_id = self.desk.state, self.member_id
         if member_id not in state.members:
+            members.has_ended(self.turn, self.desk, member_id)
             self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
             return
         if self.heartbeat.member_epoch == LEAVING:

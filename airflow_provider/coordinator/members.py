@@ -25,16 +25,16 @@ from airflow_provider.protocol.model import MemberId, Tasks
 
 
 def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: RequestArrived) -> Member:
-    """What a member has said of itself after this heartbeat. A field that it leaves out has not changed.
+    """What a member has said of itself after this heartbeat. A field that it leaves out has not changed; the
+    instance id never does.
 
     :param before: None: it has not said anything before
     """
-    member = before or Member(rebalance_timeout_ms=heartbeat.rebalance_timeout_ms)
+    member = before or Member(rebalance_timeout_ms=heartbeat.rebalance_timeout_ms, instance_id=heartbeat.instance_id)
     if heartbeat.rebalance_timeout_ms > 0:
         member = replace(
             member,
             rebalance_timeout_ms=heartbeat.rebalance_timeout_ms,
-            instance_id=heartbeat.instance_id or member.instance_id,
             client_id=event.client_id,
             client_host=event.client_host,
         )
@@ -85,6 +85,8 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
     """
     state = desk.state
     before, had = state.members[former], state.current[former]
+    turn.timers.cancel(Timer(Kind.LINGERING, state.group_id, member_id))
+    desk.replaced.discard(member_id)
     changed = not assigned_alike(before, member)
     turn.write(desk, values.member_tombstone(state.group_id, former))
     epoch = next_epoch(desk) if changed else state.epoch
@@ -168,6 +170,7 @@ def _remember(desk: Desk, member_id: MemberId, member: Member) -> None:
 def has_ended(turn: Turn, desk: Desk, member_id: MemberId) -> None:
     """Who was lingering runs nothing any more."""
     if member_id in desk.state.lingering:
+        turn.timers.cancel(Timer(Kind.LINGERING, desk.state.group_id, member_id))
         turn.give(desk, member_id, None)
     desk.replaced.discard(member_id)
 

@@ -31,7 +31,7 @@ class GroupConfiguration:
     """What people have set for one group. None: the coordinator's default.
 
     :param session_timeout_ms: a member that is silent for so long is removed
-    :param heartbeat_interval_ms: between two heartbeats of a member; less than its session
+    :param heartbeat_interval_ms: between two heartbeats of a member; three tenths of its session, if it is more
     :param scheduled_rebalance_max_delay_ms: how long the tasks of a lost member wait for it; the assignors keep it
     :raises ValueError: a time is out of range
     """

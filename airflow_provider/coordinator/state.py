@@ -48,6 +48,7 @@ def kind_of(member: Member) -> Kind:
 class GroupState:
     """A group as its records say. To be read by all, and changed by :meth:`apply`.
 
+    ``earlier_session_ms`` is that of a session which members may have been granted before it was set to a shorter one.
     ``current`` may have members that ``members`` has not: they were removed while they may still run something, and
     hold it until their session would have ended (:attr:`lingering`).
     """
@@ -62,6 +63,7 @@ class GroupState:
         "_wanted_by",
         "configuration",
         "configured",
+        "earlier_session_ms",
         "epoch",
         "group_id",
         "target",
@@ -72,6 +74,7 @@ class GroupState:
         self.epoch = GroupEpoch(0)
         self.configured: Tasks = NO_TASKS
         self.configuration: GroupConfiguration = DEFAULTS
+        self.earlier_session_ms = 0
         self.target = TargetAssignment()
         self._members: dict[MemberId, Member] = {}
         self._current: dict[MemberId, CurrentAssignment] = {}
@@ -141,6 +144,7 @@ class GroupState:
                 self._apply_current(member_id, values.current_of(record.value))
             case ConnectWorkerGroupConfigurationKey():
                 self.configuration = values.configuration_of(record.value)
+                self.earlier_session_ms = values.earlier_session_of(record.value)
 
     def _apply_member(self, member_id: MemberId, after: Member | None) -> None:
         before = self._members.get(member_id)

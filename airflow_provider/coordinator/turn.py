@@ -12,6 +12,7 @@ from airflow_provider.coordinator.state import GroupState
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.declarative.model import CurrentAssignment, GroupEpoch, MemberState
 from airflow_provider.declarative.wire.apis import ReplyBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import MemberId
 
@@ -42,9 +43,12 @@ class Turn:
         return desk
 
     def effects(self) -> Effects:
+        """Answers to heartbeats first: who has installed an assignment shall know its epoch before it hears that."""
         return Effects(
-            records=tuple(self._records), replies=tuple(self._replies), timer_at_ms=self.timers.next_ms
-        )  # fmt: skip
+            records=tuple(self._records),
+            replies=tuple(sorted(self._replies, key=_is_no_heartbeats)),
+            timer_at_ms=self.timers.next_ms,
+        )
 
     # ---- records
 
@@ -114,12 +118,18 @@ class Turn:
         return desk.state.configuration.session_timeout_ms or self.settings.session_timeout_ms
 
     def interval_ms(self, desk: Desk) -> int:
-        """At most half of a session, whatever is set: a member whose heartbeat is held must not lose its session."""
+        """At most three tenths of a session, whatever is set. The next answer to a heartbeat that is held comes two
+        intervals after the last one that was answered was sent, and so long the member lives on that.
+        """
         wanted = desk.state.configuration.heartbeat_interval_ms or self.settings.heartbeat_interval_ms
-        return max(1, min(wanted, self.session_ms(desk) // 2))
+        return max(1, min(wanted, self.session_ms(desk) * 3 // 10))
 
     def begin_session(self, desk: Desk, member_id: MemberId) -> None:
         self.timers.set(Timer(Kind.SESSION, desk.state.group_id, member_id), self.now_ms + self.session_ms(desk))
+
+
+def _is_no_heartbeats(reply: Reply) -> bool:
+    return not isinstance(reply.body, ConnectGroupHeartbeatResponse)
 
 
 def next_epoch(desk: Desk) -> GroupEpoch:

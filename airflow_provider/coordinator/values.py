@@ -49,6 +49,8 @@ _NAMES: Final = MappingProxyType(
     }
 )
 """The first two as Kafka names those of its consumer groups, the last one as Connect does."""
+_EARLIER_SESSION: Final = "connect.session.timeout.ms.earlier"
+"""Kept by coordinators, not set by people."""
 
 
 def epoch_record(group_id: str, epoch: GroupEpoch) -> Record:
@@ -184,15 +186,30 @@ def current_of(value: object) -> CurrentAssignment | None:
     )
 
 
-def configuration_record(group_id: str, configuration: GroupConfiguration) -> Record:
-    """A tombstone where nothing is set."""
-    entries = tuple(
+def configuration_record(group_id: str, configuration: GroupConfiguration, earlier_session_ms: int = 0) -> Record:
+    """A tombstone where nothing is set.
+
+    :param earlier_session_ms: a longer session that members may still have been granted; 0: none
+    """
+    entries = [
         Configuration(name=name, value=str(value))
         for name, attribute in _NAMES.items()
         if (value := getattr(configuration, attribute)) is not None
-    )
+    ]
+    if earlier_session_ms:
+        entries.append(Configuration(name=_EARLIER_SESSION, value=str(earlier_session_ms)))
     key = ConnectWorkerGroupConfigurationKey(group_id)
-    return Record(key, ConnectWorkerGroupConfigurationValue(configurations=entries) if entries else None)
+    return Record(key, ConnectWorkerGroupConfigurationValue(configurations=tuple(entries)) if entries else None)
+
+
+def earlier_session_of(value: object) -> int:
+    """:raises RemoteProtocolError: it is no number"""
+    if not isinstance(value, ConnectWorkerGroupConfigurationValue):
+        return 0
+    try:
+        return next((int(one.value) for one in value.configurations if one.name == _EARLIER_SESSION), 0)
+    except ValueError as wrong:
+        raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None
 
 
 def configuration_of(value: object) -> GroupConfiguration:

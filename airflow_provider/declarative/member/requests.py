@@ -76,14 +76,16 @@ class Requesting:
         )
 
     def _heartbeat(self) -> ConnectGroupHeartbeatRequest:
-        """Everything when it joins and after an error, otherwise what has changed.
+        """Everything when it joins and after an error, otherwise what has changed. While an answer is on its way, also
+        what it owns: that answer may have told it another epoch, and comes too late.
 
         As long as a predecessor may run, it does not say what it owns, once it has joined: that would be taken for the
         word that nothing else runs under this name.
         """
         state, settings = self.state, self.state.settings
         whole = state.says_all
-        owned: Tasks | None = state.owned if whole or state.owned != state.said else None
+        says_owned = whole or state.awaiting is not None or state.owned != state.said
+        owned: Tasks | None = state.owned if says_owned else None
         if state.phase is not Phase.JOINING and state.predecessor_may_run(self.now):
             owned = None
         says_assignors = bool(state.assignors) and (whole or state.assignors != state.said_assignors)
