@@ -1,9 +1,9 @@
 """The case studies of "Connect on KIP-848", epoch by epoch, through coordinator, assignor and members.
 
-The proposal's tables contradict themselves, and are read by their sense: W2 is listed as a member of epoch 36 and, after
-it, has what W3 has (it is gone: W3 is meant); BC1 is BT1; W2 has epoch 0 when it joins and epoch 1 in the next table,
-though nothing of it has changed (it reaches epoch 1, in which it has nothing, when it joins); the group is at 36 when W2
-is back, and by the text at 37. Which tasks a member has differs where ours are spread by job. How many does not.
+The tables contradict themselves, and are read by their sense: W2 is listed as a member of epoch 36, and after
+it has what W3 has (it is gone: W3 is meant); BC1 is BT1; W2 has epoch 0 when it joins, and epoch 1 in the next table
+though nothing of it has changed (it reaches epoch 1, in which it has nothing, as it joins); the group is at 36 when
+W2 is back, and by the text at 37. Which tasks a member has differs where ours are spread by job. How many does not.
 """
 
 from __future__ import annotations
