@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from declarative_life import living_declared, memberships
+from declarative_life import DeclarativeLife, living_declared, memberships
 from stand_ins import IdleListener
 from waiting import eventually
 from worker_life import A0, A1, ME
 
 from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.declarative.client_assignor import Assignment, Group
 from airflow_provider.declarative.client_assignors import CooperativeAssignor
 from airflow_provider.declarative.client_assignors.facts import decode_facts
@@ -18,6 +19,7 @@ from airflow_provider.declarative.model import LEAVING
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.progress import converged
 from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
@@ -38,12 +40,22 @@ class Recorder(IdleListener):
         self._ended.append(ended)
 
 
+def _group(life: DeclarativeLife) -> GroupRecord:
+    record = life.topics.status.group
+    assert record is not None
+    return record
+
+
 async def test_it_joins_computes_runs_and_leaves() -> None:
     async with living_declared() as life:
         view = life.declarative.view
         assert (view.settled, view.owned, view.leaving) == (True, frozenset({A0, A1}), False)
         assert life.topics.status.workers[ME].member_id == view.member_id
         assert view.member_id.startswith(f"{ME}-")
+        await eventually(lambda: _group(life).assignment == {ME: frozenset({A0, A1})}, "its record says so")
+        record = _group(life)
+        assert (record.leader, record.members, record.epoch) == (ME, {ME: view.member_id}, view.epoch)
+        assert converged(record, life.topics.status.workers)
         life.worker.leave("enough")
         assert (await life.outcome()).ending is Ending.LEFT
         assert life.phase is WorkerPhase.LEFT
