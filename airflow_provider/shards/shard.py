@@ -127,6 +127,7 @@ class Shard:
             count = serving.load()
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._turn_at_ms = self._now_ms()
+            self._known = frozenset()  # what the machine was told of them before, it has forgotten
             self._tell(serving)
             self._when_loaded()
             while not self.inbox.ended:
