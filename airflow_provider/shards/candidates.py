@@ -18,6 +18,7 @@ from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.settings import ConsumerProtocol
 
 
 class Coordination(str, Enum):
@@ -28,9 +29,13 @@ class Coordination(str, Enum):
     """There are dedicated ones: ``cospark coordinator``."""
 
 
-def shard_server(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
+def shard_server(
+    settings: KafkaSettings,
+    coordinator: CoordinatorSettings,
+    protocol: ConsumerProtocol = ConsumerProtocol.CONSUMER,
+) -> ShardServer:
     """Serves shards with the coordinator of declarative groups."""
-    return ShardServer(settings, lambda: Coordinator(coordinator))
+    return ShardServer(settings, lambda: Coordinator(coordinator), protocol=protocol)
 
 
 class _Process:

@@ -21,7 +21,7 @@ from airflow_provider.topics.complaints import Complaints
 
 log: Final = logging.getLogger(__name__)
 
-_TRIES: Final = 3
+_TRIES: Final = 5
 """An aborted transaction has had no effect: the same is written again. Only if the consumer group's generation has
 changed meanwhile, that is likely to help.
 """

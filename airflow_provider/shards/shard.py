@@ -97,6 +97,9 @@ class Shard:
                 self._when_fenced()
                 return
             except TopicError as wrong:
+                if self.inbox.ended:  # nobody hears that the shard was given away; they find out
+                    log.info("%s", wrong)
+                    return
                 log.warning("%s; loading shard %d again in %.1f s", wrong, self.shard, rest_s)
             except Exception:
                 log.exception("shard %d could not be served; loading it again in %.1f s", self.shard, rest_s)
@@ -113,6 +116,8 @@ class Shard:
         :raises Exception: it has to be loaded again
         """
         self._log = shard_log = self._open()
+        if self.inbox.ended:
+            shard_log.give_up()
         try:
             began_ms = self._now_ms()
             serving = Serving(
