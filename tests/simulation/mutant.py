@@ -36,11 +36,12 @@ class _Mistaken(MetaPathFinder, Loader):
         exec(compile(self._source, self._path, "exec"), module.__dict__)
 
 
-def mistaken(mutation: Mutation) -> tuple[Path, str]:
-    """The module's file, and what it would say with the mistake in it.
+def mutate(mutation: Mutation) -> None:
+    """Have the module loaded with the mistake in it; nothing has loaded it yet.
 
-    :raises ValueError: if a text that is replaced does not stand there just once: the code has moved on
+    :raises ValueError: if a text that it replaces does not stand there just once: the code has moved on
     """
+    assert mutation.module not in sys.modules, f"{mutation.module} was imported before it could be mutated"
     package, *names = mutation.module.split(".")
     spec = find_spec(package)
     assert spec is not None
@@ -51,13 +52,7 @@ def mistaken(mutation: Mutation) -> tuple[Path, str]:
         if source.count(before) != 1:
             raise ValueError(f"{mutation.module} has {source.count(before)} times, not once:\n{before}")
         source = source.replace(before, after)
-    return path, source
-
-
-def mutate(mutation: Mutation) -> None:
-    """Have the module loaded with the mistake in it; nothing has loaded it yet."""
-    assert mutation.module not in sys.modules, f"{mutation.module} was imported before it could be mutated"
-    sys.meta_path.insert(0, _Mistaken(mutation.module, *mistaken(mutation)))
+    sys.meta_path.insert(0, _Mistaken(mutation.module, path, source))
 
 
 def notice(mutation: Mutation) -> str | None:
