@@ -173,6 +173,7 @@ async def test_a_planner_that_waits_plans_by_the_interval_that_its_job_has_by_no
         worker.take(PLANNER)
         for interval_ms in (10, 5):
             await eventually(lambda: PLANNER in worker.runner.running)
+            await worker.topics.submit(job)  # so that it waits until it is seen to
             worker.runner.finish(PLANNER, [{}])
             await worker.becomes(PLANNER, TaskState.PENDING)
             await worker.topics.submit(replace(job, replan_interval_ms=interval_ms))
