@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from typing import Final
 
 from airflow_provider.group.silence import Silence
 from airflow_provider.kafka.clock import now_ms
@@ -30,6 +32,11 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import PROTOCOL_TYPE, SubProtocol
+
+log: Final = logging.getLogger(__name__)
+
+_SUSPICIOUS: Final = 2**18
+"""Bytes of assignments: a quarter of what a broker's ``message.max.bytes`` is by default."""
 
 Question = FindCoordinator | SendJoin | SendSync | SendHeartbeat | SendLeave
 """A command that a broker answers."""
@@ -161,8 +168,21 @@ class Asking:
             ),
         )
         if answer.error:
+            if answer.error is KafkaErrorCode.UNKNOWN_SERVER_ERROR and command.assignments:
+                self._warn_of_size(sum(map(len, command.assignments.values())))
             return RequestRejected(now_ms=now_ms(), seq=command.seq, request=Request.SYNC, error=answer.error)
         return Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment)
+
+    def _warn_of_size(self, of_assignments: int) -> None:
+        """The coordinator keeps a round as one record. What is too large for that it refuses without saying so."""
+        if of_assignments >= _SUSPICIOUS:
+            log.warning(
+                "group %s: the coordinator does not take this round, whose assignments have %d bytes. With as much that"
+                " its members say, they are one record of __consumer_offsets: if the broker's log says that it is too"
+                " large, set offsets.topic.compression.codec=1 (gzip), or raise message.max.bytes",
+                self._settings.group_id,
+                of_assignments,
+            )
 
     async def _heartbeat(self, command: SendHeartbeat) -> Event:
         self.heartbeat_waits = True

@@ -210,6 +210,33 @@ def test_of_two_that_learn_a_task_the_one_that_is_further_counts() -> None:
     assert outcome.learning[S3] == tasks(1)
 
 
+@pytest.mark.no_cover  # so many tasks say no more of that than a few
+def test_two_thousand_tasks_come_to_rest_in_no_more_rounds_than_their_limits_ask_for() -> None:
+    group = LearnerGroup({f"job-{number}": 100 for number in range(20)}, limits=Limits(per_worker=4, per_group=10))
+    group.join(*[f"w{number}" for number in range(20)])
+    group.rebalance()
+    for come, go in ((3, 0), (0, 2)):
+        group.join(*[f"new-{number}" for number in range(come)])
+        for number in range(go):
+            group.asks_to_leave(f"w{number}")
+        before, moved, rounds = dict(group.owned), 0, 0
+        outcome = group.rebalance()
+        while group.lessons or changed(outcome) or outcome.delay_ms:
+            for worker in list(group.learning):
+                group.gets_ready(worker)
+            group.wait(outcome.delay_ms)
+            outcome, rounds = group.rebalance(), rounds + 1
+            assert max(map(len, group.learning.values())) <= 4
+            assert len(group.lessons) <= 10
+            moved += len(started(outcome))
+            assert rounds <= 200
+        at_most = sum(len(tasks - before.get(worker, NO_TASKS)) for worker, tasks in group.owned.items())
+        assert moved == at_most, "nothing moves twice"
+        assert rounds <= moved // 10 + 5, "ten at a time"
+        loads = [sum(not task.is_planner for task in tasks) for tasks in group.owned.values()]
+        assert max(loads) - min(loads) <= 1
+
+
 @pytest.mark.parametrize("wrong", [{"per_worker": 0}, {"per_group": 0}, {"longest_ms": 0}, {"ready_from": 1.5}])
 def test_limits_that_make_no_sense(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be"):
