@@ -62,11 +62,12 @@ class Shard:
     :ivar log: all records, as bytes
     """
 
-    def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0) -> None:
+    def __init__(self, settings: CoordinatorSettings | None = None, *, wall_ahead_ms: int = 0) -> None:
         self.settings = settings or CoordinatorSettings()
-        self.coordinator = Coordinator(self.settings)
+        self.wall_ahead_ms = wall_ahead_ms
+        self.coordinator = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
         self.replayed = Coordinator(self.settings)
-        self.now = now
+        self.now = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.written: tuple[Record, ...] = ()
         self.answers: dict[int, ReplyBody] = {}
@@ -115,7 +116,7 @@ class Shard:
         """Another coordinator takes over, and knows nothing but the records that compaction has left."""
         last = {key: value for key, value in self.log}  # noqa: C416
         order = {key: index for index, (key, _) in enumerate(self.log)}
-        self.coordinator = Coordinator(self.settings)
+        self.coordinator = Coordinator(self.settings, wall_ahead_ms=self.wall_ahead_ms)
         for key in sorted(last, key=order.__getitem__):
             self.coordinator.replay(decode_record(key, last[key]))
         self._take(self.coordinator.loaded(self.now))
