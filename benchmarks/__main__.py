@@ -20,6 +20,7 @@ from benchmarks import (
     short_tasks,
     triggerer,
     warm_move,
+    whole_targets,
 )
 
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
@@ -34,6 +35,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "short_tasks": short_tasks.run,
     "triggerer": triggerer.run,
     "warm_move": warm_move.run,
+    "whole_targets": whole_targets.run,
 }
 """Each measures, prints, and gives its figures; it has a folder for its files."""
 

@@ -17,7 +17,7 @@ _WHAT = "what the module left open"
 
 
 def found_open() -> Sequence[str]:
-    """What is garbage and has not been closed, in the words of its warning; and where it was made, if that is traced."""
+    """What is garbage and has not been closed, in the words of its warning; where it was made, if that is traced."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", ResourceWarning)
         gc.collect()

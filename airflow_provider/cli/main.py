@@ -31,6 +31,9 @@ class CommandModule(Protocol):
 COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
         "broker": Command("airflow_provider.cli.broker", "start a real Kafka broker on this machine"),
+        "coordinator": Command(
+            "airflow_provider.cli.coordinator", "coordinate declarative groups, for all who are in them"
+        ),
         "decode": Command("airflow_provider.cli.decode", "show what is in bytes of a group's protocol"),
         "groups": Command("airflow_provider.cli.groups", "list groups, or describe one"),
         "jobs": Command("airflow_provider.cli.jobs", "submit, list, retry or remove the jobs of a group"),

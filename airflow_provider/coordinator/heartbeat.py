@@ -128,7 +128,8 @@ class _Heartbeat:
             known = ", ".join(sorted(self.turn.settings.server_assignors)) or "none"
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"no assignor {name} is here; there are: {known}")
         says_nothing = name is None and heartbeat.client_assignors is None
-        if says_nothing and (self.owned is None or self.member_id in state.members):
+        joins = heartbeat.member_epoch == JOINING and self.owned is not None and self.member_id not in state.members
+        if says_nothing and not joins:
             return True
         said = self._said()
         if said.server_assignor is None and not said.client_assignors:

@@ -22,14 +22,28 @@ _32_BITS: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 
+def reply_partition_of(reader: str, shard: int, *, shards: int, replies: int) -> int:
+    """In which partition a reader has the replies of a shard.
+
+    No two shards share one, if there are as many for each. Nobody reads what is behind an open transaction: one that a
+    coordinator has left open is aborted by who takes over its shard, and holds up the readers of no other one.
+
+    :param reader: its id: readers spread over the partitions of a shard
+    :param replies: how many partitions the topic of replies has; better some for each shard
+    """
+    if replies < shards:
+        return partition_of(reader, replies)
+    return shard + shards * partition_of(reader, replies // shards)
+
+
 def partition_of(name: str, partitions: int) -> int:
-    """The partition of a group's shard, or that in which a reader of replies has what is for it.
+    """The partition of a group's shard.
 
     The hash is that of Kafka's partitioner (``toPositive(murmur2(key)) % partitions``) on the name in UTF-8, not that
     of its group coordinator (Java's ``hashCode``), which is made of UTF-16 units: every Kafka client has murmur2, so
     that a member in another language finds its shard, too.
 
-    :param name: a group id, or a reader's id
+    :param name: a group id
     :param partitions: how many the topic has. It must stay so: a group would lie where nobody looks for it
     :raises LocalProtocolError: a topic has at least one
     """

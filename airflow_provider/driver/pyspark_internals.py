@@ -133,10 +133,12 @@ def batches_done(query: StreamingQuery) -> int:
     return len(query._jsq.recentProgress())
 
 
-def last_batch(query: StreamingQuery) -> int | None:
-    """The number of the last batch that has come to its end; None before the first one has."""
+def last_batch(query: StreamingQuery) -> tuple[int, float] | None:
+    """The number of the last batch that has come to its end, and how many seconds that took; None before the first."""
     progress = query._jsq.lastProgress()
-    return None if progress is None else int(progress.batchId())
+    if progress is None:
+        return None
+    return int(progress.batchId()), float(progress.durationMs().get("triggerExecution") or 0) / 1000
 
 
 def is_busy(query: StreamingQuery) -> bool:

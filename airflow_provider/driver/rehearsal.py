@@ -31,7 +31,7 @@ _BATCHES: Final = 3
 """After each start, if there are so many."""
 _LOOK_S: Final = 0.02
 _IDLE_S: Final = 1.0
-"""A query without another batch for so long has done all that there is."""
+"""A query without another batch for so long, and for as long as it took to the first, has done all that there is."""
 _LIMIT_S: Final = 60.0
 """A first batch that takes longer is not waited for."""
 
@@ -85,7 +85,7 @@ def _perform(stream: DataStreamWriter, checkpoint: str, wait: Callable[[float], 
         if not _await_batches(query, 1, _LIMIT_S, wait):
             return None
         seconds = time.monotonic() - began
-        _await_batches(query, _BATCHES, _IDLE_S, wait)
+        _await_batches(query, _BATCHES, max(_IDLE_S, seconds), wait)
         return seconds
     finally:
         query.stop()
@@ -103,6 +103,7 @@ def _await_batches(query: StreamingQuery, batches: int, patience_s: float, wait:
             raise failed
         if done > seen:
             seen, deadline = done, time.monotonic() + patience_s
-        if time.monotonic() > deadline or wait(_LOOK_S):
+        over = not query.isActive and batches_done(query) == done
+        if over or time.monotonic() > deadline or wait(_LOOK_S):
             return False
     return True

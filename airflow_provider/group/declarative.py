@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,13 @@ from airflow_provider.protocol.model import MemberId
 from airflow_provider.protocol.saved import CONNECT, check_group_protocol
 from airflow_provider.topics.group_topics import GroupTopics
 
+Coordinating = Callable[[KafkaSettings], AbstractAsyncContextManager[object]]
+"""What a process does for the coordination of groups as long as it holds memberships."""
+
+
+def _leaves_it_to_others(_kafka: KafkaSettings) -> AbstractAsyncContextManager[object]:
+    return nullcontext()
+
 
 @dataclass(frozen=True, slots=True)
 class DeclarativeProtocol:
@@ -32,11 +39,13 @@ class DeclarativeProtocol:
 
     :param assignors: what it can run, the preferred one first; none where it asks for one of the coordinator's
     :param slots: how many tasks it runs together; 0: not known
+    :param coordinating: begins before the coordinators of the cluster are looked for
     """
 
     member: DeclarativeSettings
     assignors: tuple[ClientSideAssignor, ...]
     slots: int
+    coordinating: Coordinating = _leaves_it_to_others
 
     @asynccontextmanager
     async def memberships(
@@ -45,7 +54,7 @@ class DeclarativeProtocol:
         topics: GroupTopics,
         is_gone: KnowsGone | None,  # noqa: ARG002  # nobody waits
     ) -> AsyncIterator[DeclarativeMemberships]:
-        async with shared_channel(kafka) as channel:
+        async with self.coordinating(kafka), shared_channel(kafka) as channel:
             yield DeclarativeMemberships(self, channel, topics)
 
 

@@ -27,6 +27,7 @@ from airflow_provider.declarative.member.events import (
     OnAssignment,
     PrepareAnswered,
     PublishAssignment,
+    PublishGroup,
     Request,
     RequestFailed,
     Resumed,
@@ -44,6 +45,7 @@ from airflow_provider.declarative.member.member import handle
 from airflow_provider.declarative.member.saved import save
 from airflow_provider.declarative.member.state import Assigning, MembershipState, Phase
 from airflow_provider.declarative.model import LEAVING
+from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.apis import ReplyBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
@@ -213,6 +215,8 @@ class DeclarativeMember:
                 self._say_what_is_new()
             case ArmTimer():
                 self._arm(command.at_ms)
+            case PublishGroup():
+                self._spawn(self._publish(command.record))
             case Warn():
                 log.warning("group %s, worker %s: %s", self._group_id, self._worker, command.message)
             case StartTasks() | StopTasks() | PublishAssignment() | Fail():
@@ -311,6 +315,13 @@ class DeclarativeMember:
 
     async def _compute(self, command: ComputeAssignment) -> None:
         self.feed(await self._assignors.compute(command))
+
+    async def _publish(self, record: DeclarativeRecord) -> None:
+        """For those who look on; without it nothing breaks."""
+        try:
+            await self._topics.publish_group(record)
+        except TopicError as failed:
+            log.warning("group %s: the record of epoch %d was not written: %s", self._group_id, record.epoch, failed)
 
     # ---- the topics
 

@@ -6,15 +6,17 @@ import logging
 from typing import Final
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.declarative.client_assignor import ClientSideAssignor, WorkerFacts
+from airflow_provider.declarative.client_assignor import Assignment, ClientSideAssignor, Group, WorkerFacts
 from airflow_provider.declarative.member.computing import assigned_by, described, group_of, installed, target_of
 from airflow_provider.declarative.member.events import AssignmentComputed, ComputeAssignment, DelaySet
+from airflow_provider.declarative.model import GroupEpoch, MemberTarget
+from airflow_provider.declarative.record import DeclarativeRecord, record_of
 from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.progress import revocation_rank
-from airflow_provider.protocol.model import MemberId, WorkerId
+from airflow_provider.protocol.model import ConfigOffset, MemberId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
@@ -66,22 +68,22 @@ class WorkerAssignors:
     def on_assignment(self, assignment: HeartbeatAssignment) -> DelaySet:
         """Tell the one that the group uses. Which that is, no answer says: another one's bytes mean nothing to it."""
         target = target_of(assignment)
-        asked = [at_ms for one in self._assignors if (at_ms := one.on_assignment(target)) is not None]
-        if not asked:
+        over_ms = self._asks_at_ms(target)
+        if not over_ms:
             return DelaySet(now_ms=now_ms())
-        over_ms = min(asked)
         return DelaySet(now_ms=now_ms(), over_at_ms=now_ms() + max(0, over_ms - wall_ms()), over_ms=over_ms)
 
     async def compute(self, command: ComputeAssignment) -> AssignmentComputed:
         """Run the selected one, in a thread if there is much to assign. An assignor that fails is told as its error."""
         prepared, assignors = command.prepared, self._assignors
         statuses = self._topics.status.tasks
-        at_ms = wall_ms()
+        at_ms, offset = wall_ms(), self._topics.jobs.offset
 
         def assign() -> AssignmentComputed:
             rank = revocation_rank(statuses)
             group = group_of(prepared, computing=self._member_id, now_ms=at_ms, revocation_rank=rank)
             assignment = assigned_by(assignors, prepared.assignor_name, group)
+            record = None if assignment.error else self._record(group, assignment, prepared.group_epoch, offset)
             return AssignmentComputed(
                 now_ms=now_ms(),
                 seq=command.seq,
@@ -89,6 +91,7 @@ class WorkerAssignors:
                 error=assignment.error,
                 members=installed(assignment.members),
                 delayed=installed(assignment.delayed),
+                record=record,
             )
 
         try:
@@ -96,3 +99,13 @@ class WorkerAssignors:
         except Exception:
             log.exception("worker %s: the assignor %r has failed", self._worker, prepared.assignor_name)
             return AssignmentComputed(now_ms=now_ms(), seq=command.seq, group_epoch=prepared.group_epoch, error=_FAILED)
+
+    def _asks_at_ms(self, target: MemberTarget) -> int:
+        """When this member is to ask for another assignment; 0: it need not."""
+        return min((at_ms for one in self._assignors if (at_ms := one.on_assignment(target)) is not None), default=0)
+
+    def _record(
+        self, group: Group, assignment: Assignment, epoch: GroupEpoch, offset: ConfigOffset
+    ) -> DeclarativeRecord:
+        asks_at_ms = self._asks_at_ms(assignment.members[self._member_id])
+        return record_of(group, assignment, epoch=epoch, config_offset=offset, asks_at_ms=asks_at_ms)

@@ -27,8 +27,8 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.ledger.records.group import group_record_from_json
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
-from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
@@ -166,7 +166,7 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
 def _read(key: Key, value: bytes) -> StatusRecord:
     match key.kind:
         case KeyKind.GROUP:
-            return ClassicRecord.from_json(decode(value))
+            return group_record_from_json(decode(value))
         case KeyKind.WORKER:
             return read_value(value, WorkerStatus.from_json, lambda status: status.worker, WorkerId(key.name))
         case _:

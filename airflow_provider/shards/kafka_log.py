@@ -10,12 +10,14 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
-from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.errors import AbortedError, ShardError
 from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
 
 _ANSWER_S: Final = 5.0
+_GENERATION_S: Final = 0.1
+"""So soon the consumer knows the generation of its group that made a broker refuse the one before."""
 
 
 class KafkaShardLog:
@@ -40,7 +42,11 @@ class KafkaShardLog:
         yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
-        self._producer.commit(writes, next_offset, self._group())
+        try:
+            self._producer.commit(writes, next_offset, self._group())
+        except AbortedError:
+            self._given_up.wait(_GENERATION_S)
+            raise
 
     def end(self) -> int:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints

@@ -38,7 +38,11 @@ class ShardLog(Protocol):
         """
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
-        """:raises FencedError, ShardError: it is not written, or that is not known"""
+        """Write all of this, and that the requests before ``next_offset`` are handled, or nothing.
+
+        :raises AbortedError: nothing is written; what may have been in the way has had time to pass
+        :raises FencedError, ShardError: it is not written, or that is not known
+        """
 
     def end(self) -> int:
         """The offset that the next request will have.

@@ -12,11 +12,14 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.kafka.settings import principal_of
 from airflow_provider.ledger.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
 from airflow_provider.shards.requests import Write
 from airflow_provider.shards.settings import transactional_id
 from airflow_provider.topics.client_errors import make_client
+from airflow_provider.topics.errors import RightsError
+from airflow_provider.topics.rights import Operation, Right
 
 _silence: Final = logging.getLogger(f"{__name__}.librdkafka")
 _silence.disabled = True
@@ -46,6 +49,7 @@ class ShardProducer:
 
     def __init__(self, config: Mapping[str, Any], shard: int) -> None:
         self._shard = shard
+        self._user = principal_of(config)
         self._given_up = threading.Event()
         self._producer = make_client(
             Producer,
@@ -71,6 +75,7 @@ class ShardProducer:
         """Fence whoever has served the shard before. What they had not committed is aborted when this returns.
 
         :raises FencedError: somebody else has begun meanwhile
+        :raises RightsError: the user may not use this transactional id
         :raises ShardError: it can't be done
         """
         self._persist(lambda: self._producer.init_transactions(_CALL_S))
@@ -136,6 +141,9 @@ class ShardProducer:
                 error = failed.args[0]
                 if error.code() in _FENCED:
                     raise FencedError(f"somebody else serves shard {self._shard} now: {error.str()}") from failed
+                if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                    right = Right(transactional_id(self._shard), Operation.WRITE, "transactional id")
+                    raise RightsError((right,), self._user) from failed
                 if error.fatal():
                     raise ShardError(f"the producer of shard {self._shard} is broken: {error.str()}") from failed
                 if error.txn_requires_abort():

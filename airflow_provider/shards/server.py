@@ -16,18 +16,20 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.inbox import FULL
+from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.machine import Machine
 from airflow_provider.shards.requests import RawRequest
-from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
+from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, ConsumerProtocol, Layout
 from airflow_provider.shards.shard import Shard
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.client_errors import make_client, tell
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import RefusedError, RightsError, TopicError
 from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.rights import Operation, Right
 
 log: Final = logging.getLogger(__name__)
 
@@ -54,12 +56,19 @@ class ShardServer:
 
     :param settings: the connection
     :param machine: makes a machine that knows nothing
+    :param protocol: of the consumer group
     :param make: how many partitions the topics get, where they are missing
     """
 
     def __init__(
-        self, settings: KafkaSettings, machine: Callable[[], Machine], *, make: Layout = DEFAULT_LAYOUT
+        self,
+        settings: KafkaSettings,
+        machine: Callable[[], Machine],
+        *,
+        protocol: ConsumerProtocol = ConsumerProtocol.CONSUMER,
+        make: Layout = DEFAULT_LAYOUT,
     ) -> None:
+        self._protocol = protocol
         self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
         self._machine = machine
         self._make = make
@@ -68,12 +77,18 @@ class ShardServer:
         self._shards: dict[int, Shard] = {}
         self._paused: set[int] = set()
         self._loaded: set[int] = set()
+        self._jobs = JobsFollower(settings)
         self._orders: queue.SimpleQueue[Callable[[Consumer], None]] = queue.SimpleQueue()
         self._group: object = None
         self._admin: AdminClient | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cospark-shards", daemon=True)
         self.problem: TopicError | None = None
+
+    @property
+    def refusal(self) -> TopicError | None:
+        """Why no shards are served, if that lasts until people act."""
+        return self.problem if isinstance(self.problem, (RightsError, RefusedError)) else None
 
     @property
     def served(self) -> frozenset[int]:
@@ -102,6 +117,7 @@ class ShardServer:
                 log.exception("no shards are served; trying again in %.0f s", rest_s)
             self._closing.wait(rest_s)
             rest_s = min(2 * rest_s, _LONGEST_REST_S)
+        self._jobs.close()
 
     def _prepare(self) -> None:
         """:raises TopicError: the topics are not there, or may not be used"""
@@ -166,7 +182,11 @@ class ShardServer:
                 self._shards[number].inbox.reached(end)
 
     def _complain(self, error: KafkaError) -> None:
-        """:raises ShardError: people must act"""
+        """:raises TopicError: people must act"""
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise RightsError((Right(COORDINATORS, Operation.READ, "group"),), principal_of(self._config))
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise RightsError((Right(REQUESTS_TOPIC, Operation.READ),), principal_of(self._config))
         if not error.retriable():
             raise ShardError(f"the requests can't be read: {error.str()}")
         log.info("reading requests: %s", error.str())
@@ -190,12 +210,9 @@ class ShardServer:
             now_ms=now_ms,
             when_loaded=lambda: self._orders.put(lambda _: self._ready(shard)),
             when_fenced=lambda: self._orders.put(lambda consumer: self._fenced(consumer, shard)),
-            when_groups_change=lambda groups: self._groups_changed(number, groups),
+            when_groups_change=lambda groups: self._jobs.follow(number, groups, shard.inbox.put_jobs),
         )
         shard.start()
-
-    def _groups_changed(self, number: int, groups: frozenset[str]) -> None:
-        log.debug("shard %d: groups %s", number, sorted(groups))
 
     def _ready(self, shard: Shard) -> None:
         if self._shards.get(shard.shard) is shard:
@@ -206,6 +223,7 @@ class ShardServer:
         if self._shards.get(shard.shard) is not shard:
             return
         self._loaded.discard(shard.shard)
+        self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)
         self._pause(consumer, shard.shard, paused=True)
 
         def begin_again(consumer: Consumer) -> None:
@@ -233,6 +251,7 @@ class ShardServer:
             self._paused.discard(shard.shard)
             shard.end()
         for shard in ending:
+            self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)
             if shard.join(_REVOKED_S):
                 log.info("shard %d is served here no more", shard.shard)
             else:
@@ -242,7 +261,7 @@ class ShardServer:
         return {
             **self._config,
             "group.id": COORDINATORS,
-            "group.protocol": "consumer",
+            **self._protocol.consumer(),
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             # Where to begin is known when what others have begun to commit is committed, or is not.

@@ -9,7 +9,7 @@ from typing import Final
 from airflow_provider.coordinator.events import Effects, JobsRead, RequestArrived, RequestId, TimerFired
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
 from airflow_provider.declarative.wire.errors import MalformedMessageError
-from airflow_provider.declarative.wire.records import Record, decode_record, encode_record
+from airflow_provider.declarative.wire.records import decode_record, encode_record
 from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Tasks
@@ -21,7 +21,7 @@ from airflow_provider.topics.complaints import Complaints
 
 log: Final = logging.getLogger(__name__)
 
-_TRIES: Final = 3
+_TRIES: Final = 5
 """An aborted transaction has had no effect: the same is written again. Only if the consumer group's generation has
 changed meanwhile, that is likely to help.
 """
@@ -179,11 +179,13 @@ class Serving:
             if sender is not None:
                 self._writes.append(sender.reply(reply.body))
         self.timer_at_ms = effects.timer_at_ms
-        self._note(_groups_of(effects.records))
+        if effects.records:
+            self._note({record.key.group_id for record in effects.records})
 
     def _note(self, groups: Iterable[str]) -> None:
+        known = self._machine.groups
         for group in groups:
-            state = self._machine.groups.get(group)
+            state = known.get(group)
             if state is not None and state.members:
                 self._groups.add(group)
             else:
@@ -201,7 +203,3 @@ class Serving:
                 if not tries_left:
                     raise
                 log.info("%s; writing it again", aborted)
-
-
-def _groups_of(records: Iterable[Record]) -> set[str]:
-    return {record.key.group_id for record in records}

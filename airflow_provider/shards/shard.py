@@ -97,6 +97,9 @@ class Shard:
                 self._when_fenced()
                 return
             except TopicError as wrong:
+                if self.inbox.ended:  # nobody hears that the shard was given away; they find out
+                    log.info("%s", wrong)
+                    return
                 log.warning("%s; loading shard %d again in %.1f s", wrong, self.shard, rest_s)
             except Exception:
                 log.exception("shard %d could not be served; loading it again in %.1f s", self.shard, rest_s)
@@ -113,6 +116,8 @@ class Shard:
         :raises Exception: it has to be loaded again
         """
         self._log = shard_log = self._open()
+        if self.inbox.ended:
+            shard_log.give_up()
         try:
             began_ms = self._now_ms()
             serving = Serving(
@@ -127,6 +132,7 @@ class Shard:
             count = serving.load()
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._turn_at_ms = self._now_ms()
+            self._known = frozenset()  # what the machine was told of them before, it has forgotten
             self._tell(serving)
             self._when_loaded()
             while not self.inbox.ended:

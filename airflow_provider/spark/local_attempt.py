@@ -81,7 +81,7 @@ class LocalAttempt:
             return not self.thread_ended.wait(_LOOK_S) and time.monotonic() < deadline
 
         self.guard.check_lease()
-        self.session.await_batch(may_go_on)
+        self.session.await_batch(BATCH_S, may_go_on)
 
     def _cancel_until_ended(self) -> None:
         while not self.thread_ended.is_set():

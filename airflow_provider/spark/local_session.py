@@ -142,15 +142,17 @@ class LocalSession:
         gone.__cause__ = error
         return gone
 
-    def await_batch(self, may_go_on: Callable[[], bool]) -> None:
-        """Wait until each of the task's queries has ended the batch that it is in.
+    def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
+        """Wait until each of the task's queries has ended the batch that it is in. One whose last batch took longer
+        than ``limit_s`` is not waited for: it would be stopped in this one all the same, only later.
 
         :param may_go_on: waits a little, and says whether to wait on
         """
         if self._session is None or self.spark is None or not self.spark.alive:
             return
-        in_batch = {query: last_batch(query) for query in self._queries(self._session)}
-        while any(is_busy(query) and last_batch(query) == last for query, last in in_batch.items()):
+        known = {query: last for query in self._queries(self._session) if (last := last_batch(query)) is not None}
+        brief = {query: number for query, (number, seconds) in known.items() if seconds <= limit_s}
+        while any(_is_in_batch_after(query, number) for query, number in brief.items()):
             if not may_go_on():
                 return
 
@@ -193,6 +195,11 @@ class LocalSession:
             unbind_session()
             self._pools.give_back(self._pool)
             self._pool = None
+
+
+def _is_in_batch_after(query: StreamingQuery, number: int) -> bool:
+    last = last_batch(query)
+    return is_busy(query) and last is not None and last[0] == number
 
 
 def _is_lost_connection(error: BaseException) -> bool:

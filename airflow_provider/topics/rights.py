@@ -24,13 +24,14 @@ class Operation(str, Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One thing that a user may do with one topic."""
+    """One thing that a user may do with one topic, or with another resource of that name."""
 
     topic: str
     operation: Operation
+    resource: str = "topic"
 
     def __str__(self) -> str:
-        return f"{self.operation.value} on the topic {self.topic!r}"
+        return f"{self.operation.value} on the {self.resource} {self.topic!r}"
 
 
 _READ: Final = frozenset({Operation.READ})

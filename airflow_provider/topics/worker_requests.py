@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -28,6 +30,8 @@ _silence.disabled = True
 _POLL_S: Final = 0.1
 _BATCH: Final = 1_000
 _OPEN_S: Final = 10.0
+_APPEAR_S: Final = 30.0
+_LOOK_S: Final = 0.1
 _FLUSH_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 5_000
 """A request that is older has been asked again by then; written late it would only be in the way."""
@@ -70,6 +74,8 @@ class WorkerRequests:
         self._failed: Final = failed
         self._principal: Final = principal_of(config)
         self._outage: Final = Outage(settings.bootstrap_servers)
+        self._client_id: Final = settings.client_id
+        self._client_host: Final = socket.gethostname()
         self._reader: Final = uuid.uuid4().hex
         self._shards = 0
         self._reply_partition = 0
@@ -111,16 +117,25 @@ class WorkerRequests:
         )
         self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
 
-    def open(self) -> None:
+    def open(self, *, appear_s: float = _APPEAR_S) -> None:
         """Find the topics, and read replies from here on. Blocks.
 
+        :param appear_s: so long the topics may be missing: a coordinator that starts together with this makes them
         :raises NoCoordinatorsError: a topic is missing
         :raises TopicRightsError: this user may not read it
         :raises BrokerAwayError: no broker answers in time
         :raises TopicError: it can't be used
         """
-        self._shards = self._partitions_of(REQUESTS_TOPIC)
-        self._reply_partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC))
+        until = time.monotonic() + appear_s
+        while True:
+            try:
+                self._shards = self._partitions_of(REQUESTS_TOPIC)
+                replies = self._partitions_of(REPLIES_TOPIC)
+                break
+            except NoCoordinatorsError:
+                if time.monotonic() >= until or self._closing.wait(_LOOK_S):
+                    raise
+        self._reply_partition = partition_of(self._reader, replies)
         mine = TopicPartition(REPLIES_TOPIC, self._reply_partition)
         try:
             _, mine.offset = self._consumer.get_watermark_offsets(mine, timeout=_OPEN_S)
@@ -131,7 +146,13 @@ class WorkerRequests:
 
     def send(self, body: RequestBody, *, correlation_id: int) -> None:
         """Write a request. Its reply, or that it could not be written, comes by the callbacks."""
-        request = request_of(body, correlation_id=correlation_id, reply_partition=self._reply_partition)
+        request = request_of(
+            body,
+            correlation_id=correlation_id,
+            reply_partition=self._reply_partition,
+            client_id=self._client_id,
+            client_host=self._client_host,
+        )
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
             if error is not None:

@@ -1,7 +1,8 @@
 """What may happen next in a world. So here is what an exploration covers, and what it does not.
 
 Without a fault: what is under way arrives, in any order; timers that are due fire, in any order among themselves and
-with what arrives; who has not read the group record does; a worker starts that has no process; who is paused wakes.
+with what arrives; who has not read the group record does; a worker starts that has no process; who is paused wakes. Who
+learns a task gets ready for it, and its owner hears of that, at any time or not before it joins.
 Time passes when nothing is under way any more that has to arrive, and nothing is due: up to the next time for which
 somebody waits. So messages take no time, or get lost, or are late; and timers fire in the order of their times. A
 paused process misses its own while those of the others fire, for as long as it likes.
@@ -12,7 +13,8 @@ second process under a worker's name at each moment.
 
 Not covered: other proportions of times than those of ``values.SETTINGS``; clocks that differ; answers that come twice;
 a coordinator that moves or forgets the group; eager groups and other policies than a delay; jobs that change, tasks
-that finish, and so the leader's look for new work; a membership that is handed over.
+that finish, and so the leader's look for new work; a membership that is handed over; learners that fail or take
+too long, and workers that leave soon.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from explore.values import (
     Process,
     Scope,
     Sync,
+    Topics,
     Way,
     is_heard,
 )
@@ -53,6 +56,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 
 class Kind(str, Enum):
@@ -60,6 +64,8 @@ class Kind(str, Enum):
     ARRIVES = "arrives"
     READS = "reads"
     TIMER = "timer"
+    READY = "gets ready"
+    HEARS = "hears who is ready"
     GROUP_TIMER = "the group's timer"
     TIME = "time passes"
     STARTS = "starts"
@@ -91,12 +97,14 @@ class Move(NamedTuple):
     :param mark: the process; of a group's timer, its name
     :param flight: what arrives or does not
     :param ms: how much time passes
+    :param task: for which it gets ready
     """
 
     kind: Kind
     mark: str = ""
     flight: Node | None = None
     ms: int = 0
+    task: TaskId | None = None
     predecessor: Predecessor = Predecessor.UNKNOWN
 
 
@@ -122,9 +130,12 @@ def left_after(left: tuple[int, ...], kind: Kind) -> tuple[int, ...]:
     return (*left[:at], left[at] - 1, *left[at + 1 :])
 
 
+_AT_ANY_TIME = frozenset({Kind.WAKES, Kind.READY, Kind.HEARS})
+
+
 def _blocks(move: Move) -> bool:
     """Whether time can't pass before this has happened."""
-    return move.kind is not Kind.WAKES and (move.flight is None or move.flight.value.due <= NOW)
+    return move.kind not in _AT_ANY_TIME and (move.flight is None or move.flight.value.due <= NOW)
 
 
 def _by_itself(world: World) -> Iterator[Move]:
@@ -142,6 +153,18 @@ def _by_itself(world: World) -> Iterator[Move]:
     for at, name in coordinator.timers(world.group.value):
         if at <= NOW:
             yield Move(Kind.GROUP_TIMER, name)
+    for mark, process in awake.items():
+        lessons, ready_from = process.state.lessons, process.state.settings.ready_from
+        for task in sorted(lessons.learning - lessons.ready(ready_from)):
+            yield Move(Kind.READY, mark, task=task)
+        if ready_for(process, world.topics.value) != lessons.known_ready:
+            yield Move(Kind.HEARS, mark)
+
+
+def ready_for(process: Process, topics: Topics) -> Tasks:
+    """What of its own the status topic says that others are ready for."""
+    said = (tasks for worker, (_, tasks) in topics.ready.items() if worker != process.worker)
+    return process.state.lessons.learned & NO_TASKS.union(*said)
 
 
 def _awake(world: World) -> dict[str, Process]:

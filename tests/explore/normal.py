@@ -10,7 +10,8 @@ What is made equal, and why that loses nothing:
 - *Member ids* are numbered by worker, in their order: the product only asks whether two are the same. A new one is one
   that nobody has or remembers.
 - *Generations and epochs* are lowered together, so far that the lowest is 1: the product compares, subtracts, and adds.
-- *Texts* for people are left out: reasons, and the record's moves.
+  So are those in bytes (module ``epochs``).
+- *Texts* for people are left out: reasons, and the record's moves and lessons.
 - A few numbers that change nothing any more: see ``_process`` and ``_record``.
 """
 
@@ -23,6 +24,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, cast
 
+from explore.epochs import epoch_in, lowered
 from explore.group import Group
 from explore.values import DELAYED, NOW, SETTINGS, TICK, Flight, Frozen, Process, Topics
 
@@ -40,6 +42,7 @@ FLOORS: Mapping[str, int] = {
     "join_by": NOW, "record_by": NOW, "sync_by": NOW, "leave_by": NOW, "hold_until": NOW, "armed_at": NOW,
     # of a record and its memory
     "at_ms": _LONG_AGO, "deadline_ms": NOW, "awaited": NOW, "next_moves_at_ms": NOW,
+    "since_ms": NOW,
     # of what is under way, and of the group
     "sent_at_ms": _LONG_AGO, "sent_at": _LONG_AGO, "opens": NOW, "due": NOW,
     "session_at": NOW, "join_at": NOW, "sync_at": NOW,
@@ -78,6 +81,8 @@ class Node:
         def count(name: str, leaf: Any) -> Any:
             if name in COUNTS and leaf > 0:
                 counts.append(leaf)
+            if isinstance(leaf, bytes) and (epoch := epoch_in(name, leaf)):
+                counts.append(epoch)
             return leaf
 
         rebuilt(value, count)
@@ -179,6 +184,8 @@ def _plain_leaf(name: str, leaf: Any, names: Mapping[str, str], down: int) -> An
         return leaf - down if name in COUNTS and leaf > 0 else leaf
     if name in _TEXTS:
         return leaf and "..."
+    if isinstance(leaf, bytes) and down:
+        leaf = lowered(name, leaf, down)
     if names:
         if isinstance(leaf, str):
             return names.get(leaf, leaf)
@@ -254,6 +261,7 @@ def _record(record: ClassicRecord) -> ClassicRecord:
     return replace(
         record,
         moves=(),
+        lessons=(),
         memory=memory,
         at_ms=record.at_ms if record.delay_ms else _LONG_AGO,
         unchanged=min(record.unchanged, _MANY_ROUNDS),
@@ -280,7 +288,7 @@ def rebuilt(
     if isinstance(value, _WHOLE):
         return value
     if isinstance(value, Frozen):
-        return Frozen({change(name, key): rebuilt(each, change, name, of_record) for key, each in value.items()})
+        return Frozen({rebuilt(key, change): rebuilt(each, change, name, of_record) for key, each in value.items()})
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             changed = [

@@ -18,12 +18,14 @@ from explore.values import (
     Held,
     Join,
     Process,
+    Said,
+    Scope,
     Sync,
+    Topics,
     Way,
     frozen,
 )
 
-from airflow_provider.assignors.policy import Policy
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
@@ -48,10 +50,12 @@ from airflow_provider.membership.events import (
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.state import StateChanges
-from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
+
+NOTHING_SAID = Said()
 
 
 class TimerLostError(AssertionError):
@@ -75,10 +79,11 @@ class Reaction(NamedTuple):
     asks_anew: bool = False
 
 
-def react(process: Process, *events: Event, last: ClassicRecord | None = None) -> Reaction:
+def react(process: Process, *events: Event, last: ClassicRecord | None = None, said: Said = NOTHING_SAID) -> Reaction:
     """Feed the events, one after the other.
 
     :param last: the newest record that a leader knew who has computed an assignment
+    :param said: what it knew of tasks
     """
     before = process.state
     state, commands = before, list[Command]()
@@ -88,7 +93,7 @@ def react(process: Process, *events: Event, last: ClassicRecord | None = None) -
         commands += more
     _check_timer(state.next_deadline(), before.next_deadline(), commands)
     asks_anew = before.awaiting is not None and state.awaiting != AWAITED
-    driver = _Driver(process._replace(state=state), last)
+    driver = _Driver(process._replace(state=state), last, said)
     for command in commands:
         driver.execute(command)
     reaction = driver.reaction(commands, asks_anew=asks_anew)
@@ -124,9 +129,10 @@ def _recovered(process: Process) -> Process:
 class _Driver:
     """What ``group/member.py`` and the worker are to a real membership."""
 
-    def __init__(self, process: Process, last: ClassicRecord | None) -> None:
+    def __init__(self, process: Process, last: ClassicRecord | None, said: Said) -> None:
         self._process = process
         self._last = last
+        self._said = said
         self._sent: list[Flight] = []
         self._spoken = Epoch(0)
         self._started: list[tuple[TaskId, Epoch]] = []
@@ -161,7 +167,7 @@ class _Driver:
         state = self._process.state
         if isinstance(command, SendSync):
             command = replace(command, assignments=Frozen(command.assignments))
-            return Sync(command, state.unpublished, self._last)
+            return Sync(command, state.unpublished, self._last, self._said)
         if isinstance(command, SendJoin):
             alone = command.member_id != UNKNOWN_MEMBER_ID or state.predecessor is Predecessor.GONE
             return Join(command, alone, None if alone else state.record)
@@ -185,7 +191,7 @@ class _Driver:
 
     def _stop(self, command: StopTasks) -> None:
         process = self._process
-        if command.reason not in (StopReason.REVOKED, StopReason.EAGER):
+        if command.reason.ends_lease:
             ended = tuple(attempt._replace(granted=False) for attempt in process.running)
             self._process = process._replace(running=ended)
         self._send(Way.STOP, BEFORE, command.tasks)
@@ -208,15 +214,11 @@ def computed(
     process: Process,
     command: PerformAssignment,
     *,
-    record: ClassicRecord | None,
-    spoken_epoch: Epoch,
-    configured: Tasks,
-    policy: Policy,
+    topics: Topics,
+    scope: Scope,
 ) -> Reaction:
-    """A leader reads the status topic to its end and assigns. After rounds for nothing it keeps that for a while.
-
-    :param record: the newest in the topic
-    """
+    """A leader reads the status topic to its end and assigns. After rounds for nothing it keeps that for a while."""
+    record, said = topics.record, topics.said
     news = [read_record(record)] if process.unread and record is not None else []
     last = newer(command.last_record, record)
     answer = lead(
@@ -226,13 +228,16 @@ def computed(
             leader=command.leader,
             last_completed=command.last_completed,
             members=command.members,
-            configured=configured,
+            configured=scope.configured,
             config_offset=OFFSET,
             last_record=last,
-            policy=policy,
+            policy=scope.policy,
             now_ms=NOW,
             reason=command.reason,
-            spoken_epoch=spoken_epoch,
+            spoken_epoch=topics.spoken_epoch,
+            revocation_rank=dict.fromkeys(said.started, 1),
+            stateful=scope.stateful,
+            ready=said.ready_as({WorkerId(member.instance_id or ""): member.member_id for member in command.members}),
             named=frozenset(WorkerId(member.instance_id or "") for member in command.members),
         )
     )
@@ -247,9 +252,9 @@ def computed(
     )
     process = process._replace(unread=False)
     if not held_ms:
-        return react(process, *news, done, last=last)
+        return react(process, *news, done, last=last, said=said)
     reaction = react(process, *news)
-    held = Flight(Way.HOLD, process.mark, AWAITED, Held(done, last), opens=NOW + held_ms, due=NOW + held_ms)
+    held = Flight(Way.HOLD, process.mark, AWAITED, Held(done, last, said), opens=NOW + held_ms, due=NOW + held_ms)
     return reaction._replace(sent=(*reaction.sent, held))
 
 

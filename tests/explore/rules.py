@@ -13,14 +13,14 @@ from explore.group import Group, GroupState
 from explore.normal import World
 from explore.process import Reaction, may_write, runs
 from explore.values import NOW, Process, Scope, Start, Sync, Topics
-from simulation import invariants
+from simulation import invariants, learner_invariants
 from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
 from airflow_provider.membership.events import StopTasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, TaskId
 
 
 class BrokenError(AssertionError):
@@ -111,7 +111,7 @@ def check_reaction(before: Process, reaction: Reaction) -> None:
 def check_untouched(reaction: Reaction) -> None:
     """Asked as long as no fault has struck at all."""
     for command in reaction.commands:
-        if isinstance(command, StopTasks) and command.reason is not StopReason.REVOKED:
+        if isinstance(command, StopTasks) and command.reason not in (StopReason.REVOKED, StopReason.LEARNED):
             tasks = ", ".join(map(str, sorted(command.tasks)))
             raise BrokenError(UNTOUCHED, f"{reaction.process.mark} stops {tasks}: {command.reason.value}")
 
@@ -140,7 +140,7 @@ def check_start(world: World, process: Process, start: Start) -> None:
         )
 
 
-def check_round(world: World, sync: Sync, configured: Tasks) -> None:
+def check_round(world: World, sync: Sync, scope: Scope) -> None:
     """The coordinator takes a leader's assignment."""
     group: Group = world.group.value
     record, last, stored = sync.record, sync.last, world.topics.value.stored
@@ -157,12 +157,26 @@ def check_round(world: World, sync: Sync, configured: Tasks) -> None:
         sent={member.worker: sync.command.assignments.get(member.member_id, b"") for member in group.members},
         at_ms=NOW,
     )
-    now = read_round(seen, Computed(record, configured, configured, NO_TASKS, last))
+    configured, said = scope.configured, sync.said
+    now = read_round(
+        seen,
+        Computed(
+            record,
+            configured,
+            configured,
+            NO_TASKS,
+            last,
+            stateful=scope.stateful,
+            running=said.started,
+            ready=said.ready_as({member.worker: member.member_id for member in group.members}),
+        ),
+    )
     invariants.nothing_is_assigned_and_revoked_in_one_round(now)
     invariants.the_target_is_complete_and_without_duplicates(now)
     invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
     invariants.only_the_surplus_moves(now)
     invariants.who_is_back_has_its_own(now)
+    learner_invariants.check_round(None, now)
 
 
 # ---- rest
@@ -181,6 +195,8 @@ def at_rest(world: World, scope: Scope) -> bool:
     for process in processes:
         state = process.state
         if process.paused or state.phase is not Phase.STABLE or state.stopping or state.rejoin_at is not None:
+            return False
+        if state.lessons.learning or state.lessons.learned:
             return False
     running = [task for process in processes for task in process.tasks]
     shares = [len(process.tasks) for process in processes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from explore.values import Fault, Scope
 
 from airflow_provider.assignors.policy import IMMEDIATE
+from airflow_provider.protocol.model import ConnectProtocol
 
 _ALL = (
     Scope(name="calm", faults={}, worlds=1_971),
@@ -15,13 +16,17 @@ _ALL = (
     Scope(name="leave", faults={Fault.LEAVE: 1}, worlds=479_187),
     Scope(name="pause", faults={Fault.PAUSE: 1}, worlds=2_117_335),
     Scope(name="immediate-crash", faults={Fault.CRASH: 1}, policy=IMMEDIATE, worlds=421_648),
-    Scope(name="begun-losses", faults={Fault.LOSS: 2}, begun=True, worlds=17_409),
-    Scope(name="begun-takeovers", faults={Fault.TAKEOVER: 2}, begun=True, worlds=8_552),
-    Scope(name="begun-takeover-loss", faults={Fault.TAKEOVER: 1, Fault.LOSS: 1}, begun=True, worlds=15_735),
-    Scope(name="begun-takeover-crash", faults={Fault.TAKEOVER: 1, Fault.CRASH: 1}, begun=True),
-    Scope(name="begun-crash-loss", faults={Fault.CRASH: 1, Fault.LOSS: 1}, begun=True, worlds=1_079_181),
+    Scope(name="begun-losses", faults={Fault.LOSS: 2}, begun=2, worlds=17_409),
+    Scope(name="begun-takeovers", faults={Fault.TAKEOVER: 2}, begun=2, worlds=8_552),
+    Scope(name="begun-takeover-loss", faults={Fault.TAKEOVER: 1, Fault.LOSS: 1}, begun=2, worlds=15_735),
+    Scope(name="begun-takeover-crash", faults={Fault.TAKEOVER: 1, Fault.CRASH: 1}, begun=2),
+    Scope(name="begun-crash-loss", faults={Fault.CRASH: 1, Fault.LOSS: 1}, begun=2, worlds=1_079_181),
+    Scope(name="learners", faults={}, protocol=ConnectProtocol.EXTENSIBLE, worlds=15_495),
+    Scope(name="begun-learners-crash", faults={Fault.CRASH: 1}, protocol=ConnectProtocol.EXTENSIBLE, begun=1),
+    Scope(name="begun-learners-leave", faults={Fault.LEAVE: 1}, protocol=ConnectProtocol.EXTENSIBLE, begun=1),
+    Scope(name="begun-learners-loss", faults={Fault.LOSS: 1}, protocol=ConnectProtocol.EXTENSIBLE, begun=1),
 )
 SCOPES = {scope.name: scope for scope in _ALL}
 """By the name under which ``make explore SCOPE=`` knows them."""
-IN_TESTS = ("calm", "begun-takeover-loss")
-IN_A_MINUTE = ("calm", "takeover", "loss", "begun-losses", "begun-takeovers", "begun-takeover-loss")
+IN_TESTS = ("calm", "begun-takeover-loss", "learners")
+IN_A_MINUTE = ("calm", "takeover", "loss", "begun-losses", "begun-takeovers", "begun-takeover-loss", "learners")

@@ -8,7 +8,7 @@ from typing import Any
 
 from explore import coordinator, rules
 from explore.group import Group
-from explore.moves import FAULTS, Kind, Move, failed, late, left_after, moves
+from explore.moves import FAULTS, Kind, Move, failed, late, left_after, moves, ready_for
 from explore.normal import Node, Nodes, World, fresh_id
 from explore.process import Reaction, computed, react, read_record, stopped
 from explore.rebalance import Taken
@@ -17,8 +17,8 @@ from explore.values import (
     AWAITED,
     NOW,
     OFFSET,
-    SETTINGS,
     Flight,
+    Frozen,
     Held,
     Join,
     Process,
@@ -31,9 +31,12 @@ from explore.values import (
     worker_of,
 )
 
+from airflow_provider.assignors.learners.model import READY
 from airflow_provider.membership.events import (
     CoordinatorFound,
     Event,
+    LearnersReady,
+    LearningProgressed,
     LeaveRequested,
     Started,
     TimerFired,
@@ -59,7 +62,7 @@ class Space:
     def beginning(self) -> World:
         world = World((), self.nodes.of(Group()), (), self.nodes.of(Topics()), self.scope.budget)
         if self.scope.begun:
-            for worker in self.scope.names:
+            for worker in self.scope.names[: self.scope.begun]:
                 world = self.after(world, Move(Kind.STARTS, worker, predecessor=Predecessor.GONE))
             while not rules.at_rest(world, self.scope):
                 world = self.after(world, next(moves(world, self.scope)))
@@ -96,7 +99,9 @@ class Space:
             return self._reacts(world, process, node, lambda: stopped(process.value, flight.what))
         if flight.way is Way.HOLD:
             held: Held = flight.what
-            return self._reacts(world, process, node, lambda: react(process.value, held.event, last=held.last))
+            return self._reacts(
+                world, process, node, lambda: react(process.value, held.event, last=held.last, said=held.said)
+            )
         event: Event = FOUND if flight.way is Way.FIND else flight.what
         return self._reacts(world, process, node, lambda: react(process.value, event))
 
@@ -111,7 +116,7 @@ class Space:
             world = self._spoken_for(world, flight)
         if taken.stored is not None:
             sync: Sync = flight.what
-            rules.check_round(world, sync, self.scope.configured)
+            rules.check_round(world, sync, self.scope)
             topics: Topics = world.topics.value
             world = world._replace(topics=self.nodes.of(topics._replace(stored=taken.stored)))
         return self._taken(world, taken)
@@ -133,15 +138,7 @@ class Space:
         return world._replace(flights=(*world.flights, *map(self.nodes.of, flights)))
 
     def _computed(self, world: World, process: Process, flight: Flight) -> Reaction:
-        topics: Topics = world.topics.value
-        return computed(
-            process,
-            flight.what,
-            record=topics.record,
-            spoken_epoch=topics.spoken_epoch,
-            configured=self.scope.configured,
-            policy=self.scope.policy,
-        )
+        return computed(process, flight.what, topics=world.topics.value, scope=self.scope)
 
     def _written(self, world: World, record: ClassicRecord) -> World:
         """The rule of the product's reader: an older epoch never wins; of two rounds in one epoch the first."""
@@ -175,7 +172,7 @@ class Space:
         taken = {node.value.mark for node in world.processes}
         mark = worker if worker not in taken else f"{worker}'"
         predecessor = Predecessor.UNKNOWN if move.kind is Kind.TAKEN_OVER else move.predecessor
-        process = Process(mark, MemberState(settings=replace(SETTINGS, worker=WorkerId(worker))))
+        process = Process(mark, MemberState(settings=replace(self.scope.settings, worker=WorkerId(worker))))
         events: list[Event] = [Started(now_ms=NOW, config_offset=OFFSET, predecessor=predecessor)]
         record = world.topics.value.record
         if record is not None:
@@ -190,6 +187,18 @@ class Space:
         record = world.topics.value.record
         process = node.value._replace(unread=False)
         return self._reacts(world, node, ("reads", world.topics), lambda: react(process, read_record(record)))
+
+    def gets_ready(self, world: World, move: Move) -> World:
+        assert move.task is not None
+        node = self._process(world, move)
+        ready = LearningProgressed(now_ms=NOW, progress={move.task: READY})
+        return self._reacts(world, node, ("ready", move.task), lambda: react(node.value, ready))
+
+    def hears(self, world: World, move: Move) -> World:
+        """An owner reads in the status topic what others are ready for."""
+        node = self._process(world, move)
+        heard = LearnersReady(now_ms=NOW, tasks=ready_for(node.value, world.topics.value))
+        return self._reacts(world, node, ("hears", heard.tasks), lambda: react(node.value, heard))
 
     def timer(self, world: World, move: Move) -> World:
         node = self._process(world, move)
@@ -256,8 +265,10 @@ class Space:
             if ended or reaction.asks_anew:
                 world = without_waiting(world, self.nodes, process.mark, ended=ended)
         topics: Topics = world.topics.value
-        if reaction.spoken > topics.spoken_epoch:
-            world = world._replace(topics=self.nodes.of(topics._replace(spoken_epoch=reaction.spoken)))
+        ready = _with_word(topics.ready, process.state)
+        if reaction.spoken > topics.spoken_epoch or ready != topics.ready:
+            spoken = max(reaction.spoken, topics.spoken_epoch)
+            world = world._replace(topics=self.nodes.of(topics._replace(spoken_epoch=spoken, ready=ready)))
         return self._with_flights(world, reaction.sent) if reaction.sent else world
 
     def _started(self, world: World, node: Node, start: Start) -> World:
@@ -274,6 +285,13 @@ class Space:
         return world._replace(topics=self.nodes.of(topics._replace(starts=starts)))
 
 
+def _with_word(ready: Frozen, state: MemberState) -> Frozen:
+    """What workers say that they are ready for, with the last word of one."""
+    others = {worker: word for worker, word in ready.items() if worker != state.settings.worker}
+    own = state.lessons.ready(state.settings.ready_from)
+    return Frozen({**others, state.settings.worker: (state.member_id, own)} if own else others)
+
+
 def _without(world: World, node: Node) -> World:
     at = world.flights.index(node)
     return world._replace(flights=(*world.flights[:at], *world.flights[at + 1 :]))
@@ -284,6 +302,8 @@ _MOVES: dict[Kind, Callable[[Space, World, Move], World]] = {
     Kind.ARRIVES: Space.arrives,
     Kind.READS: Space.reads,
     Kind.TIMER: Space.timer,
+    Kind.READY: Space.gets_ready,
+    Kind.HEARS: Space.hears,
     Kind.GROUP_TIMER: Space.group_timer,
     Kind.TIME: Space.time_passes,
     Kind.STARTS: Space.starts,

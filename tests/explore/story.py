@@ -8,7 +8,7 @@ from typing import Any
 
 from embedded_bytes import decode_assignment
 from explore import rules
-from explore.moves import Kind, Move, moves
+from explore.moves import Kind, Move, moves, ready_for
 from explore.normal import Node, World
 from explore.process import Reaction
 from explore.search import Found
@@ -17,7 +17,11 @@ from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
 from airflow_provider.membership.events import ArmTimer, Command, Event, PublishGroup
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.embedded import v3
+from airflow_provider.protocol.extensible import VERSION
+from airflow_provider.protocol.model import NO_TASKS
 
+_EXTENSIBLE = VERSION.to_bytes(2, "big")
 _HIDDEN = frozenset(
     {"now_ms", "seq", "node", "last_record", "metadata", "protocols", "members", "record", "config_offset", "protocol"}
 )
@@ -90,6 +94,8 @@ def _reaction(node: Node, move: Move, world: World) -> Reaction | None:
         Kind.TIMER: "timer",
         Kind.LEAVES: "leaves",
         Kind.READS: ("reads", world.topics),
+        Kind.READY: ("ready", move.task),
+        Kind.HEARS: ("hears", ready_for(node.value, world.topics.value)),
     }
     key = keys.get(move.kind)
     if move.kind is Kind.ARRIVES and move.flight is not None:
@@ -148,6 +154,10 @@ def _value(value: Any) -> str:
     if isinstance(value, bytes):
         if not value:
             return "nothing"
+        if value.startswith(_EXTENSIBLE):
+            whole = v3.decode_assignment(value)
+            target = NO_TASKS if whole.target is None else whole.target.tasks()
+            return f"={_value(target)} learns {_value(whole.learning.tasks())}"
         told = decode_assignment(value)
         text = f"+{_value(told.assigned)} -{_value(told.revoked)}"
         return f"{text} delay {told.delay_ms}" if told.delay_ms else text

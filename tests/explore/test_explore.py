@@ -22,6 +22,7 @@ from explore.values import Fault, Scope
 from airflow_provider.assignors.model import Memory
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState
+from airflow_provider.protocol.model import ConnectProtocol
 
 COUNTED = {
     "seq",
@@ -46,11 +47,12 @@ def test_is_searched_to_the_end(name: str) -> None:
     assert found.worlds > scope.worlds // 2, "does it still make all moves? The table in scopes.py has twice as many"
 
 
+@pytest.mark.parametrize("protocol", [ConnectProtocol.COMPATIBLE, ConnectProtocol.EXTENSIBLE])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_follows_from_a_world_and_from_its_normal_form(seed: int) -> None:
+def test_the_same_follows_from_a_world_and_from_its_normal_form(seed: int, protocol: ConnectProtocol) -> None:
     """What is made equal may not make a difference: this is what cutting off relies on."""
     rng = random.Random(seed)
-    space = Space(Scope(name="anything", faults=dict.fromkeys(Fault, 1)))
+    space = Space(Scope(name="anything", faults=dict.fromkeys(Fault, 1), protocol=protocol))
     world = space.beginning()
     for _ in range(150):
         following = [space.after(world, move) for move in moves(world, space.scope)]

@@ -20,6 +20,9 @@ NOTICED = {
     "says nothing of what a predecessor may still run": ("takeover", rules.STARTED),
     "does not wait for a predecessor's lease": ("takeover", rules.STARTED),
     "does not stop when its lease is over": ("loss", rules.TWO_RUN),
+    "gives a lesson up whenever somebody joins": ("learners", rules.REST),
+    "owns what it learns": ("learners", rules.STARTED),
+    "does not tell an owner what others learn": ("learners", "its_owner_knows_what_is_learned"),
 }
 """By the names in ``simulation/mutations.py``: the scope, and the rule that is broken."""
 

@@ -18,9 +18,11 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.model import (
+    NO_TASKS,
     ConfigOffset,
     ConnectProtocol,
     Epoch,
+    MemberId,
     TaskId,
     Tasks,
     WorkerId,
@@ -76,7 +78,7 @@ def frozen(record: ClassicRecord) -> ClassicRecord:
         _hashable(record),
         memory=_hashable(record.memory),
         # what KIP-415 remembers stands in the record, too
-        learner_memory=None if learners is None else replace(_hashable(learners), cooperative=Memory()),
+        learner_memory=None if learners is None else replace(_hashable(learners), cooperative=_hashable(Memory())),
     )
 
 
@@ -181,6 +183,21 @@ class Way(str, Enum):
     """Tasks were told to stop."""
 
 
+class Said(NamedTuple):
+    """What the status topic says of tasks, by which a leader computes a round.
+
+    :param ready: what workers are ready for, by worker, with the member id under which each has said so
+    :param started: what has ever been started
+    """
+
+    ready: Frozen = Frozen()
+    started: Tasks = NO_TASKS
+
+    def ready_as(self, members: Mapping[WorkerId, MemberId]) -> dict[WorkerId, Tasks]:
+        """What those members have said themselves."""
+        return {worker: tasks for worker, (member, tasks) in self.ready.items() if members.get(worker) == member}
+
+
 class Flight(NamedTuple):
     """Something under way.
 
@@ -221,18 +238,21 @@ class Sync(NamedTuple):
 
     :param record: what the leader decided; None in a follower's request
     :param last: the newest record that it knew
+    :param said: what it knew of tasks
     """
 
     command: SendSync
     record: ClassicRecord | None = None
     last: ClassicRecord | None = None
+    said: Said = Said()
 
 
 class Held(NamedTuple):
-    """What a leader has computed, and the newest record that it knew."""
+    """What a leader has computed, and the newest record, and what was said of tasks, that it knew."""
 
     event: AssignmentComputed
     last: ClassicRecord | None
+    said: Said
 
 
 class Start(NamedTuple):
@@ -248,12 +268,18 @@ class Topics(NamedTuple):
 
     :param spoken_epoch: the highest one in which a worker has spoken
     :param stored: of the last round whose assignment the coordinator took, written or not
+    :param ready: what workers are ready for, see :class:`Said`
     """
 
     record: ClassicRecord | None = None
     spoken_epoch: Epoch = Epoch(0)
     starts: tuple[Start, ...] = ()
     stored: ClassicRecord | None = None
+    ready: Frozen = Frozen()
+
+    @property
+    def said(self) -> Said:
+        return Said(self.ready, frozenset(start.task for start in self.starts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +287,8 @@ class Scope:
     """How large a world is, and what may happen in it.
 
     :param faults: how often each fault may strike
-    :param begun: it begins at rest, with all workers; not with none, each of which may start at any time
+    :param protocol: in version 3 all tasks have state, and are learned before they move
+    :param begun: it begins at rest, with so many workers; each of the others may start at any time
     :param worlds: how many there are, where it has been searched to the end; None: it never was
     """
 
@@ -270,7 +297,8 @@ class Scope:
     workers: int = 2
     tasks: int = 2
     policy: Policy = DELAYED
-    begun: bool = False
+    protocol: ConnectProtocol = SETTINGS.protocol
+    begun: int = 0
     worlds: int | None = None
 
     @property
@@ -280,6 +308,18 @@ class Scope:
     @property
     def configured(self) -> Tasks:
         return frozenset(TaskId("a", index) for index in range(self.tasks))
+
+    @property
+    def settings(self) -> MemberSettings:
+        """Where tasks are learned, rounds follow each other step by step, without a heartbeat. What starts then must
+        outlast the step to the next one, which comes sooner in a real group: so nothing starts on so short a lease.
+        """
+        settings = replace(SETTINGS, protocol=self.protocol)
+        return replace(settings, lease_margin_ms=TICK * 3 // 2) if self.stateful else settings
+
+    @property
+    def stateful(self) -> frozenset[str]:
+        return frozenset({"a"}) if self.protocol is ConnectProtocol.EXTENSIBLE else frozenset()
 
     @property
     def budget(self) -> tuple[int, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -240,20 +240,38 @@ async def test_a_batch_that_does_not_end_is_reported_as_still_running(
     assert events.heard[-1] == TaskStopped(order=task, reason="revoked")
 
 
-async def test_a_query_that_moves_ends_the_batch_that_it_is_in(
-    runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@spark_job
+def write_the_second_slowly(spark: SparkSession, task: TaskContext) -> object:
+    from pyspark.sql.functions import udf
+
+    started = task.config["started"]
+
+    @udf("long")
+    def slowly(value):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
+        Path(started).touch()
+        time.sleep(1)
+        return value
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        if batch_id:
+            batch.sparkSession.range(1).select(slowly("id")).collect()
+
+    rows = spark.readStream.format("rate").load()
+    return rows.writeStream.foreachBatch(write).option("checkpointLocation", task.checkpoint_location).start()
+
+
+@pytest.mark.parametrize(("limit_s", "done"), [(DEADLINE_S, True), (0.001, False)], ids=["brief", "long"])
+async def test_a_query_that_moves_ends_a_batch_that_is_brief(
+    runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, done: bool
 ) -> None:
-    """So nobody does it again."""
-    monkeypatch.setattr(local_attempt, "BATCH_S", DEADLINE_S)
-    SIGNALS.update(writing=threading.Event(), end=threading.Event())
-    task = order("write_slowly", checkpoint=tmp_path)
+    """So nobody does it again. In another one its Spark jobs are cancelled."""
+    monkeypatch.setattr(local_attempt, "BATCH_S", limit_s)
+    started, checkpoint = tmp_path / "started", tmp_path / "checkpoint"
+    task = order("write_the_second_slowly", checkpoint=checkpoint, started=str(started))
     await runner.start(task)
-    await until(SIGNALS["writing"].is_set)
-    stopping = asyncio.ensure_future(runner.stop([task.task], "moved", timeout_s=DEADLINE_S))
-    await asyncio.sleep(0)
-    threading.Timer(0.2, SIGNALS["end"].set).start()
-    assert await stopping == frozenset()
-    assert (tmp_path / "commits" / "0").exists()
+    await until(started.exists)
+    assert await runner.stop([task.task], "moved") == frozenset()
+    assert (checkpoint / "commits" / "1").exists() is done
     assert events.heard[-1] == TaskStopped(order=task, reason="moved")
 
 

@@ -25,6 +25,12 @@ _OVER = "nobody_starts_over_because_one_more_joins"
 _BEFORE = "only_what_is_learned_is_stopped_before_a_round"
 _LEFT_OVER = "nothing_is_learned_at_rest"
 
+_LEFT_WHILE = """\
+        LearningStopped: to(on_learning_stopped, {}),
+        TasksGiven: to(on_given_cold, _GONE),
+        TasksRevoked: to(on_dropped, _GONE),
+        TopicsRead: to(on_topics, {}"""
+
 LEARNER_MUTATIONS = (
     # ---- the assignor
     Mutation(
@@ -44,7 +50,7 @@ LEARNER_MUTATIONS = (
         module=f"{_LEARNERS}.settled",
         edits=(
             (
-                "    half_warm = {task: learner.worker for task, learner in rest.items() if task in free}\n",
+                "    half_warm = {task: learner.worker for task, learner in rest.items() if task in free and not learner.failed}\n",
                 "    half_warm = {task: min(round.staying) for task in rest if task in free}\n",
             ),
         ),
@@ -55,7 +61,7 @@ LEARNER_MUTATIONS = (
         module=f"{_LEARNERS}.under_way",
         edits=(
             (
-                "        and (is_ready(learner, limits) or is_late(learner, round, limits) or task in round.pending)\n    )\n    return Further(",
+                "        and (is_ready(learner, limits) or is_in_vain(learner, round, limits) or task in round.pending)\n    )\n    return Further(",
                 "    )\n    return Further(",
             ),
         ),
@@ -89,6 +95,7 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_OVER, _REST),
+        seed=52,
     ),
     Mutation(
         name="has somebody learn what is not configured",
@@ -108,6 +115,7 @@ LEARNER_MUTATIONS = (
         edits=(("    left_alone = plus(round.pending, learned)\n", "    left_alone = round.pending\n"),),
         plan="learners",
         broken=(_TWICE, _KNOWS, _OVER, _CONFIGURED),
+        seed=7,
     ),
     Mutation(
         name="gives to those that leave soon as to any other",
@@ -157,8 +165,10 @@ LEARNER_MUTATIONS = (
         name="says nothing when it is ready",
         module=f"{_MEMBERSHIP}.learning",
         edits=(
-            ("    if now_ready := member", "    if False and (now_ready := member"),
-            ("ready(ready_from) - was_ready:", "ready(ready_from) - was_ready):"),
+            (
+                "    if now_ready := now.ready(ready_from) - before.ready(ready_from):",
+                "    if False and (now_ready := now.ready(ready_from) - before.ready(ready_from)):",
+            ),
         ),
         plan="learners",
         broken=(_REST,),
@@ -213,10 +223,8 @@ LEARNER_MUTATIONS = (
                 "    if not x.learners.tasks[task].taken:\n        _drop(x, task)\n        x.do(Inform",
                 "    if not x.learners.tasks[task].taken:\n        x.do(Inform",
             ),
-            (
-                "        LearningStopped: to(on_learning_stopped, _GONE),\n",
-                "        LearningStopped: to(on_learning_stopped, _WAITING),\n",
-            ),
+            (_LEFT_WHILE.format("_GONE", "_WAITING)"), _LEFT_WHILE.format("_WAITING", "_WAITING)")),
+            (_LEFT_WHILE.format("_GONE", "_FAILED, "), _LEFT_WHILE.format("_FAILED", "_FAILED, ")),
         ),
         plan="learners",
         broken=(_LEFT_OVER,),

@@ -17,6 +17,8 @@ from simulation.mutations import MUTATIONS
 
 SEEDS = 150
 """As many histories as a mutation may take to be noticed."""
+_NEEDLESS = ("cacheprovider", "randomly", "hypothesispytest", "anyio", "pytest_cov")
+"""Plugins that take longer to load than a unit test to notice something."""
 
 
 class _Mistaken(MetaPathFinder, Loader):
@@ -34,12 +36,11 @@ class _Mistaken(MetaPathFinder, Loader):
         exec(compile(self._source, self._path, "exec"), module.__dict__)
 
 
-def mutate(mutation: Mutation) -> None:
-    """Have the module loaded with the mistake in it; nothing has loaded it yet.
+def mistaken(mutation: Mutation) -> tuple[Path, str]:
+    """The module's file, and what it would say with the mistake in it.
 
-    :raises ValueError: if a text that it replaces does not stand there just once: the code has moved on
+    :raises ValueError: if a text that is replaced does not stand there just once: the code has moved on
     """
-    assert mutation.module not in sys.modules, f"{mutation.module} was imported before it could be mutated"
     package, *names = mutation.module.split(".")
     spec = find_spec(package)
     assert spec is not None
@@ -50,7 +51,13 @@ def mutate(mutation: Mutation) -> None:
         if source.count(before) != 1:
             raise ValueError(f"{mutation.module} has {source.count(before)} times, not once:\n{before}")
         source = source.replace(before, after)
-    sys.meta_path.insert(0, _Mistaken(mutation.module, path, source))
+    return path, source
+
+
+def mutate(mutation: Mutation) -> None:
+    """Have the module loaded with the mistake in it; nothing has loaded it yet."""
+    assert mutation.module not in sys.modules, f"{mutation.module} was imported before it could be mutated"
+    sys.meta_path.insert(0, _Mistaken(mutation.module, *mistaken(mutation)))
 
 
 def notice(mutation: Mutation) -> str | None:
@@ -58,11 +65,11 @@ def notice(mutation: Mutation) -> str | None:
     if mutation.unit_test:
         import pytest
 
-        quiet = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        quiet = ["-q", "-x", "--no-header", "--tb=no", *(f"-pno:{plugin}" for plugin in _NEEDLESS)]
         return "unit test" if pytest.main([*quiet, mutation.unit_test]) == pytest.ExitCode.TESTS_FAILED else None
     from simulation.histories import PLANS, play
 
-    for seed in range(SEEDS):
+    for seed in range(mutation.seed, mutation.seed + SEEDS):
         told = play(seed, PLANS[mutation.plan])
         if told.failure is not None:
             return f"{told.kind}\nseed {seed}: {told.failure.failure}"

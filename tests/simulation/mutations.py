@@ -68,6 +68,7 @@ MUTATIONS = (
         edits=(("return ms - ms // _CLOCK_TOLERANCE", "return ms"),),
         plan="wild",
         broken=(_STARTED, _FENCE),
+        seed=12,
     ),
     Mutation(
         name="counts a lease from when the answer came",
@@ -98,6 +99,7 @@ MUTATIONS = (
         edits=((" + state.settings.heartbeat_interval_ms // 2", ""),),
         plan="calm",
         broken=(_UNTOUCHED,),
+        seed=18,
     ),
     Mutation(
         name="takes the bytes of the last round for news when it comes back",
@@ -120,6 +122,7 @@ MUTATIONS = (
         ),
         plan="troubled",
         broken=(_STARTED, _TWO_RUN),
+        seed=105,
     ),
     Mutation(
         name="does not wait for a predecessor's lease",
@@ -165,6 +168,7 @@ MUTATIONS = (
         ),
         plan="undelayed",
         broken=(_STARTED, _TWO_RUN),
+        seed=8,
     ),
     Mutation(
         name="takes answers to another generation's heartbeats for its own",
@@ -201,6 +205,7 @@ MUTATIONS = (
         ),
         plan="calm",
         broken=(_DEADLINE, _BACK),
+        seed=32,
     ),
     Mutation(
         name="forgets the delay when a round has failed",
@@ -210,6 +215,7 @@ MUTATIONS = (
         ),
         plan="calm",
         broken=(_DEADLINE,),
+        seed=11,
     ),
     Mutation(
         name="takes the coordinator's generation for an epoch",
@@ -319,6 +325,7 @@ MUTATIONS = (
         edits=(("    if worker in memory.awaited:\n", "    if False:\n"),),
         plan="calm",
         broken=(_WAIT, _DEADLINE),
+        seed=10,
     ),
     Mutation(
         name="has who is back wait for its own",
@@ -333,6 +340,7 @@ MUTATIONS = (
         edits=(("    if not created:\n", "    if created:\n"),),
         plan="calm",
         broken=(_ANEW,),
+        seed=11,
     ),
     Mutation(
         name="gives what is waited for to others when anybody comes back",
@@ -427,6 +435,7 @@ MUTATIONS = (
         ),
         plan="troubled",
         broken=(_STALE,),
+        seed=8,
     ),
     Mutation(
         name="a fence that does not look at the clock",
@@ -434,6 +443,7 @@ MUTATIONS = (
         edits=(("        if until is None or self._now_ms() >= until:\n", "        if until is None:\n"),),
         plan="troubled",
         broken=(_FENCE, _TWO_RUN),
+        seed=16,
     ),
     *LEARNER_MUTATIONS,
 )

@@ -11,6 +11,7 @@ from typing import Any
 from stand_ins import MemoryTopics
 from worker_life import A0, A1, ME, Life
 
+from airflow_provider.assignors.policy import Deferred
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import Effects, JobsRead, RequestArrived, RequestId, TimerFired
 from airflow_provider.coordinator.settings import CoordinatorSettings
@@ -88,7 +89,9 @@ class NearChannel:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._fire)
 
 
-def memberships(channel: NearChannel, topics: Any, worker: WorkerId = ME) -> DeclarativeMemberships:
+def memberships(
+    channel: NearChannel, topics: Any, worker: WorkerId = ME, *, max_delay_ms: int = 300
+) -> DeclarativeMemberships:
     settings = DeclarativeSettings(
         group_id="g",
         worker=worker,
@@ -98,7 +101,9 @@ def memberships(channel: NearChannel, topics: Any, worker: WorkerId = ME) -> Dec
         retry_backoff_ms=10,
         retry_backoff_max_ms=40,
     )
-    return DeclarativeMemberships(DeclarativeProtocol(settings, assignors_offered(), 2), channel, topics)
+    return DeclarativeMemberships(
+        DeclarativeProtocol(settings, assignors_offered(policy=Deferred(max_delay_ms=max_delay_ms)), 2), channel, topics
+    )
 
 
 class DeclarativeLife(Life):

@@ -132,6 +132,18 @@ class TestDelay:
         group.assign()
         assert not group.delayed
 
+    def test_each_waits_for_as_long_as_it_has_said_and_the_others_for_the_delay(self) -> None:
+        group = three()
+        group.leave("w2", facts=WorkerFacts(leaving=LeaveReason.RESTARTING, returns_ms=60_000))
+        group.leave("w3")
+        group.assign()
+        group.assign()
+        assert group.asks == {W1: 60_000}
+        group.call_over()
+        group.assign()
+        assert group.delayed.keys() == {W3}
+        assert group.asks == {W1: DELAY_MS - 60_000}
+
     def test_the_groups_delay_takes_the_place_of_the_policys(self) -> None:
         group = three()
         group.leave("w2")
@@ -198,10 +210,15 @@ class TestWhoLeaves:
 
 class TestReplanned:
     def test_a_job_that_is_planned_anew_finds_its_tasks_where_they_were(self) -> None:
-        group = three()
+        group = DeclarativeGroup(TEN)
+        group.join("w3", "w1")
+        group.assign()
+        group.join("w2")
+        group.assign()
         kept = group.shares
         group.configured = jobs({"a": 0})
         group.assign("w2")
+        group.assign("w1")
         group.configured = TEN
         group.assign("w3")
         assert group.shares == kept

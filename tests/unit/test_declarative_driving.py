@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import pytest
-from declarative_life import living_declared
+from declarative_life import DeclarativeLife, living_declared, memberships
 from stand_ins import IdleListener
 from waiting import eventually
 from worker_life import A0, A1, ME
 
+from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.declarative.client_assignor import Assignment, Group
+from airflow_provider.declarative.client_assignors import CooperativeAssignor
+from airflow_provider.declarative.client_assignors.facts import decode_facts
 from airflow_provider.declarative.member.saved import save
 from airflow_provider.declarative.member.state import Phase
+from airflow_provider.declarative.model import LEAVING
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.records import WorkerPhase
+from airflow_provider.ledger.progress import converged
+from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
 from airflow_provider.worker.ending import Ending
+
+
+class Recorder(IdleListener):
+    """Remembers what it was told."""
+
+    def __init__(self, ended: list[Ended]) -> None:
+        self.epoch = Epoch(0)
+        self._ended = ended
+
+    def assigned(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+
+    def ended(self, ended: Ended) -> None:
+        self._ended.append(ended)
+
+
+def _group(life: DeclarativeLife) -> GroupRecord:
+    record = life.topics.status.group
+    assert record is not None
+    return record
 
 
 async def test_it_joins_computes_runs_and_leaves() -> None:
@@ -23,6 +52,10 @@ async def test_it_joins_computes_runs_and_leaves() -> None:
         assert (view.settled, view.owned, view.leaving) == (True, frozenset({A0, A1}), False)
         assert life.topics.status.workers[ME].member_id == view.member_id
         assert view.member_id.startswith(f"{ME}-")
+        await eventually(lambda: _group(life).assignment == {ME: frozenset({A0, A1})}, "its record says so")
+        record = _group(life)
+        assert (record.leader, record.members, record.epoch) == (ME, {ME: view.member_id}, view.epoch)
+        assert converged(record, life.topics.status.workers)
         life.worker.leave("enough")
         assert (await life.outcome()).ending is Ending.LEFT
         assert life.phase is WorkerPhase.LEFT
@@ -87,3 +120,66 @@ async def test_a_membership_of_the_classic_protocol_is_refused() -> None:
     async with living_declared() as life:
         with pytest.raises(ValueError, match="'classic', and its worker speaks 'connect'"):
             life.memberships().make(IdleListener(), {"v": 1})
+
+
+async def test_two_share_and_the_one_that_leaves_says_why() -> None:
+    async with living_declared() as life:
+        ended: list[Ended] = []
+        other = Recorder(ended)
+        second = memberships(life.channel, life.topics, WorkerId("w2")).make(other, None)
+        second.begin(Predecessor.GONE)
+        await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+        assert life.declarative.state.owned | second.state.owned == {A0, A1}
+        assert other.epoch > 0
+        said = WorkerStatus(
+            worker=WorkerId("w2"),
+            state=WorkerPhase.STOPPING,
+            epoch=second.view.epoch,
+            slots=2,
+            member_id=second.view.member_id,
+            left=LeaveReason.STOPPED,
+        )
+        await life.topics.publish_worker(said)
+        second.leave("enough")
+        second.tasks_stopped(second.state.owned)
+        await eventually(lambda: ended, "it has left")
+        assert ended == [Ended(how=HowEnded.LEFT)]
+        goodbye = [body for body in life.channel.asked if getattr(body, "member_epoch", 0) == LEAVING][-1]
+        assert isinstance(goodbye, ConnectGroupHeartbeatRequest)
+        assert goodbye.client_assignors is not None
+        facts = decode_facts(goodbye.client_assignors[0].metadata, goodbye.client_assignors[0].version)
+        assert facts.leaving is LeaveReason.STOPPED
+        await life.runs(A0, A1)
+        await second.aclose()
+
+
+async def test_the_tasks_of_one_that_is_lost_wait_for_it_and_then_go_to_others() -> None:
+    """Its delay is over when the member that has computed says so."""
+    async with living_declared() as life:
+        second = memberships(life.channel, life.topics, WorkerId("w2")).make(IdleListener(), None)
+        second.begin(Predecessor.GONE)
+        await eventually(lambda: len(second.state.running) == 1, "one task has moved")
+        await second.aclose()
+        await eventually(lambda: len(life.channel.coordinator.groups["g"].members) == 1, "its session is over")
+        await life.runs(A0, A1)
+        assert life.declarative.state.delay_passed_ms > 0
+
+
+async def test_a_fault_of_the_program_ends_it_without_leaving() -> None:
+    async with living_declared() as life:
+        life.declarative.fail(RuntimeError("boom"))
+        outcome = await life.outcome()
+        assert (outcome.ending, outcome.error) == (Ending.FAILED, "a fault of this program: RuntimeError: boom")
+        assert life.channel.coordinator.groups["g"].members
+
+
+async def test_an_assignor_that_fails_leaves_everybody_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living_declared() as life:
+
+        def fails(self: CooperativeAssignor, group: Group) -> Assignment:
+            raise RuntimeError("boom")
+
+        monkeypatch.setattr(CooperativeAssignor, "assign", fails)
+        await life.plan(3)
+        await eventually(lambda: life.channel.coordinator.groups["g"].target.error, "the error is installed")
+        assert life.runner.running == {A0, A1}

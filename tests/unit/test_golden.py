@@ -15,6 +15,7 @@ from member_script import SETTINGS, Script
 
 from airflow_provider.declarative.member import events as declarative_events
 from airflow_provider.declarative.member import saved as declarative_saved
+from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.ledger.records import (
     ControlRecord,
     JobDefinition,
@@ -75,6 +76,7 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
         )
     },
     "GroupRecord": _record(ClassicRecord),
+    "connect GroupRecord": _record(DeclarativeRecord),
     "membership": _membership,
     "connect membership": _connect_membership,
     "airflow_provider.triggers.group.GroupTrigger": _trigger(GroupTrigger),

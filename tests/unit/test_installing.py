@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 from assigned_group import DeclarativeGroup, ids, jobs
+from coordinated import Shard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.installing import Prepared, installed, invalid, prepare, prepared_reply
 from airflow_provider.coordinator.server_assignor import AssignorHere, server_assignors, voted
-from airflow_provider.coordinator.settings import GroupConfiguration
+from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.client_assignor import Assignment, WorkerFacts
 from airflow_provider.declarative.client_assignors import CooperativeAssignor
-from airflow_provider.declarative.computing import group_of, install_request
+from airflow_provider.declarative.member.computing import group_of
+from airflow_provider.declarative.member.computing import installed as handed
 from airflow_provider.declarative.model import (
     AssignmentEpoch,
     ClientAssignor,
@@ -94,11 +96,25 @@ def sent(reply: ConnectGroupPrepareAssignmentResponse) -> ConnectGroupPrepareAss
     return arrived.body
 
 
+def install_request(assignment: Assignment, epoch: GroupEpoch = GroupEpoch(7)) -> ConnectGroupInstallAssignmentRequest:
+    return ConnectGroupInstallAssignmentRequest(
+        group_id=G,
+        member_id=W1,
+        member_epoch=MemberEpoch(3),
+        group_epoch=epoch,
+        error=assignment.error,
+        members=handed(assignment.members),
+        delayed=handed(assignment.delayed),
+    )
+
+
 def handed_in(prepared: Prepared, state: GroupState) -> ConnectGroupInstallAssignmentRequest:
     """What the cooperative assignor makes of it, as it arrives."""
     reply = sent(prepared_reply(state, prepared))
-    assignment = ASSIGNOR.assign(group_of(reply, computing=next(iter(state.members)), now_ms=NOW_MS))
-    body = install_request(G, W1, MemberEpoch(3), reply.group_epoch, assignment)
+    assignment = ASSIGNOR.assign(
+        group_of(reply, computing=next(iter(state.members)), now_ms=NOW_MS, revocation_rank={})
+    )
+    body = install_request(assignment, reply.group_epoch)
     arrived = decode_request(encode_request(request_of(body, correlation_id=1, reply_partition=0))).body
     assert isinstance(arrived, ConnectGroupInstallAssignmentRequest)
     return arrived
@@ -153,7 +169,7 @@ class TestInstall:
         before = TargetAssignment(epoch=AssignmentEpoch(6), members=of(w1=FIVE, gone=FIVE), delayed=of(w2=FIVE))
         state = state_of({W1: member()}, FIVE, before)
         prepared = prepare(state, "cooperative")
-        failed = install_request(G, W1, MemberEpoch(3), GroupEpoch(7), Assignment(error=3, members=of(w9=FIVE)))
+        failed = install_request(Assignment(error=3, members=of(w9=FIVE)))
         assert invalid(failed, prepared) is None
         assert installed(failed, prepared, before) == replace(before, epoch=AssignmentEpoch(7), error=3)
 
@@ -195,7 +211,7 @@ def targets(draw: st.DrawFn) -> tuple[Prepared, Request]:
         members=of(**{one: frozenset(tasks) for one, tasks in shares.items()}),
         delayed=of(**{one: frozenset(tasks) for one, tasks in delayed.items()}),
     )
-    return prepared, install_request(G, W1, MemberEpoch(3), GroupEpoch(7), assignment)
+    return prepared, install_request(assignment)
 
 
 @patient
@@ -344,6 +360,27 @@ class TestServerAssignor:
         assert by_itself.due_at_ms(target) == NOW_MS + 60_000
         later = prepare(state_of(members, FIVE, target), "cooperative")
         assert not by_itself.compute(later, NOW_MS + 60_000, 60_000).delayed
+
+    @pytest.mark.parametrize("fails_over", [False, True])
+    def test_the_coordinator_ends_the_delay(self, *, fails_over: bool) -> None:
+        shard = Shard(CoordinatorSettings(server_assignors=server_assignors()))
+        shard.read_jobs(FIVE)
+        shard.configure(scheduled_rebalance_max_delay_ms=5_000)
+        shard.join(W1, client_assignors=None, server_assignor="cooperative")
+        shard.join(W2, client_assignors=None, server_assignor="cooperative")
+        shard.heartbeat(W1, 1, shard.group.target.of(W1).tasks)
+        kept = shard.group.target.of(W2).tasks
+        shard.leave(W2)
+        assert {one: share.tasks for one, share in shard.group.target.delayed.items()} == {W2: kept}
+        if fails_over:
+            shard.fail_over()
+        epoch = shard.group.epoch
+        shard.sleep(4_999)
+        assert shard.group.epoch == epoch
+        shard.sleep(1)
+        assert (shard.group.epoch, shard.group.target.epoch) == (epoch + 1, epoch + 1)
+        assert not shard.group.target.delayed
+        assert shard.group.target.of(W1).tasks == FIVE
 
     def test_the_one_that_most_ask_for(self) -> None:
         assert voted({"a": 1, "b": 2}) == "b"

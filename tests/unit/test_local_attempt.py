@@ -31,7 +31,7 @@ class Session:
         self.cancelled = threading.Event()
         self.end: Callable[[], None] = lambda: None
 
-    def await_batch(self, may_go_on: Callable[[], bool]) -> None:
+    def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
         while may_go_on() and not self.batch_ended.is_set():
             self.waiting.set()
 

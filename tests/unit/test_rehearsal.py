@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
 import pytest
 
+from airflow_provider.driver import rehearsal
 from airflow_provider.driver.checkpoint_copy import before
-from airflow_provider.driver.rehearsal import FEWEST, MOST, is_settled
+from airflow_provider.driver.rehearsal import FEWEST, MOST, is_settled, rehearse
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,97 @@ def test_a_copy_has_what_is_of_no_version_and_what_a_source_has_seen() -> None:
         "state/0/0/8_a-c.changelog",
         "state/0/0/SSTs/000012-a.sst",
     ]
+
+
+class Query:
+    """One that has done so many batches when it is first looked at, and ends by itself if that is not enough."""
+
+    def __init__(self, batches: int, error: Exception | None = None) -> None:
+        self.batches = batches
+        self.error = error
+        self.isActive = False
+        self.stopped = False
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Stream:
+    """A writer of queries; those that it has started are remembered."""
+
+    def __init__(self, batches: int, error: Exception | None = None) -> None:
+        self.started: list[tuple[str, Query]] = []
+        self._query = (batches, error)
+
+    def option(self, name: str, value: str) -> Stream:
+        self.location = value
+        return self
+
+    def start(self) -> Query:
+        assert all(query.stopped for _, query in self.started)
+        self.started.append((self.location, Query(*self._query)))
+        return self.started[-1][1]
+
+
+class Copy:
+    has_batches = True
+    said: ClassVar[list[str]] = []
+
+    def __init__(self, spark: object, location: str, name: str) -> None:
+        self.location = f"{location}.copy"
+
+    def make(self) -> bool:
+        return self.has_batches
+
+    def rewind(self) -> None:
+        self.said.append("rewind")
+
+    def remove(self) -> None:
+        self.said.append("remove")
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(rehearsal, "CheckpointCopy", Copy)
+    monkeypatch.setattr(rehearsal, "batches_done", lambda query: query.batches)
+    yield
+    Copy.said.clear()
+
+
+def rehearsed(stream: Any, *, over: bool = False) -> list[float]:
+    return list(rehearse(None, stream, "checkpoint", lambda _seconds: over))  # type: ignore[arg-type]
+
+
+def test_each_start_is_from_the_copy_as_it_was_and_stopped() -> None:
+    stream = Stream(batches=3)
+    progress = rehearsed(stream)
+    assert FEWEST <= len(progress) <= MOST
+    assert progress == sorted(progress)
+    assert [location for location, _ in stream.started] == ["checkpoint.copy"] * len(progress)
+    assert all(query.stopped for _, query in stream.started)
+    assert Copy.said == ["rewind"] * len(progress) + ["remove"]
+
+
+def test_a_query_that_does_all_there_is_and_ends_is_rehearsed_too() -> None:
+    assert len(rehearsed(Stream(batches=1))) >= FEWEST
+
+
+@pytest.mark.parametrize(
+    ("stream", "over"),
+    [(Stream(0, OSError("no such file")), False), (Stream(0), False), (Stream(0), True)],
+    ids=["it fails", "it has nothing to do", "nobody waits for it"],
+)
+def test_a_rehearsal_without_a_batch_ends_and_leaves_nothing(stream: Stream, over: bool) -> None:
+    assert rehearsed(stream, over=over) == []
+    assert [query.stopped for _, query in stream.started] == [True]
+    assert Copy.said == ["remove"]
+
+
+def test_a_stream_without_a_batch_is_not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copy, "has_batches", False)
+    stream = Stream(batches=3)
+    assert rehearsed(stream) == []
+    assert stream.started == []

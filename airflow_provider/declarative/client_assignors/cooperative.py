@@ -114,6 +114,9 @@ def _known(group: Group) -> _Known:
         return min(until_ms, group.now_ms) if until_ms <= called_over_ms else until_ms
 
     owned = {names[member]: said.target.tasks for member, said in group.members.items()}
+    assigned = dict(owned)
+    for member, was in group.departed.items():
+        assigned[names_then[member]] = plus(assigned.get(names_then[member], NO_TASKS), was.target.tasks)
     waiting = {names_then[member]: said for member, said in kept.items() if said.until_ms}
     unknown_ends_ms = [ends_ms(said.until_ms) for said in waiting.values() if not said.awaited]
     return _Known(
@@ -130,7 +133,7 @@ def _known(group: Group) -> _Known:
         ),
         memory=Memory(
             generation=_ONE,
-            assignment=merged((owned, *({names_then[gone]: was.target.tasks} for gone, was in group.departed.items()))),
+            assignment=assigned,
             members=frozenset(owned) | (frozenset(names_then.values()) - waiting.keys()),
             deadline_ms=max(unknown_ends_ms, default=0),
             awaited={name: ends_ms(said.until_ms) for name, said in waiting.items() if said.awaited},

@@ -14,6 +14,7 @@ from airflow_provider.declarative.member.events import (
     ComputeAssignment,
     InstallAnswered,
     PrepareAnswered,
+    PublishGroup,
     Request,
     RequestFailed,
     Warn,
@@ -80,7 +81,7 @@ def on_assignment_computed(member: Transition, event: AssignmentComputed) -> Non
         delayed=event.delayed,
     )
     seq = member.ask(Request.INSTALL, body, state.session_ms)
-    member.set(assigning=Assigning.INSTALLING, assigning_seq=seq)
+    member.set(assigning=Assigning.INSTALLING, assigning_seq=seq, unpublished=event.record)
 
 
 def on_install_answered(member: Transition, event: InstallAnswered) -> None:
@@ -90,7 +91,10 @@ def on_install_answered(member: Transition, event: InstallAnswered) -> None:
     if event.reply.error_code:
         _refused(member, Request.INSTALL, event.reply.error_code, event.reply.error_message)
     else:
-        member.set(assigning=Assigning.NOT, assigning_seq=None)
+        record = member.state.unpublished
+        member.set(assigning=Assigning.NOT, assigning_seq=None, unpublished=None)
+        if record is not None:
+            member.do(PublishGroup(record=record))
         member.hurry()
 
 

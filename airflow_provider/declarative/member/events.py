@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider.declarative.model import GroupEpoch
+from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse, InstalledMember
@@ -118,6 +119,7 @@ class AssignmentComputed(Event):
     members: tuple[InstalledMember, ...] = ()
     error: int = 0
     delayed: tuple[InstalledMember, ...] = ()
+    record: DeclarativeRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +252,13 @@ class PublishAssignment(Command):
     epoch: Epoch
     owned: Tasks
     revoking: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishGroup(Command):
+    """Write the ``group`` record: the coordinator has taken what this member has computed."""
+
+    record: DeclarativeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Final, TypedDict
 
 from airflow_provider.declarative.member.settings import DeclarativeSettings
 from airflow_provider.declarative.model import JOINING, MemberEpoch
+from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, LocalProtocolError, MemberId, Tasks
@@ -76,6 +77,7 @@ class StateChanges(TypedDict, total=False):
     said_assignors: tuple[Assignor, ...] | None
     assigning: Assigning
     assigning_seq: int | None
+    unpublished: DeclarativeRecord | None
     delay_over_at: int | None
     delay_over_ms: int
     delay_passed_ms: int
@@ -113,6 +115,7 @@ class MembershipState:
     :param assignors: what it can run, as it would say now
     :param said_assignors: as it said last; None: the next heartbeat says it
     :param assigning_seq: ``seq`` of the request or computation that is waited for
+    :param unpublished: the record of what is being installed
     :param delay_over_at: when to ask for another assignment, because a delay of the assignor is over
     :param delay_over_ms: the same by the wall clock
     :param delay_passed_ms: when the last delay was over that it has asked after; 0: none was
@@ -145,6 +148,7 @@ class MembershipState:
     said_assignors: tuple[Assignor, ...] | None = None
     assigning: Assigning = Assigning.NOT
     assigning_seq: int | None = None
+    unpublished: DeclarativeRecord | None = None
     delay_over_at: int | None = None
     delay_over_ms: int = 0
     delay_passed_ms: int = 0

@@ -143,7 +143,7 @@ class Transition(Requesting):
 
     def forget_assigning(self) -> None:
         """Nothing comes of what it may have begun to compute; nor does it ask for another assignment."""
-        self.set(assigning=Assigning.NOT, assigning_seq=None, delay_over_at=None)
+        self.set(assigning=Assigning.NOT, assigning_seq=None, unpublished=None, delay_over_at=None)
 
     def end(self, phase: Phase, reason: StopReason, error: str | None) -> None:
         """Nothing more will be sent; what still runs is told to stop."""

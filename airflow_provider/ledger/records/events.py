@@ -14,8 +14,8 @@ import msgspec
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.records.envelope import COUNT, UnreadableRecordError
+from airflow_provider.ledger.records.group import group_record_from_json
 from airflow_provider.ledger.records.status import TaskStatus
-from airflow_provider.membership.record import ClassicRecord
 
 _REBALANCE: Final = "rebalance"
 _TASK: Final = "task"
@@ -57,7 +57,7 @@ class RebalanceEvent:
         :raises ValueError: for anything else
         """
         return cls(
-            record=ClassicRecord.from_json({**data, "memory": Memory().to_json()}),
+            record=group_record_from_json({**data, "memory": Memory().to_json()}),
             deadline_ms=msgspec.convert(data, _Deadline).deadline_ms,
             at_ms=msgspec.convert(data, _Stamp).at_ms,
         )

@@ -1,0 +1,80 @@
+"""``cospark coordinator``: coordinates declarative groups, and does nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from typing import Final
+
+from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.signals import handlers_restored
+from airflow_provider.cli.terminal import complain, log_to_terminal
+from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.kafka.settings import SettingsError
+from airflow_provider.shards.candidates import shard_server
+from airflow_provider.shards.settings import ConsumerProtocol
+from airflow_provider.topics.errors import TopicError
+
+_LOOK_S: Final = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "It serves the shards of groups that it is given, and says which. SIGTERM or Ctrl-C has it leave them to other"
+        " coordinators. Exit status: 0 it was signalled; 2 not possible."
+    )
+    defaults = CoordinatorSettings()
+    for name, value, meaning in (
+        ("session-timeout-ms", defaults.session_timeout_ms, "a member that is silent for so long is removed"),
+        ("heartbeat-interval-ms", defaults.heartbeat_interval_ms, "time between heartbeats of a member"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=int,
+            default=value,
+            metavar="MS",
+            help=f"{meaning}; the same for all coordinators of a cluster (default: %(default)s)",
+        )
+    parser.add_argument(
+        "--consumer-protocol",
+        choices=[protocol.value for protocol in ConsumerProtocol],
+        default=ConsumerProtocol.CONSUMER.value,
+        help="how coordinators share the shards: by KIP-848 (default), where another one takes over from one that has"
+        " died after the brokers' group.consumer.session.timeout.ms (45 s by default), or as before, after 10 s; the"
+        " same for all of a cluster",
+    )
+    add_connection_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    log_to_terminal()
+    try:
+        server = shard_server(settings_of(args), _settings(args), ConsumerProtocol(args.consumer_protocol))
+        with handlers_restored():
+            signalled = threading.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: signalled.set())
+            server.start()
+            try:
+                while not signalled.wait(_LOOK_S):
+                    if server.refusal is not None:
+                        raise server.refusal
+            finally:
+                server.close()
+    except (SettingsError, TopicError, ValueError) as wrong:
+        complain(f"cospark coordinator: {wrong}")
+        return 2
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> CoordinatorSettings:
+    """:raises ValueError: naming the option that is wrong"""
+    if not 1 <= args.heartbeat_interval_ms < args.session_timeout_ms < 2**31:
+        raise ValueError(
+            f"--heartbeat-interval-ms {args.heartbeat_interval_ms}: must be at least 1, and less than"
+            f" --session-timeout-ms {args.session_timeout_ms}"
+        )
+    return CoordinatorSettings(
+        session_timeout_ms=args.session_timeout_ms, heartbeat_interval_ms=args.heartbeat_interval_ms
+    )

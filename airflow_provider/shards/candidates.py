@@ -1,0 +1,95 @@
+"""A coordinator in each process that holds memberships, unless only dedicated ones are wanted.
+
+It costs a process one consumer, however many memberships it holds; a thread, a producer and the state of its groups for
+each shard that it gets, which with more processes than shards is mostly none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import Enum
+
+from airflow_provider.coordinator.coordinator import Coordinator
+from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.settings import ConsumerProtocol
+
+
+class Coordination(str, Enum):
+    """Whether a process that holds memberships may coordinate groups, too."""
+
+    CANDIDATE = "candidate"
+    NONE = "none"
+    """There are dedicated ones: ``cospark coordinator``."""
+
+
+def shard_server(
+    settings: KafkaSettings,
+    coordinator: CoordinatorSettings,
+    protocol: ConsumerProtocol = ConsumerProtocol.CONSUMER,
+) -> ShardServer:
+    """Serves shards with the coordinator of declarative groups."""
+    return ShardServer(settings, lambda: Coordinator(coordinator), protocol=protocol)
+
+
+class _Process:
+    """What this process has open."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.servers: dict[KafkaSettings, ShardServer] = {}
+        self.users: dict[KafkaSettings, int] = {}
+
+
+_process = _Process()
+
+
+@asynccontextmanager
+async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[None]:
+    """Be one of those who may coordinate, for as long as anybody in this process is in this context.
+
+    :param coordinator: of the first one in this process; coordinators of one cluster have the same
+    """
+    _acquire(settings, coordinator)
+    try:
+        yield
+    finally:
+        unused = _release(settings)
+        if unused is not None:
+            await asyncio.to_thread(unused.close)
+
+
+def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> None:
+    with _process.lock:
+        _process.users[settings] = _process.users.get(settings, 0) + 1
+        if settings not in _process.servers:
+            server = _process.servers[settings] = shard_server(settings, coordinator)
+            server.start()
+
+
+def _release(settings: KafkaSettings) -> ShardServer | None:
+    """:returns: the server, if nobody uses it any more: close it"""
+    with _process.lock:
+        if settings not in _process.servers:  # acquired in the process that this one was forked from
+            return None
+        _process.users[settings] -= 1
+        if _process.users[settings]:
+            return None
+        del _process.users[settings]
+        return _process.servers.pop(settings)
+
+
+def _start_over() -> None:
+    """As for the topics' clients: a forked process may neither use nor destroy what it has not opened."""
+    global _process
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
+    _process = _Process()
+
+
+os.register_at_fork(after_in_child=_start_over)

@@ -1,0 +1,138 @@
+"""What is configured in groups, as their own topics say, for the shards that coordinate them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.progress import configured
+from airflow_provider.protocol.model import Tasks
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.followed import FollowedTopics
+
+log: Final = logging.getLogger(__name__)
+
+_FIRST_REST_S: Final = 1.0
+_LONGEST_REST_S: Final = 30.0
+
+Put = Callable[[str, Tasks], None]
+"""Takes a group's tasks; must not block."""
+
+
+class JobsFollower:
+    """Follows the topics of groups, on an event loop of its own, which begins with the first group.
+
+    :param settings: the connection
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._followers: dict[tuple[int, str], _Follower] = {}
+
+    def follow(self, shard: int, groups: frozenset[str], put: Put) -> None:
+        """Follow these groups of the shard, and no others of it. Of each is told what is known now, and what changes.
+
+        Any thread may call it.
+        """
+        with self._lock:
+            if self._loop is None:
+                if not groups:
+                    return
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="cospark-shard-jobs", daemon=True)
+                self._thread.start()
+            self._loop.call_soon_threadsafe(self._set, shard, groups, put)
+
+    def close(self) -> None:
+        """Returns when nothing is followed any more."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    def _set(self, shard: int, groups: frozenset[str], put: Put) -> None:
+        for at in [at for at in self._followers if at[0] == shard and at[1] not in groups]:
+            self._followers.pop(at).task.cancel()
+        for group in groups:
+            follower = self._followers.get((shard, group))
+            if follower is None:
+                self._followers[shard, group] = _Follower(self._settings, group, put)
+            else:
+                follower.tell(put)
+
+    async def _end(self) -> None:
+        ending = [follower.task for follower in self._followers.values()]
+        self._followers.clear()
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+
+class _Follower:
+    """Of one group."""
+
+    def __init__(self, settings: KafkaSettings, group: str, put: Put) -> None:
+        self._settings = settings
+        self._group = group
+        self._put = put
+        self._tasks: Tasks | None = None
+        self.task = asyncio.ensure_future(self._run())
+
+    def tell(self, put: Put) -> None:
+        """Tell somebody else what is known, and what changes from now on."""
+        self._put = put
+        if self._tasks is not None:
+            put(self._group, self._tasks)
+
+    async def _run(self) -> None:
+        rest_s = _FIRST_REST_S
+        while True:
+            topics = FollowedTopics(self._settings, self._group)
+            try:
+                topics.attach()
+                await topics.catch_up()
+                rest_s = _FIRST_REST_S
+                await self._watch(topics)
+            except TopicError as wrong:
+                log.warning(
+                    "what group %r has to do is not known: %s; looking again in %.0f s", self._group, wrong, rest_s
+                )
+            except Exception:
+                log.exception("what group %r has to do is not known; looking again in %.0f s", self._group, rest_s)
+            finally:
+                await topics.aclose()
+            await asyncio.sleep(rest_s)
+            rest_s = min(2 * rest_s, _LONGEST_REST_S)
+
+    async def _watch(self, topics: FollowedTopics) -> None:
+        """:raises TopicError: a topic is read no more"""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+        stop = topics.subscribe(changed.set)
+        try:
+            while topics.fault is None:
+                changed.clear()
+                began = loop.time()
+                jobs, statuses = topics.jobs, topics.status.tasks
+                tasks = await off_loop(functools.partial(configured, jobs, statuses), tasks=len(statuses))
+                if tasks != self._tasks:
+                    self._tasks = tasks
+                    self._put(self._group, tasks)
+                took_s = loop.time() - began
+                await asyncio.sleep(SETTLE_S + REST * took_s)
+                await changed.wait()
+            raise topics.fault
+        finally:
+            stop()

@@ -1,0 +1,37 @@
+"""The epochs in bytes of version 3, where they count down with all others: see module ``normal``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from airflow_provider.protocol.embedded import v3
+from airflow_provider.protocol.extensible import VERSION
+from airflow_provider.protocol.model import Epoch
+
+_VERSION = VERSION.to_bytes(2, "big")
+_METADATA = frozenset({"protocols", "metadata"})
+_ASSIGNMENT = frozenset({"assignment", "assignments"})
+
+
+@cache
+def epoch_in(name: str, data: bytes) -> int:
+    """0: there is none.
+
+    :param name: of the field that has the bytes
+    """
+    if not data.startswith(_VERSION) or name not in _METADATA | _ASSIGNMENT:
+        return 0
+    value = v3.decode_metadata(data) if name in _METADATA else v3.decode_assignment(data)
+    return value.epoch or 0
+
+
+@cache
+def lowered(name: str, data: bytes, down: int) -> bytes:
+    """The bytes with an epoch lower by so much."""
+    epoch = epoch_in(name, data)
+    if not epoch:
+        return data
+    if name in _METADATA:
+        return v3.encode_metadata(replace(v3.decode_metadata(data), epoch=Epoch(epoch - down)))
+    return v3.encode_assignment(replace(v3.decode_assignment(data), epoch=Epoch(epoch - down)))

@@ -1,0 +1,119 @@
+"""What a target of a declarative group looks like in the topics: what has moved, why, and what waits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.declarative.client_assignor import Assignment, Group, GroupMember, Reason
+from airflow_provider.declarative.model import GroupEpoch, MemberTarget
+from airflow_provider.declarative.record import DeclarativeRecord, record_of
+from airflow_provider.ledger.records import RebalanceEvent
+from airflow_provider.ledger.records.group import group_record_from_json
+from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.reports.narration import epoch_in_words
+
+W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
+M1, M2, M3 = map(MemberId, ("w1-x", "w2-x", "w3-x"))
+
+
+def tasks(names: str) -> Tasks:
+    return frozenset(TaskId(name[0], int(name[1:])) for name in names.split())
+
+
+def member(worker: WorkerId, had: str = "", reason: int = Reason.NONE) -> GroupMember:
+    return GroupMember(instance_id=worker, reason=reason, target=MemberTarget(tasks=tasks(had)))
+
+
+def record(group: Group, *, delayed: dict[MemberId, str] | None = None, **assigned: str) -> DeclarativeRecord:
+    ids = {"w1": M1, "w2": M2, "w3": M3}
+    assignment = Assignment(
+        members={ids[name]: MemberTarget(tasks=tasks(what)) for name, what in assigned.items()},
+        delayed={one: MemberTarget(tasks=tasks(what)) for one, what in (delayed or {}).items()},
+    )
+    return record_of(
+        group,
+        assignment,
+        epoch=GroupEpoch(7),
+        config_offset=ConfigOffset(3),
+        asks_at_ms=6_000 if delayed else 0,
+    )
+
+
+def test_it_says_who_has_what_and_why_it_moved() -> None:
+    group = Group(
+        computing=M1,
+        members={M1: member(W1, "a0 a1 z0"), M2: member(W2)},
+        departed={M3: member(W3, "b0")},
+        configured=tasks("a0 a1 b0 c0"),
+        now_ms=1_000,
+    )
+    made = record(group, w1="a0 b0", w2="a1 c0")
+    assert (made.epoch, made.leader, made.config_offset, made.members) == (7, W1, 3, {W1: M1, W2: M2})
+    assert made.assignment == {W1: tasks("a0 b0"), W2: tasks("a1 c0")}
+    assert set(made.moves) == {
+        Move(tasks=tasks("b0"), source=W3, target=W1, reason=MoveReason.LOST),
+        Move(tasks=tasks("a1"), source=W1, target=W2, reason=MoveReason.BALANCE),
+        Move(tasks=tasks("c0"), source=None, target=W2, reason=MoveReason.NEW),
+        Move(tasks=tasks("z0"), source=W1, target=None, reason=MoveReason.DELETED),
+    }
+    assert (made.reason, made.delay_ms, made.waiting, made.is_without(W3, Epoch(6))) == (
+        "without w3",
+        0,
+        tasks(""),
+        True,
+    )
+    words = "\n".join(epoch_in_words(made, W1))
+    assert "Epoch 7 (group epoch 7), led by this worker, with 2 workers: w1, w2 (without w3)" in words
+
+
+def test_lost_tasks_wait_and_come_back() -> None:
+    gone = Group(computing=M1, members={M1: member(W1, "a0")}, departed={M2: member(W2, "a1")}, now_ms=1_000)
+    waits = record(gone, w1="a0", delayed={M2: "a1"})
+    assert (waits.delay_ms, waits.deadline_ms, waits.waiting_by_worker) == (5_000, 6_000, {W2: tasks("a1")})
+    back = Group(
+        computing=M1,
+        members={M1: member(W1, "a0"), M3: member(W2)},
+        departed={M2: member(W2, "a1")},
+        now_ms=2_000,
+    )
+    made = record(back, w1="a0", w3="a1")
+    assert made.moves == (Move(tasks=tasks("a1"), source=W2, target=W2, reason=MoveReason.RETURNED),)
+    assert (made.reason, made.members) == ("with w2", {W1: M1, W2: M3})
+
+
+def test_it_says_when_a_delay_began_it_or_what_is_configured() -> None:
+    asked = Group(computing=M1, members={M1: member(W1, "a0", Reason.DELAY_OVER)}, now_ms=1)
+    assert record(asked, w1="a0").reason == "the delay is over"
+    configured = Group(computing=M1, members={M1: member(W1, "a0")}, now_ms=1)
+    assert record(configured, w1="a0 a1").reason == "what is configured has changed"
+
+
+def test_of_many_that_come_it_names_some() -> None:
+    many = {MemberId(f"m{number}"): member(WorkerId(f"w{number}")) for number in range(8)}
+    made = record_of(
+        Group(computing=MemberId("m0"), members=many, now_ms=1),
+        Assignment(members=dict.fromkeys(many, MemberTarget())),
+        epoch=GroupEpoch(1),
+        config_offset=ConfigOffset(0),
+        asks_at_ms=0,
+    )
+    assert made.reason == "with w0, w1, w2, w3, w4 and 3 more"
+
+
+def test_it_is_read_again_from_both_topics() -> None:
+    group = Group(computing=M1, members={M1: member(W1, "a0")}, departed={M2: member(W2, "a1")}, now_ms=1_000)
+    made = record(group, w1="a0", delayed={M2: "a1"})
+    assert group_record_from_json(json.loads(json.dumps(made.to_json()))) == made
+    event = RebalanceEvent.of(made)
+    assert RebalanceEvent.from_json(json.loads(json.dumps(event.to_json()))) == event
+    assert made.is_same_round(made)
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": "x"}, {"moves": None}, {"reason": 3}, {"members": []}, {"waits": 1}])
+def test_what_it_is_not_is_refused(wrong: dict[str, object]) -> None:
+    group = Group(computing=M1, members={M1: member(W1, "a0")}, now_ms=1_000)
+    with pytest.raises(ValueError, match=r"record|number|text"):
+        group_record_from_json(record(group, w1="a0").to_json() | wrong)

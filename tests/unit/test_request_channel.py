@@ -1,0 +1,219 @@
+"""How members of declarative groups ask: what is written, what is waited for, and what if nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from waiting import eventually
+
+from airflow_provider.declarative.model import MemberEpoch
+from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.declarative.wire.apis import Request, decode_request, encode_reply, reply_to
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.group.request_channel import KafkaChannel, NoReplyError
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.model import MemberId
+from airflow_provider.topics import worker_requests
+from airflow_provider.topics.errors import BrokerAwayError, TopicRightsError
+from airflow_provider.topics.worker_requests import NoCoordinatorsError
+
+SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "b:9092"), ("client.id", "me")))
+BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), member_epoch=MemberEpoch(5))
+
+
+class Message:
+    def __init__(self, key: bytes, value: bytes) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes:
+        return self._value
+
+    def error(self) -> None:
+        return None
+
+
+class Partitions:
+    def __init__(self, count: int, error: KafkaError | None = None) -> None:
+        self.partitions, self.error = dict.fromkeys(range(count)), error
+
+
+class Broker:
+    """Both clients, and what lies between them.
+
+    :ivar answers: whether requests are answered
+    :ivar missing: how often the topics are looked for in vain
+    """
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.missing = 0
+        self.refuses: KafkaError | None = None
+        self.requests: list[tuple[int, Request]] = []
+        self.replies: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.delivered: list[tuple[Callable[[Any, Any], None], KafkaError | None]] = []
+        self.assigned: list[TopicPartition] = []
+        self.closed = 0
+
+    # ---- a producer
+
+    def produce(
+        self, topic: str, *, key: bytes, value: bytes, partition: int, on_delivery: Callable[[Any, Any], None]
+    ) -> None:
+        assert topic == REQUESTS_TOPIC
+        request = decode_request(value)
+        self.requests.append((partition, request))
+        self.delivered.append((on_delivery, self.refuses))
+        if self.answers and self.refuses is None:
+            reply = ConnectGroupHeartbeatResponse(member_epoch=request.body.member_epoch, heartbeat_interval_ms=1)
+            self.replies.put(Message(key, encode_reply(reply_to(request, reply))))
+
+    def flush(self, _timeout: float) -> None: ...
+
+    # ---- a consumer, which is polled as the producer is, with another meaning
+
+    def poll(self, timeout: float) -> Message | None:
+        if not timeout:
+            delivered, self.delivered = self.delivered, []
+            for on_delivery, error in delivered:
+                on_delivery(error, None)
+            return None
+        try:
+            return self.replies.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def consume(self, _most: int, _timeout: float) -> list[Message]:
+        return []
+
+    def list_topics(self, topic: str, timeout: float) -> Any:  # as librdkafka calls it
+        if self.missing:
+            self.missing -= 1
+            return type("Found", (), {"topics": {topic: Partitions(0, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))}})
+        return type("Found", (), {"topics": {topic: Partitions(3)}})
+
+    def get_watermark_offsets(self, _partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        return 0, 40
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = partitions
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker()
+    monkeypatch.setattr(worker_requests, "make_client", lambda _kind, _config: made)
+    monkeypatch.setattr(worker_requests, "_POLL_S", 0.01)
+    monkeypatch.setattr(worker_requests, "_LOOK_S", 0.001)
+    return made
+
+
+@pytest.fixture
+async def channel(broker: Broker) -> AsyncIterator[KafkaChannel]:
+    opened = KafkaChannel(SETTINGS)
+    await opened.open()
+    yield opened
+    await opened.aclose()
+    assert broker.closed == 1
+
+
+async def test_a_request_lies_in_its_shard_and_its_reply_comes_to_who_asked(
+    broker: Broker, channel: KafkaChannel
+) -> None:
+    replies = await asyncio.gather(*(channel.ask(BODY, timeout_s=60) for _ in range(3)))
+    assert [reply.member_epoch for reply in replies if isinstance(reply, ConnectGroupHeartbeatResponse)] == [5, 5, 5]
+    assert {partition for partition, _ in broker.requests} == {partition_of("g", 3)}
+    headers = [request.header for _, request in broker.requests]
+    assert len({header.correlation_id for header in headers}) == 3
+    assert all(header.client_id == "me" and header.client_host for header in headers)
+    (mine,) = broker.assigned
+    assert (mine.topic, mine.partition, mine.offset) == (REPLIES_TOPIC, headers[0].reply_partition, 40)
+
+
+async def test_replies_to_others_and_to_nobody_are_passed_over(broker: Broker, channel: KafkaChannel) -> None:
+    broker.answers = False
+    asking = asyncio.ensure_future(channel.ask(BODY, timeout_s=60))
+    await eventually(lambda: broker.requests)
+    request = broker.requests[0][1]
+    reply = encode_reply(
+        reply_to(request, ConnectGroupHeartbeatResponse(member_epoch=MemberEpoch(9), heartbeat_interval_ms=1))
+    )
+    broker.replies.put(Message(b"somebody else", reply))
+    broker.replies.put(Message(channel._requests._reader.encode(), b"\xff"))
+    broker.answers = True
+    await channel.ask(BODY, timeout_s=60)
+    assert not asking.done()
+    broker.replies.put(Message(channel._requests._reader.encode(), reply))
+    answered = await asking
+    assert isinstance(answered, ConnectGroupHeartbeatResponse)
+    broker.replies.put(Message(channel._requests._reader.encode(), reply))
+    await channel.ask(BODY, timeout_s=60)
+
+
+async def test_what_nobody_answers_has_no_reply(broker: Broker, channel: KafkaChannel) -> None:
+    broker.answers = False
+    with pytest.raises(NoReplyError, match=r"within 0.01 s"):
+        await channel.ask(BODY, timeout_s=0.01)
+    assert not channel._waiting
+
+
+async def test_who_gives_up_leaves_nothing_behind(broker: Broker, channel: KafkaChannel) -> None:
+    broker.answers = False
+    asking = asyncio.ensure_future(channel.ask(BODY, timeout_s=60))
+    await eventually(lambda: broker.requests)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert not channel._waiting
+
+
+async def test_what_can_not_be_written_has_no_reply(broker: Broker, channel: KafkaChannel) -> None:
+    broker.refuses = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(NoReplyError, match="no right to WRITE on the topic '__worker_requests'"):
+        await channel.ask(BODY, timeout_s=60)
+
+
+async def test_topics_that_a_coordinator_is_about_to_make_are_waited_for(broker: Broker) -> None:
+    broker.missing = 3
+    channel = KafkaChannel(SETTINGS)
+    await channel.open()
+    assert not broker.missing
+    await channel.aclose()
+
+
+def test_a_cluster_without_coordinators_is_told_with_what_to_do(broker: Broker) -> None:
+    broker.missing = 1
+    requests = worker_requests.WorkerRequests(SETTINGS, heard=lambda _: None, failed=lambda *_: None)
+    with pytest.raises(NoCoordinatorsError, match="Start one, or give all workers"):
+        requests.open(appear_s=0)
+    requests.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._TRANSPORT, BrokerAwayError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRightsError),
+    ],
+)
+def test_what_else_keeps_it_from_its_topics_is_told(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    def fails(topic: str, timeout: float) -> None:
+        raise KafkaException(KafkaError(code))
+
+    monkeypatch.setattr(broker, "list_topics", fails)
+    requests = worker_requests.WorkerRequests(SETTINGS, heard=lambda _: None, failed=lambda *_: None)
+    with pytest.raises(kind):
+        requests.open(appear_s=0)
+    requests.close()

@@ -1,0 +1,48 @@
+"""Where a group's requests and records lie: the numbers are those of Kafka's own test (``UtilsTest.testMurmur2``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from airflow_provider.declarative.sharding import _murmur2, partition_of, reply_partition_of
+from airflow_provider.protocol.model import LocalProtocolError
+
+KAFKAS = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+
+
+@pytest.mark.parametrize(("name", "hashed"), KAFKAS.items())
+def test_the_hash_is_kafkas(name: str, hashed: int) -> None:
+    assert _murmur2(name.encode()) == hashed & 0xFFFFFFFF
+    assert partition_of(name, 16) == (hashed & 0x7FFFFFFF) % 16
+
+
+def test_groups_spread_over_the_shards() -> None:
+    counts = Counter(partition_of(f"etl-{number}", 4) for number in range(1_000))
+    assert len(counts) == 4
+    assert min(counts.values()) > 200
+
+
+def test_a_topic_without_partitions_has_no_shards() -> None:
+    with pytest.raises(LocalProtocolError, match="0 partitions"):
+        partition_of("etl", 0)
+
+
+@pytest.mark.parametrize("replies", [4, 7, 16])
+def test_shards_do_not_share_partitions_of_replies(replies: int) -> None:
+    readers = [f"reader-{number}" for number in range(100)]
+    used = [{reply_partition_of(reader, shard, shards=4, replies=replies) for reader in readers} for shard in range(4)]
+    assert sum(map(len, used)) == len(set().union(*used)) == replies // 4 * 4
+    assert set().union(*used) <= set(range(replies))
+
+
+def test_few_partitions_of_replies_are_shared() -> None:
+    assert reply_partition_of("reader", 3, shards=4, replies=1) == 0

@@ -1,0 +1,404 @@
+"""One shard, with a machine that echoes and a log in memory: what is written when, and what happens after faults."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from echo_machine import HEARTBEAT_MS, HELD, RAISES, EchoMachine, heartbeat_of
+
+from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
+from airflow_provider.declarative.wire.apis import (
+    Reply,
+    RequestBody,
+    RequestHeader,
+    decode_reply,
+    encode_request,
+    request_of,
+)
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.declarative.wire.refusals import decode_request_header, encode_refusal
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.shards import shard as shard_module
+from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
+from airflow_provider.shards.inbox import Inbox
+from airflow_provider.shards.requests import Asked, RawRequest, Refused, Unanswerable, Write, read_request
+from airflow_provider.shards.serving import Held, Serving
+from airflow_provider.shards.settings import Layout
+from airflow_provider.shards.shard import Shard
+
+ONE = Layout(shards=1, replies=2)
+READER = b"reader"
+IN_TIME_S = 10.0
+
+
+class MemoryLog:
+    """What lies in Kafka, and what goes wrong there: the next errors, in their order."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.committed: list[tuple[list[Write], int | None]] = []
+        self.opened = 0
+        self.ends_at = 0
+        self.asked_for_end = 0
+
+    def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+        self.opened += 1
+        for offset, write in enumerate(self.records):
+            yield write.key, write.value, offset
+
+    def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.committed.append((list(writes), next_offset))
+
+    def end(self) -> int:
+        self.asked_for_end += 1
+        return self.ends_at
+
+    def give_up(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def writes(self) -> list[Write]:
+        return [write for writes, _ in list(self.committed) for write in writes]
+
+    @property
+    def records(self) -> list[Write]:
+        return [write for write in self.writes if write.topic == RECORDS_TOPIC]
+
+    @property
+    def replies(self) -> list[Reply]:
+        return [decode_reply(write.value or b"") for write in self.writes if write.topic == REPLIES_TOPIC]
+
+    @property
+    def answers(self) -> dict[int, tuple[int, int]]:
+        """Error code and epoch, by correlation id."""
+        bodies = {reply.header.correlation_id: reply.body for reply in self.replies}
+        return {number: (body.error_code, getattr(body, "member_epoch", 0)) for number, body in bodies.items()}
+
+
+def raw(offset: int, member: str = "m", *, group: str = "etl", body: RequestBody | None = None) -> RawRequest:
+    """A request whose correlation id is its offset."""
+    request = request_of(body or heartbeat_of(group, member), correlation_id=offset, reply_partition=1)
+    return RawRequest(offset, READER, encode_request(request))
+
+
+def serving_of(log: MemoryLog, held: Held | None = None, faulty: set[int] | None = None) -> Serving:
+    serving = Serving(
+        0,
+        ONE,
+        EchoMachine(),
+        log,
+        held=held if held is not None else Held(),
+        faulty=faulty if faulty is not None else set(),
+        now_ms=lambda: 1_000,
+    )
+    serving.load()
+    return serving
+
+
+def test_one_transaction_has_records_replies_and_the_offset_behind_what_was_handled() -> None:
+    log = MemoryLog()
+    serving_of(log).handle([raw(7), raw(8)], {})
+    ((writes, next_offset),) = log.committed
+    assert next_offset == 9
+    assert [write.topic for write in writes] == [RECORDS_TOPIC, REPLIES_TOPIC] * 2
+    assert {(write.partition, write.key) for write in writes if write.topic == REPLIES_TOPIC} == {(1, READER)}
+    assert log.answers == {7: (0, 1), 8: (0, 2)}
+
+
+def test_what_one_has_written_the_next_one_knows() -> None:
+    log = MemoryLog()
+    serving_of(log).handle([raw(0), raw(1)], {})
+    successor = serving_of(log)
+    assert successor.groups == {"etl"}
+    successor.handle([raw(2)], {})
+    assert log.answers[2] == (0, 3)
+
+
+def test_a_held_request_is_answered_when_the_timer_fires() -> None:
+    log = MemoryLog()
+    serving = serving_of(log)
+    serving.handle([raw(0, HELD)], {})
+    assert log.answers == {}
+    assert serving.timer_at_ms == 1_000 + HEARTBEAT_MS
+    serving.fire()
+    assert log.answers == {0: (0, 1)}
+    assert log.committed[-1][1] is None
+
+
+def test_those_who_wait_are_told_when_another_one_serves_them() -> None:
+    log, held = MemoryLog(), Held()
+    serving = serving_of(log, held)
+    serving.handle([raw(0, HELD)], {})
+    serving.hand_over()
+    assert log.answers == {0: (KafkaErrorCode.NOT_COORDINATOR, 0)}
+    assert not held
+
+
+def test_those_who_wait_are_told_when_the_group_was_loaded_anew() -> None:
+    log, held = MemoryLog(), Held()
+    serving_of(log, held).handle([raw(0, HELD)], {})
+    serving_of(log, held)
+    assert log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)}
+
+
+def test_what_was_aborted_is_written_again_but_not_for_ever() -> None:
+    log = MemoryLog()
+    serving = serving_of(log)
+    log.errors = [AbortedError("once"), AbortedError("twice")]
+    serving.handle([raw(0)], {})
+    assert log.answers == {0: (0, 1)}
+    assert len(log.records) == 1
+    log.errors = [AbortedError("again")] * 5
+    with pytest.raises(AbortedError):
+        serving.handle([raw(1)], {})
+
+
+def test_nothing_is_committed_of_a_batch_that_the_machine_fails_at() -> None:
+    log, faulty = MemoryLog(), set[int]()
+    serving = serving_of(log, faulty=faulty)
+    with pytest.raises(RuntimeError):
+        serving.handle([raw(0), raw(1, RAISES)], {})
+    assert log.committed == []
+    assert faulty == {1}
+    serving_of(log, faulty=faulty).handle([raw(0), raw(1, RAISES)], {})
+    assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0)}
+
+
+def test_records_that_can_not_be_read_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    log = MemoryLog()
+    log.committed = [([Write(RECORDS_TOPIC, 0, b"\x00\x63", b"?"), Write(RECORDS_TOPIC, 0, None, None)], None)]
+    serving_of(log).handle([raw(0)], {})
+    assert "2 records from offset 0 to 1 can't be read" in caplog.text
+    assert log.answers == {0: (0, 1)}
+
+
+def test_bytes_that_are_no_request_are_passed_over_and_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    log = MemoryLog()
+    nonsense = [RawRequest(offset, None, b"\xff" * offset) for offset in range(5)]
+    serving_of(log).handle([*nonsense, raw(5)], {})
+    assert log.answers == {5: (0, 1)}
+    assert log.committed[-1][1] == 6
+    assert len(caplog.records) == 1
+
+
+class TestReading:
+    def test_what_is_asked(self) -> None:
+        asked = read_request(raw(3), shard=0, layout=ONE)
+        assert isinstance(asked, Asked)
+        assert asked.body == heartbeat_of("etl")
+
+    def test_who_asks_is_said_in_the_header(self) -> None:
+        request = request_of(
+            heartbeat_of("etl"), correlation_id=1, reply_partition=0, client_id="cospark", client_host="here"
+        )
+        asked = read_request(RawRequest(0, None, encode_request(request)), shard=0, layout=ONE)
+        assert isinstance(asked, Asked)
+        assert (asked.header.client_id, asked.header.client_host) == ("cospark", "here")
+
+    @pytest.mark.parametrize("length", range(12))
+    def test_bytes_that_end_in_the_header_can_not_be_answered(self, length: int) -> None:
+        value = (raw(3).value or b"")[: min(length, 11)]
+        assert isinstance(read_request(RawRequest(0, READER, value), shard=0, layout=ONE), Unanswerable)
+
+    def test_bytes_that_end_behind_the_header_are_refused(self) -> None:
+        value = (raw(3).value or b"")[:-1]
+        refused = read_request(RawRequest(0, READER, value), shard=0, layout=ONE)
+        assert isinstance(refused, Refused)
+        assert refused.error_code == KafkaErrorCode.INVALID_REQUEST
+        assert refused.sender.correlation_id == 3
+
+    @pytest.mark.parametrize("change", [b"\x03\xe9\x00\x01", b"\x27\x0f\x00\x00"], ids=["version", "api"])
+    def test_what_is_not_known_yet_is_refused_with_its_correlation_id(self, change: bytes) -> None:
+        value = change + (raw(3).value or b"")[4:]
+        refused = read_request(RawRequest(0, READER, value), shard=0, layout=ONE)
+        assert isinstance(refused, Refused)
+        assert refused.error_code == KafkaErrorCode.UNSUPPORTED_VERSION
+        assert refused.write().value is not None
+        assert refused.sender.correlation_id == 3
+
+    @pytest.mark.parametrize("partition", [-1, 2])
+    def test_a_partition_that_is_not_there_can_not_be_answered(self, partition: int) -> None:
+        request = request_of(heartbeat_of("etl"), correlation_id=1, reply_partition=partition)
+        asked = read_request(RawRequest(0, None, encode_request(request)), shard=0, layout=ONE)
+        assert isinstance(asked, Unanswerable)
+
+    def test_a_group_of_another_shard_is_refused(self) -> None:
+        two = Layout(shards=2, replies=2)
+        refused = read_request(raw(0), shard=1 - partition_of("etl", 2), layout=two)
+        assert isinstance(refused, Refused)
+        assert refused.error_code == KafkaErrorCode.NOT_COORDINATOR
+
+
+class TestRefusals:
+    BODIES = (
+        heartbeat_of("etl"),
+        ConnectGroupPrepareAssignmentRequest(group_id="etl", member_id=MemberId("m"), member_epoch=MemberEpoch(1)),
+        ConnectGroupInstallAssignmentRequest(
+            group_id="etl", member_id=MemberId("m"), member_epoch=MemberEpoch(1), group_epoch=GroupEpoch(1)
+        ),
+    )
+
+    @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+    def test_each_request_has_one(self, body: RequestBody) -> None:
+        header = decode_request_header(encode_request(request_of(body, correlation_id=5, reply_partition=0)))
+        assert isinstance(header, RequestHeader)
+        data = encode_refusal(header.api_key, header.correlation_id, error_code=42, message="no")
+        reply = decode_reply(data)
+        assert reply.header.correlation_id == 5
+        assert (reply.body.error_code, reply.body.error_message) == (42, "no")
+
+
+class Lived:
+    """A shard with its thread."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.log = log
+        self.clock_ms = 1_000
+        self.loaded, self.fenced = threading.Event(), threading.Event()
+        self.groups: list[frozenset[str]] = []
+        self.shard = Shard(
+            0,
+            ONE,
+            machine=EchoMachine,
+            open_log=lambda: log,
+            now_ms=lambda: self.clock_ms,
+            when_loaded=self.loaded.set,
+            when_fenced=self.fenced.set,
+            when_groups_change=self.groups.append,
+        )
+
+    def put(self, *requests: RawRequest) -> None:
+        self.log.ends_at = requests[-1].offset + 1
+        self.shard.inbox.put(requests)
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + IN_TIME_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def lived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[MemoryLog], Lived]]:
+    """Lets a shard live, which rests but for a moment."""
+    monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.001)
+    monkeypatch.setattr(shard_module, "_LONGEST_REST_S", 0.001)
+    alive: list[Lived] = []
+
+    def begin(log: MemoryLog) -> Lived:
+        alive.append(Lived(log))
+        alive[-1].shard.start()
+        return alive[-1]
+
+    yield begin
+    for each in alive:
+        each.shard.end()
+        assert each.shard.join(IN_TIME_S)
+
+
+Live = Callable[[MemoryLog], Lived]
+
+
+def test_a_shard_handles_what_comes(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0), raw(1))
+    shard.put(raw(2))
+    until(lambda: log.answers == {0: (0, 1), 1: (0, 2), 2: (0, 3)})
+    assert shard.groups == [frozenset({"etl"})]
+    assert log.committed[-1][1] == 3
+
+
+def test_after_a_fault_all_is_handled_that_was_not(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0), raw(1, RAISES), raw(2))
+    until(lambda: len(log.answers) == 3)
+    assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0), 2: (0, 2)}
+    log.errors = [ShardError("nobody knows"), ShardError("again")]
+    shard.put(raw(3))
+    until(lambda: 3 in log.answers)
+    assert log.answers[3] == (0, 3)
+
+
+def test_who_is_fenced_writes_nothing_more(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [FencedError("somebody else")]
+    shard.put(raw(0))
+    assert shard.fenced.wait(IN_TIME_S)
+    assert shard.shard.join(IN_TIME_S)
+    shard.put(raw(1))
+    assert log.committed == []
+
+
+def test_nobody_is_taken_for_silent_whose_heartbeat_lies_in_the_topic(
+    lived: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0, HELD))
+    until(lambda: log.committed)
+    log.ends_at = 2  # another request, which has not come yet
+    shard.clock_ms += HEARTBEAT_MS + 1
+    until(lambda: log.asked_for_end >= 1)
+    assert log.answers == {}
+    shard.put(raw(1, "m"))
+    until(lambda: 0 in log.answers)
+    assert list(log.answers) == [1, 0]
+
+
+def test_who_stood_still_begins_anew(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0, HELD))
+    until(lambda: log.committed)
+    shard.clock_ms += 60_000
+    until(lambda: log.opened == 2)
+    until(lambda: log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)})
+
+
+def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0, HELD))
+    until(lambda: log.committed)
+    shard.shard.end()
+    assert shard.shard.join(IN_TIME_S)
+    assert log.answers == {0: (KafkaErrorCode.NOT_COORDINATOR, 0)}
+
+
+class TestInbox:
+    def test_what_is_put_back_comes_first(self) -> None:
+        inbox = Inbox()
+        inbox.put([raw(0), raw(1)])
+        inbox.put_jobs("etl", frozenset({TaskId("old", 0)}))
+        taken = inbox.take(0)
+        inbox.put([raw(2)])
+        inbox.put_jobs("etl", frozenset({TaskId("new", 0)}))
+        inbox.put_back(taken)
+        again = inbox.take(0)
+        assert [request.offset for request in again.requests] == [0, 1, 2]
+        assert again.jobs == {"etl": frozenset({TaskId("new", 0)})}
+
+    def test_a_batch_is_bounded_and_says_how_far_it_goes(self) -> None:
+        inbox = Inbox()
+        inbox.put([raw(offset) for offset in range(1_500)])
+        inbox.reached(1_600)
+        assert (len(inbox.take(0).requests), inbox.take(0).read_to) == (1_000, 1_600)
