@@ -62,12 +62,12 @@ class Shard:
     :ivar log: all records, as bytes
     """
 
-    def __init__(self, settings: CoordinatorSettings | None = None, *, wall_ahead_ms: int = 0) -> None:
+    def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0, wall_ahead_ms: int = 0) -> None:
         self.settings = settings or CoordinatorSettings()
         self.wall_ahead_ms = wall_ahead_ms
         self.coordinator = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
         self.replayed = Coordinator(self.settings)
-        self.now = 0
+        self.now = now
         self.log: list[tuple[bytes, bytes | None]] = []
         self.written: tuple[Record, ...] = ()
         self.answers: dict[int, ReplyBody] = {}
