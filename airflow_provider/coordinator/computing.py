@@ -44,8 +44,9 @@ def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
         desk.stuck = f"most workers ask for the server side assignor {name!r}, which this coordinator does not have"
         return
     desk.stuck = None
+    wall_ms = turn.now_ms + turn.wall_ahead_ms
     max_delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
-    _install(turn, desk, assignor.compute(prepare(state, name, desk.last_said), turn.now_ms, max_delay_ms))
+    _install(turn, desk, assignor.compute(prepare(state, name, desk.last_said), wall_ms, max_delay_ms))
     set_due_timer(turn, desk)
 
 
@@ -58,7 +59,7 @@ def set_due_timer(turn: Turn, desk: Desk) -> None:
     if due_ms is None:
         turn.timers.cancel(timer)
     else:
-        turn.timers.set(timer, due_ms)
+        turn.timers.set(timer, due_ms - turn.wall_ahead_ms)
 
 
 def on_due_timer(turn: Turn, desk: Desk) -> None:

@@ -44,10 +44,15 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 
 
 class Coordinator:
-    """One thread uses it. It has no clock, and does no I/O."""
+    """One thread uses it. It has no clock, and does no I/O.
 
-    def __init__(self, settings: CoordinatorSettings) -> None:
+    :param wall_ahead_ms: what to add to its times to get wall clock, milliseconds since 1970. When a delay ends
+        stands in records, which another coordinator reads on another host
+    """
+
+    def __init__(self, settings: CoordinatorSettings, *, wall_ahead_ms: int = 0) -> None:
         self.settings = settings
+        self._wall_ahead_ms = wall_ahead_ms
         self._desks: dict[str, Desk] = {}
         self._timers = Timers()
 
@@ -74,7 +79,7 @@ class Coordinator:
 
     def loaded(self, now_ms: int) -> Effects:
         """Begin to coordinate: all records are replayed, and every member gets a fresh session."""
-        turn = Turn(self.settings, self._desks, self._timers, now_ms)
+        turn = self._turn(now_ms)
         if self.settings.enabled:
             for desk in self._desks.values():
                 _load(turn, desk)
@@ -82,7 +87,7 @@ class Coordinator:
 
     def handle(self, event: Event) -> Effects:
         """What is to be done about it. Time does not go back from one call to the next."""
-        turn = Turn(self.settings, self._desks, self._timers, event.now_ms)
+        turn = self._turn(event.now_ms)
         match event:
             case RequestArrived():
                 self._request(turn, event)
@@ -96,6 +101,9 @@ class Coordinator:
         while (woken := turn.woken()) is not None:
             answering.look_again(turn, *woken)
         return turn.effects()
+
+    def _turn(self, now_ms: int) -> Turn:
+        return Turn(self.settings, self._desks, self._timers, now_ms, self._wall_ahead_ms)
 
     def _request(self, turn: Turn, event: RequestArrived) -> None:
         body = event.body

@@ -20,12 +20,15 @@ from airflow_provider.protocol.model import MemberId
 class Turn:
     """All changes of a group go through here: records are applied where they are written."""
 
-    __slots__ = ("_desks", "_records", "_replies", "_waking", "now_ms", "settings", "timers")
+    __slots__ = ("_desks", "_records", "_replies", "_waking", "now_ms", "settings", "timers", "wall_ahead_ms")
 
-    def __init__(self, settings: CoordinatorSettings, desks: dict[str, Desk], timers: Timers, now_ms: int) -> None:
+    def __init__(
+        self, settings: CoordinatorSettings, desks: dict[str, Desk], timers: Timers, now_ms: int, wall_ahead_ms: int
+    ) -> None:
         self.settings = settings
         self.timers = timers
         self.now_ms = now_ms
+        self.wall_ahead_ms = wall_ahead_ms
         self._desks = desks
         self._records: list[Record] = []
         self._replies: list[Reply] = []

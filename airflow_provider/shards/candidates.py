@@ -16,6 +16,7 @@ from enum import Enum
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.shards.settings import ConsumerProtocol
@@ -35,7 +36,11 @@ def shard_server(
     protocol: ConsumerProtocol = ConsumerProtocol.CONSUMER,
 ) -> ShardServer:
     """Serves shards with the coordinator of declarative groups."""
-    return ShardServer(settings, lambda: Coordinator(coordinator), protocol=protocol)
+    return ShardServer(settings, lambda: _machine(coordinator), protocol=protocol)
+
+
+def _machine(settings: CoordinatorSettings) -> Coordinator:
+    return Coordinator(settings, wall_ahead_ms=wall_ms() - now_ms())
 
 
 class _Process:

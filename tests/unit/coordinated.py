@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, Final
 
 from airflow_provider.coordinator.coordinator import Coordinator
@@ -62,9 +62,10 @@ class Shard:
     :ivar log: all records, as bytes
     """
 
-    def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0) -> None:
+    def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0, wall_ahead_ms: int = 0) -> None:
         self.settings = settings or CoordinatorSettings()
-        self.coordinator = Coordinator(self.settings)
+        self.wall_ahead_ms = wall_ahead_ms
+        self.coordinator = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
         self.replayed = Coordinator(self.settings)
         self.now = now
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -111,13 +112,16 @@ class Shard:
             self.handle(TimerFired(now_ms=self.now))
         self.now = until
 
-    def fail_over(self) -> None:
-        """Another coordinator takes over, and knows nothing but the records that compaction has left."""
-        last = {key: value for key, value in self.log}  # noqa: C416
-        order = {key: index for index, (key, _) in enumerate(self.log)}
-        self.coordinator = Coordinator(self.settings)
-        for key in sorted(last, key=order.__getitem__):
-            self.coordinator.replay(decode_record(key, last[key]))
+    def fail_over(self, kept: Container[int] = ()) -> None:
+        """Another coordinator takes over, and knows nothing but the records that compaction has left.
+
+        :param kept: which of the records it has left that later ones replace
+        """
+        last = {key: index for index, (key, _) in enumerate(self.log)}
+        self.coordinator = Coordinator(self.settings, wall_ahead_ms=self.wall_ahead_ms)
+        for index, (key, value) in enumerate(self.log):
+            if index == last[key] or index in kept:
+                self.coordinator.replay(decode_record(key, value))
         self._take(self.coordinator.loaded(self.now))
 
     # ---- requests

@@ -250,6 +250,17 @@ class TestServerAssignor:
         shard.sleep(1)
         assert (shard.group.epoch, shard.group.target.epoch) == (2, 2)
 
+    def test_that_is_by_wall_clock_and_on_another_host_the_same_time(self) -> None:
+        shard = Shard(CoordinatorSettings(server_assignors={"first": AllToTheFirst()}), wall_ahead_ms=10_000)
+        shard.join(W1, client_assignors=None, server_assignor="first")
+        assert shard.group.target.members[W1].metadata.version == 15_000
+        shard.wall_ahead_ms = 12_000
+        shard.fail_over()
+        shard.sleep(2_999)
+        assert shard.group.epoch == 1
+        shard.sleep(1)
+        assert shard.group.epoch == 2
+
     def test_never_together_with_client_assignors(self) -> None:
         shard, _ = self.joined()
         assert shard.join(W2).error_code == Code.UNSUPPORTED_ASSIGNOR

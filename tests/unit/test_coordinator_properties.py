@@ -128,10 +128,10 @@ class Asked(RuleBasedStateMachine):
     def configure(self, session: int) -> None:
         self.shard.configure(session_timeout_ms=session)
 
-    @rule()
-    def fail_over(self) -> None:
+    @rule(kept=st.frozensets(st.integers(0, 40)))
+    def fail_over(self, kept: frozenset[int]) -> None:
         """The answers to what is held are lost with the coordinator."""
-        self.shard.fail_over()
+        self.shard.fail_over(kept)
 
     def teardown(self) -> None:
         """All heartbeats that were held are answered in the end."""

@@ -283,6 +283,30 @@ class TestAnotherCoordinator:
         chosen = [one for one in (W1, W2) if shard.heartbeat(one, 2, **whole()).error_code == Code.COMPUTE_ASSIGNMENT]
         assert len(chosen) == 1
 
+    def test_a_topic_that_is_compacted_in_part(self) -> None:
+        """What is left says first that W1 has all, then that W2 has a part, and then that W1 has the other part."""
+        shard = Shard()
+        shard.read_jobs(ALL)
+        shard.join(W1)
+        shard.compute(W1, {W1: ALL})
+        shard.heartbeat(W1, 0)
+        had_all = len(shard.log) - 1
+        shard.join(W2)
+        shard.heartbeat(W1, 1)
+        shard.compute(W1, {W1: OF_A, W2: OF_B})
+        shard.heartbeat(W1, 1)
+        shard.heartbeat(W1, 1, OF_A)
+        shard.heartbeat(W2, 1)
+        shard.join(W3)
+        shard.heartbeat(W1, 2)
+        shard.compute(W1, {W1: OF_A, W2: OF_B})
+        shard.heartbeat(W1, 2)
+        shard.fail_over(kept={had_all})
+        assert {task: shard.group.holders[task] for task in ALL} == {
+            **dict.fromkeys(OF_A, W1),
+            **dict.fromkeys(OF_B, W2),
+        }
+
     def test_what_may_still_run_is_still_held(self) -> None:
         shard = two_members()
         shard.heartbeat(W2, 1)
