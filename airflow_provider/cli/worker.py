@@ -115,8 +115,8 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
         "--group-protocol",
         choices=[name.value for name in GroupProtocolName],
         default=GroupProtocolName.CLASSIC.value,
-        help="classic: Kafka's own, in rounds (default); connect: a declarative group, whose coordinator grants session"
-        " and heartbeat interval. The same for all workers of a group",
+        help="classic: Kafka's own, in rounds (default); connect: a declarative group, which this process may"
+        " coordinate, too. The same for all workers of a group",
     )
     timing.add_argument(
         "--connect-protocol",

@@ -51,10 +51,16 @@ def _classic(member: MemberSettings, policy: Policy) -> GroupProtocol:
 
 
 def _connect(member: MemberSettings, policy: Policy) -> GroupProtocol:
+    """The process may coordinate, too: with what its first worker has chosen of session and heartbeat interval."""
+    from airflow_provider.coordinator.settings import CoordinatorSettings
     from airflow_provider.declarative.client_assignors import assignors_offered
     from airflow_provider.declarative.member.settings import DeclarativeSettings
     from airflow_provider.group.declarative import DeclarativeProtocol
+    from airflow_provider.shards.candidates import candidate
 
+    coordinator = CoordinatorSettings(
+        session_timeout_ms=member.session_timeout_ms, heartbeat_interval_ms=member.heartbeat_interval_ms
+    )
     settings = DeclarativeSettings(
         group_id=member.group_id,
         worker=member.worker,
@@ -64,7 +70,12 @@ def _connect(member: MemberSettings, policy: Policy) -> GroupProtocol:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         lease_margin_ms=member.lease_margin_ms,
     )
-    return DeclarativeProtocol(settings, assignors_offered(member.protocol, policy), member.slots or 0)
+    return DeclarativeProtocol(
+        settings,
+        assignors_offered(member.protocol, policy),
+        member.slots or 0,
+        coordinating=lambda kafka: candidate(kafka, coordinator),
+    )
 
 
 _MAKE: Final[Mapping[GroupProtocolName, Callable[[MemberSettings, Policy], GroupProtocol]]] = MappingProxyType(

@@ -105,8 +105,8 @@ class SparkWorkerOperator(BaseOperator):
     :param max_moves: ``incremental`` needs it: so many tasks are taken from their workers in a round to even out
     :param move_interval: ``incremental``: so long from a round that moved tasks to the next (default: 30 s)
     :param group_protocol: ``classic``: Kafka's group protocol, in rounds; ``connect``: a declarative group, in which
-        each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. ``connect``
-        needs a coordinator, which grants session and heartbeat interval
+        each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. Processes
+        that hold such workers may coordinate groups, too, by their own session timeout and heartbeat interval
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
         ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
     :param learned: ``extensible``: when this worker stops what another learns. ``when-ready``: when it hears that the

@@ -57,7 +57,7 @@ def _load() -> None:
     Called in a thread, because Kafka's clients take their time; by each trigger, because another one may still be
     importing what is in ``sys.modules`` already.
     """
-    for module in ("group.classic", "group.declarative", "worker.holding", "worker.standby"):
+    for module in ("group.classic", "group.declarative", "shards.candidates", "worker.holding", "worker.standby"):
         importlib.import_module(f"airflow_provider.{module}")
     _freeze("Kafka's clients")
 

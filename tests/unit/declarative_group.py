@@ -258,6 +258,12 @@ class TinyGroup:
         self.members[name].runs -= tasks
         self.feed(name, TasksFinished(now_ms=self.now, tasks=tasks))
 
+    def drop(self, name: MemberId, tasks: Tasks) -> None:
+        """They stop without being told to."""
+        tasks &= self.members[name].runs - self.members[name].state.stopping
+        self.members[name].runs -= tasks
+        self.feed(name, TasksStopped(now_ms=self.now, tasks=tasks))
+
     def hand_over(self, name: MemberId) -> None:
         """Another process goes on with it, unless something runs here; nobody hears the answer on its way."""
         one = self.members[name]

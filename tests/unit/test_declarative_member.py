@@ -154,6 +154,23 @@ def test_what_is_written_of_tasks_is_of_the_targets_epoch_even_while_the_members
     assert (script.state.epoch, script.state.assignment_epoch) == (4, 9)
 
 
+def test_what_stops_by_itself_is_its_own_still_and_is_tried_again_after_the_next_answer() -> None:
+    script = Script().stable("a0 a1")
+    assert script.feed(TasksStopped, tasks=tasks("a1")) == []
+    assert script.state.owned == tasks("a0")
+    assert others(script.answered(5)) == [starts("a1", 5)]
+    script.feed(TasksStopped, tasks=tasks("a1"))
+    ((_, sent),) = script.alarms(until=INTERVAL_MS)
+    assert said(only_heartbeat([sent])) == tasks("a0")
+    assert others(script.answered(6, "a0", assignment_epoch=6)) == [], "others have it by now"
+
+
+def test_what_has_finished_is_not_tried_again() -> None:
+    script = Script().stable("a0 a1")
+    script.feed(TasksFinished, tasks=tasks("a1"))
+    assert others(script.answered(5)) == []
+
+
 def test_the_same_assignment_again_changes_nothing() -> None:
     script = Script().stable("a0", epoch=4)
     script.answered(4, "a0 a1", assignment_epoch=6)

@@ -92,6 +92,7 @@ STEP = st.one_of(
     st.sampled_from([M0, M1, M2]).map(lambda name: lambda group: group.coordinator.forget(name)),
     st.sampled_from([M0, M1, M2]).map(lambda name: lambda group: group.hand_over(name)),
     st.sampled_from(ALL).map(lambda task: lambda group: [group.finish(name, frozenset({task})) for name in (M0, M1)]),
+    st.sampled_from(ALL).map(lambda task: lambda group: [group.drop(name, frozenset({task})) for name in (M0, M1, M2)]),
     st.sampled_from([5, 5_000]).map(lambda ms: lambda group: setattr(group, "stop_ms", ms)),
 )
 

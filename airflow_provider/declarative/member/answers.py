@@ -72,6 +72,7 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
             member.set(assignment_epoch=Epoch(reply.member_epoch))
         if before != (state.phase, member.state.epoch, member.state.assigned):
             member.publish_assignment()
+        member.take_back()
         member.start_held()
         assigning.begin_if_wanted(member)
     news = before != (member.state.phase, member.state.epoch, member.state.assigned)

@@ -70,6 +70,7 @@ class StateChanges(TypedDict, total=False):
     held: Tasks
     stopping: Tasks
     released_since_sent: Tasks
+    dropped: Tasks
     said: Tasks | None
     says_all: bool
     acknowledges: bool
@@ -109,6 +110,7 @@ class MembershipState:
     :param held: the part of ``owned`` that is not started, or has stopped again
     :param stopping: the part of ``owned`` that was told to stop and has not said that it did
     :param released_since_sent: what it has let go of since it sent the last heartbeat: a reply may name it still
+    :param dropped: what has stopped without being told to, and has not ended: it is tried again after the next answer
     :param said: what it said last that it owns; None: the next heartbeat says it
     :param says_all: the next heartbeat says everything: it joins, or the one before may be lost
     :param acknowledges: the coordinator waits to hear that what it revoked has stopped
@@ -140,6 +142,7 @@ class MembershipState:
     held: Tasks = NO_TASKS
     stopping: Tasks = NO_TASKS
     released_since_sent: Tasks = NO_TASKS
+    dropped: Tasks = NO_TASKS
     said: Tasks | None = None
     says_all: bool = True
     acknowledges: bool = False

@@ -56,7 +56,19 @@ class Transition(Requesting):
         kept = tasks & state.stopping & state.assigned
         if kept:
             self.set(stopping=state.stopping - kept, held=state.held | kept)
+        dropped = tasks & state.owned & state.assigned - state.stopping
+        if dropped:
+            self.set(dropped=state.dropped | dropped)
         self.released(tasks - kept)
+
+    def take_back(self) -> None:
+        """What has stopped without being told to is this worker's still, if the coordinator has not said otherwise:
+        nobody else is given it. After an answer, and not before: what can't run here must not be tried all the time.
+        """
+        state = self.state
+        if state.dropped:
+            self.set(dropped=NO_TASKS)
+            self.hold(state.dropped & state.assigned - state.owned)
 
     def start_held(self) -> None:
         """Start what is held back, if the jobs topic is read far enough, this member surely is one, what had its name
@@ -127,6 +139,7 @@ class Transition(Requesting):
             phase=Phase.JOINING,
             epoch=JOINING,
             assigned=NO_TASKS,
+            dropped=NO_TASKS,
             awaiting=None,
             heartbeat_at=None,
             lease_until=None,
