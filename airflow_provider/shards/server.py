@@ -41,9 +41,14 @@ _REVOKED_S: Final = 10.0
 """So long, at most, others wait for a shard whose thread does not end."""
 _FIRST_REST_S: Final = 1.0
 _LONGEST_REST_S: Final = 30.0
+_GOOD_MS: Final = 60_000
+"""After so long what went wrong before is over."""
 _FENCED_REST_S: Final = 3.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_GONE: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+)
 # What a connection may say of consumers and producers, and what this consumer group decides.
 _NOT_OURS: Final = frozenset(
     {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"}
@@ -107,6 +112,7 @@ class ShardServer:
     def _run(self) -> None:
         rest_s = _FIRST_REST_S
         while not self._closing.is_set():
+            began_ms = now_ms()
             try:
                 self._prepare()
                 self._serve()
@@ -115,6 +121,8 @@ class ShardServer:
                 log.warning("no shards are served: %s; trying again in %.0f s", wrong, rest_s)
             except Exception:
                 log.exception("no shards are served; trying again in %.0f s", rest_s)
+            if now_ms() - began_ms > _GOOD_MS:
+                rest_s = _FIRST_REST_S
             self._closing.wait(rest_s)
             rest_s = min(2 * rest_s, _LONGEST_REST_S)
         self._jobs.close()
@@ -187,9 +195,9 @@ class ShardServer:
             raise RightsError((Right(COORDINATORS, Operation.READ, "group"),), principal_of(self._config))
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise RightsError((Right(REQUESTS_TOPIC, Operation.READ),), principal_of(self._config))
-        if not error.retriable():
+        if error.fatal() or error.code() in _GONE:
             raise ShardError(f"the requests can't be read: {error.str()}")
-        log.info("reading requests: %s", error.str())
+        log.info("reading requests: %s", error.str())  # the consumer tries again by itself
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         consumer.incremental_assign(list(partitions))

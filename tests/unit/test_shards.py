@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 from echo_machine import HEARTBEAT_MS, HELD, RAISES, EchoMachine, heartbeat_of
+from shard_log import READER, MemoryLog, raw
 
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import (
-    Reply,
     RequestBody,
     RequestHeader,
     decode_reply,
@@ -33,61 +33,7 @@ from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.shard import Shard
 
 ONE = Layout(shards=1, replies=2)
-READER = b"reader"
 IN_TIME_S = 10.0
-
-
-class MemoryLog:
-    """What lies in Kafka, and what goes wrong there: the next errors, in their order."""
-
-    def __init__(self, *errors: Exception) -> None:
-        self.errors = list(errors)
-        self.committed: list[tuple[list[Write], int | None]] = []
-        self.opened = 0
-        self.ends_at = 0
-        self.asked_for_end = 0
-
-    def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-        self.opened += 1
-        for offset, write in enumerate(self.records):
-            yield write.key, write.value, offset
-
-    def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
-        self.committed.append((list(writes), next_offset))
-
-    def end(self) -> int:
-        self.asked_for_end += 1
-        return self.ends_at
-
-    def give_up(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    @property
-    def writes(self) -> list[Write]:
-        return [write for writes, _ in list(self.committed) for write in writes]
-
-    @property
-    def records(self) -> list[Write]:
-        return [write for write in self.writes if write.topic == RECORDS_TOPIC]
-
-    @property
-    def replies(self) -> list[Reply]:
-        return [decode_reply(write.value or b"") for write in self.writes if write.topic == REPLIES_TOPIC]
-
-    @property
-    def answers(self) -> dict[int, tuple[int, int]]:
-        """Error code and epoch, by correlation id."""
-        bodies = {reply.header.correlation_id: reply.body for reply in self.replies}
-        return {number: (body.error_code, getattr(body, "member_epoch", 0)) for number, body in bodies.items()}
-
-
-def raw(offset: int, member: str = "m", *, group: str = "etl", body: RequestBody | None = None) -> RawRequest:
-    """A request whose correlation id is its offset."""
-    request = request_of(body or heartbeat_of(group, member), correlation_id=offset, reply_partition=1)
-    return RawRequest(offset, READER, encode_request(request))
 
 
 def serving_of(log: MemoryLog, held: Held | None = None, faulty: set[int] | None = None) -> Serving:

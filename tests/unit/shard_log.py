@@ -1,0 +1,66 @@
+"""What lies in Kafka of a shard, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from echo_machine import heartbeat_of
+
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
+from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
+from airflow_provider.shards.requests import RawRequest, Write
+
+READER = b"reader"
+
+
+class MemoryLog:
+    """What lies in Kafka, and what goes wrong there: the next errors, in their order."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.committed: list[tuple[list[Write], int | None]] = []
+        self.opened = 0
+        self.ends_at = 0
+        self.asked_for_end = 0
+
+    def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+        self.opened += 1
+        for offset, write in enumerate(self.records):
+            yield write.key, write.value, offset
+
+    def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.committed.append((list(writes), next_offset))
+
+    def end(self) -> int:
+        self.asked_for_end += 1
+        return self.ends_at
+
+    def give_up(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def writes(self) -> list[Write]:
+        return [write for writes, _ in list(self.committed) for write in writes]
+
+    @property
+    def records(self) -> list[Write]:
+        return [write for write in self.writes if write.topic == RECORDS_TOPIC]
+
+    @property
+    def replies(self) -> list[Reply]:
+        return [decode_reply(write.value or b"") for write in self.writes if write.topic == REPLIES_TOPIC]
+
+    @property
+    def answers(self) -> dict[int, tuple[int, int]]:
+        """Error code and epoch, by correlation id."""
+        bodies = {reply.header.correlation_id: reply.body for reply in self.replies}
+        return {number: (body.error_code, getattr(body, "member_epoch", 0)) for number, body in bodies.items()}
+
+
+def raw(offset: int, member: str = "m", *, group: str = "etl", body: RequestBody | None = None) -> RawRequest:
+    """A request whose correlation id is its offset."""
+    request = request_of(body or heartbeat_of(group, member), correlation_id=offset, reply_partition=1)
+    return RawRequest(offset, READER, encode_request(request))

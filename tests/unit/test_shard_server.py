@@ -1,0 +1,197 @@
+"""What a coordinator process does with what its consumer says; the consumer is one that the test speaks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+from echo_machine import EchoMachine
+from shard_log import MemoryLog, raw
+
+from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards import server as server_module
+from airflow_provider.shards.errors import FencedError, ShardError
+from airflow_provider.shards.requests import RawRequest
+from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.settings import ConsumerProtocol, Layout
+from airflow_provider.topics.errors import RightsError
+
+IN_TIME_S = 10.0
+SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}
+
+
+class Message:
+    def __init__(self, partition: int, request: RawRequest, error: KafkaError | None = None) -> None:
+        self._partition = partition
+        self._request = request
+        self._error = error
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._request.offset
+
+    def key(self) -> bytes | None:
+        return self._request.key
+
+    def value(self) -> bytes | None:
+        return self._request.value
+
+
+class Consuming:
+    """A consumer: what is put in ``messages`` comes, unless its partition is paused."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.paused: set[int] = set()
+        self.sought: list[int] = []
+
+    def poll(self, timeout: float) -> Message | None:
+        coming = next((each for each in self.messages if each.partition() not in self.paused), None)
+        if coming is None:
+            time.sleep(0.001)
+        else:
+            self.messages.remove(coming)
+        return coming
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        coming = [each for each in self.messages if each.partition() not in self.paused]
+        self.messages = [each for each in self.messages if each.partition() in self.paused]
+        return coming
+
+    def consumer_group_metadata(self) -> object:
+        return self
+
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        self.paused |= {each.partition for each in partitions}
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        self.paused -= {each.partition for each in partitions}
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return [TopicPartition(each.topic, each.partition, 5) for each in partitions]
+
+    def seek(self, partition: TopicPartition) -> None:
+        self.sought.append(partition.offset)
+
+
+class Process:
+    """A coordinator process without its thread: the test has it take its turns."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        settings = KafkaSettings.from_extra(SETTINGS, conn_id="kafka")
+        self.server = ShardServer(settings, EchoMachine, make=Layout(shards=1, replies=2))
+        self.server._admin = object()  # type: ignore[assignment]
+        self.consumer = Consuming()
+        self.log = log
+
+    def turns(self, holds: Callable[[], object]) -> None:
+        deadline = time.monotonic() + IN_TIME_S
+        while not holds():
+            assert time.monotonic() < deadline
+            self.server._turn(self.consumer)  # type: ignore[arg-type]
+
+    def assigned(self) -> None:
+        self.server._assigned(self.consumer, [TopicPartition(REQUESTS_TOPIC, 0)])  # type: ignore[arg-type]
+
+    def revoked(self) -> None:
+        self.server._revoked(self.consumer, [TopicPartition(REQUESTS_TOPIC, 0)])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    one = Process(MemoryLog())
+
+    def open_log(
+        config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object]
+    ) -> MemoryLog:
+        return one.log
+
+    monkeypatch.setattr(server_module, "KafkaShardLog", open_log)
+    monkeypatch.setattr(server_module, "_FENCED_REST_S", 0.001)
+    one.server._jobs.follow = lambda *_: None  # type: ignore[method-assign]
+    yield one
+    one.revoked()
+
+
+def test_requests_wait_until_their_shard_is_loaded(process: Process) -> None:
+    process.consumer.messages = [Message(0, raw(0)), Message(0, raw(1))]
+    process.assigned()
+    assert process.consumer.paused == {0}
+    process.turns(lambda: len(process.log.answers) == 2)
+    assert process.server.served == {0}
+    assert process.consumer.paused == set()
+
+
+def test_what_is_too_much_waits_in_its_topic(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "FULL", 2)
+    process.assigned()
+    process.turns(lambda: process.server.served)
+    inbox = process.server._shards[0].inbox
+    with inbox._changed:  # the shard's thread takes nothing meanwhile
+        process.consumer.messages = [Message(0, raw(offset)) for offset in range(5)]
+        process.turns(lambda: process.consumer.paused == {0})
+    process.turns(lambda: len(process.log.answers) == 5 and not process.consumer.paused)
+
+
+def test_a_shard_that_is_revoked_is_served_no_more(process: Process) -> None:
+    process.assigned()
+    process.turns(lambda: process.server.served)
+    process.revoked()
+    assert process.server.served == frozenset()
+    process.consumer.messages = [Message(0, raw(0))]
+    process.turns(lambda: not process.consumer.messages)
+    assert process.log.answers == {}
+
+
+def test_one_that_was_fenced_by_a_zombie_begins_again_where_the_group_is(process: Process) -> None:
+    process.assigned()
+    process.turns(lambda: process.server.served)
+    process.log.errors = [FencedError("by a zombie")]
+    process.consumer.messages = [Message(0, raw(0))]
+    process.turns(lambda: process.log.opened == 2)
+    process.turns(lambda: process.server.served)
+    assert process.consumer.sought == [5]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "kind"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "READ on the group '__worker_coordinators'", RightsError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "READ on the topic '__worker_requests'", RightsError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "can't be read", ShardError),
+    ],
+)
+def test_what_people_must_do_something_about(process: Process, code: int, said: str, kind: type[Exception]) -> None:
+    process.consumer.messages = [Message(0, raw(0), KafkaError(code))]
+    with pytest.raises(kind, match=said):
+        process.turns(lambda: False)
+
+
+def test_what_passes_by_itself_ends_nothing(process: Process) -> None:
+    process.assigned()
+    broken = Message(0, raw(0), KafkaError(KafkaError._TRANSPORT))
+    process.consumer.messages = [broken, Message(0, raw(1))]
+    process.turns(lambda: 1 in process.log.answers)
+
+
+@pytest.mark.parametrize("protocol", ConsumerProtocol)
+def test_the_consumer_group_is_not_the_connections_matter(protocol: ConsumerProtocol) -> None:
+    settings = KafkaSettings.from_extra(SETTINGS, conn_id="kafka")
+    config = ShardServer(settings, EchoMachine, protocol=protocol)._consumer_config()
+    assert config["group.protocol"] == protocol.value
+    assert config.get("session.timeout.ms") == (10_000 if protocol is ConsumerProtocol.CLASSIC else None)
+    assert config["isolation.level"] == "read_committed"
