@@ -55,7 +55,7 @@ from airflow_provider.assignors.learners.model import (
     Limits,
 )
 from airflow_provider.assignors.learners.settled import Settled, of_staying, settle
-from airflow_provider.assignors.learners.stateful import Stateful, given_up, lessons, spread
+from airflow_provider.assignors.learners.stateful import Stateful, begin_lessons, given_up, spread
 from airflow_provider.assignors.learners.under_way import by_worker
 from airflow_provider.assignors.learners.why import Why, each, explained
 from airflow_provider.assignors.model import GroupAssignment, Load, Move, MoveReason
@@ -83,7 +83,7 @@ def assign(
     settled = settle(round, memory, policy, limits)
     stateful = spread(round, memory, limits, settled)
     evened = _even_out(round, memory, policy, limits, settled, stateful)
-    begun = lessons(round, limits, stateful, evened.stops)
+    begun = begin_lessons(round, limits, stateful, evened.stops)
     outcome = write_down(
         round, memory.cooperative, settled.difference, settled.lost_work, evened.decided, evened.shuffle
     )
@@ -119,9 +119,9 @@ def _even_out(
     fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
     if stays:
         fixed = {worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) for worker in stateless}
-    drains = settled.drains.without(frozenset(stateful.further.learners))
+    drains = settled.drains.without(frozenset(stateful.further.lessons))
     pools = pools_of(planners, round.configured, drains, stateless, own, fixed)
-    stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.learners)))
+    stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.lessons)))
     in_steps = isinstance(policy, Incremental)
     wants = any(pool.stops for pool in pools) or bool(stateful.idle) or (in_steps and any(stops.values()))
     decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=wants, now_ms=round.now_ms)
@@ -147,7 +147,7 @@ def _stopped_by_leaving(round: LearnerRound, settled: Settled, stateful: Statefu
     learned = minus(frozenset(stateful.further.holders), round.pending)
     return {
         worker: minus(settled.kept[worker], plus(stateful.running[worker], learned))
-        for worker in sorted(round.leaving & settled.kept.keys())
+        for worker in sorted(round.leaving_soon & settled.kept.keys())
     }
 
 
@@ -162,7 +162,7 @@ def _with_learners(
     """What the round decides of starts and stops, and of learners beside it."""
     on, released = stateful.further, stateful.further.released
     stopped = NO_TASKS.union(*released.values())
-    learners = {task: learner.worker for task, learner in on.learners.items()}
+    learners = {task: lesson.worker for task, lesson in on.lessons.items()}
     owners = {task: owner for task, owner in on.holders.items() if task not in stopped}
     for move in begun:
         assert move.source is not None
@@ -183,14 +183,16 @@ def _with_learners(
         target=outcome.target,
         learning={worker: learning.get(worker, NO_TASKS) for worker in members},
         learned={worker: learned.get(worker, NO_TASKS) for worker in members},
-        shutdown=frozenset(worker for worker in round.leaving & members.keys() if _is_done(worker, round, outcome)),
+        shutdown=frozenset(
+            worker for worker in round.leaving_soon & members.keys() if _is_done(worker, round, outcome)
+        ),
         delay_ms=outcome.delay_ms,
         memory=LearnerMemory(
             cooperative=cooperative,
             learned=merged((learned, handing)),
             learned_before=memory.may_have_stopped(round),
             since_ms={
-                worker: {task: on.learners[task].since_ms if task in on.learners else round.now_ms for task in tasks}
+                worker: {task: on.lessons[task].since_ms if task in on.lessons else round.now_ms for task in tasks}
                 for worker, tasks in learning.items()
             },
             given_up=given_up(round, memory, on),
@@ -208,7 +210,7 @@ def _whys(round: LearnerRound, settled: Settled, stateful: Stateful, outcome: Gr
     """The reasons that KIP-415 does not have."""
     handing, excess = settled.hand_over, stateful.excess
     leaving = {
-        worker: outcome.revoked[worker] & settled.kept[worker] for worker in round.leaving & outcome.revoked.keys()
+        worker: outcome.revoked[worker] & settled.kept[worker] for worker in round.leaving_soon & outcome.revoked.keys()
     }
     return {
         **{

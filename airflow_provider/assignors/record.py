@@ -37,7 +37,7 @@ class GroupRecord(ABC):
     :param learned: what others learn of what each worker has
     :param lessons: what is learned from this round on, and why
     :param given_up: by who learned it, what is left where it is, since it could not be made ready, or not in time
-    :param leaving: the members that leave when they have nothing left
+    :param leaving_soon: the members that leave when they have nothing left
     """
 
     epoch: Epoch
@@ -57,7 +57,7 @@ class GroupRecord(ABC):
     learned: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     lessons: tuple[Move, ...] = ()
     given_up: Mapping[WorkerId, Tasks] = field(default_factory=dict)
-    leaving: frozenset[WorkerId] = frozenset()
+    leaving_soon: frozenset[WorkerId] = frozenset()
 
     @property
     @abstractmethod
@@ -136,5 +136,5 @@ class GroupRecord(ABC):
             "learning": shares_to_json(self.learning),
             "learned": shares_to_json(self.learned),
             "lessons": [lesson.to_json() for lesson in self.lessons],
-            "leaving": sorted(self.leaving),
+            "leaving": sorted(self.leaving_soon),
         }

@@ -83,7 +83,7 @@ def parse_learner_line(line: bytes) -> Line[LearnerRound]:
         pending=owned - _tasks(data, "running") if "running" in data else NO_TASKS,
         learning=_learning(data),
         failed=_shares(data, "failed") if "failed" in data else {},
-        leaving=frozenset(map(WorkerId, _strings(data, "leaving", "workers"))),
+        leaving_soon=frozenset(map(WorkerId, _strings(data, "leaving", "workers"))),
     )
     return Line(_restarts(data), this, frozenset(data) - _LEARNER_KEYS)
 

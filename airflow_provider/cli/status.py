@@ -32,7 +32,7 @@ from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase, 
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.reports.group_words import how_it_is, state_in_words
-from airflow_provider.reports.learners import Learner, by_learner, by_owner, given_up, learners
+from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.spans import span
 from airflow_provider.topics.errors import NoTopicError, TopicError
@@ -201,12 +201,12 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     return text.append_text(_text(_names("wait for it", waiting), style="yellow"))
 
 
-def _learned(of_this_worker: Iterable[Learner], jobs: JobsSnapshot) -> Text:
+def _learned(of_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
     """What others make ready of what it has."""
     return _text(_names("learned", [f"{jobs.label(one.task)} by {one.learner}" for one in of_this_worker]))
 
 
-def _learns(by_this_worker: Iterable[Learner], jobs: JobsSnapshot) -> Text:
+def _learns(by_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
     """What it makes ready, how far that is, and whose it is."""
     by_state: dict[str, list[str]] = {}
     for one in by_this_worker:

@@ -29,10 +29,10 @@ def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, Wor
 
 def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
     """Whether all leave as soon as they have nothing, or drain: then nothing new is given to anybody."""
-    if not record.leaving:
+    if not record.leaving_soon:
         return False  # where all drain, each is as any other
     draining = drained(record.members, workers)
-    away = record.leaving if draining >= record.members.keys() else record.leaving | draining
+    away = record.leaving_soon if draining >= record.members.keys() else record.leaving_soon | draining
     return away >= record.members.keys()
 
 
@@ -56,7 +56,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     rank = revocation_rank(status.tasks)
     draining = drained(record.members, status.workers)
     owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
-    left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving}
+    left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving_soon}
     kept = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
     if left and not kept <= rank.keys():
         return WAITS_AT_DRAINING

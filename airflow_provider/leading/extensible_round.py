@@ -39,7 +39,7 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
             },
             failed={name: state.failed.tasks() for name, state in states.items() if state.failed},
             renewed=call.renewed,
-            leaving=_leaving(states),
+            leaving_soon=_leaving_soon(states),
         ),
         replace(learners, cooperative=memory),
         policy=call.policy,
@@ -81,7 +81,7 @@ def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) 
         learned={worker: tasks for worker, tasks in decided.learned.items() if tasks},
         lessons=decided.lessons,
         given_up=decided.memory.given_up,
-        leaving=_leaving(states),
+        leaving_soon=_leaving_soon(states),
         learner_memory=decided.memory,
     )
 
@@ -92,7 +92,7 @@ def wishes(states: States, last: ClassicRecord | None) -> str:
 
 
 def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
-    leaving = sorted(_leaving(states) - (frozenset() if last is None else last.leaving))
+    leaving = sorted(_leaving_soon(states) - (frozenset() if last is None else last.leaving_soon))
     ready = NO_TASKS.union(*(state.ready.tasks() for state in states.values()))
     failed = NO_TASKS.union(*(state.failed.tasks() for state in states.values()))
     if leaving:
@@ -108,7 +108,7 @@ def _in_short(tasks: Tasks) -> str:
     return first + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
 
 
-def _leaving(states: States) -> frozenset[WorkerId]:
+def _leaving_soon(states: States) -> frozenset[WorkerId]:
     return frozenset(name for name, state in states.items() if state.leaving is not None)
 
 

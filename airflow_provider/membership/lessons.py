@@ -1,4 +1,4 @@
-"""What a member learns, and what others learn of its own: a value."""
+"""The lessons that a member has part in: as the one who learns, or as the one whose task it is. A value."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.leading.unchanged_rounds import is_held_back
 from airflow_provider.ledger.records import TaskFailure, TaskState, WorkerStatus
-from airflow_provider.reports.learners import GivenUp, Learner
+from airflow_provider.reports.learners import GivenUp, LearnerTask
 from airflow_provider.reports.spans import span
 
 _MOST_LISTED: Final = 20
@@ -41,7 +41,7 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     lines += [
         f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'])}" for member in about["members"]
     ]
-    lines += _learners([Learner.from_json(learner) for learner in about["learners"]], all_of_them=tasks)
+    lines += _learners([LearnerTask.from_json(learner) for learner in about["learners"]], all_of_them=tasks)
     lines += _shortened([GivenUp.from_json(one).in_words() for one in about["given_up"]], all_of_them=tasks)
     lines += _listed(about["tasks"]) if tasks or len(about["tasks"]) <= _MOST_LISTED else _counted(about["tasks"])
     if about["jobs"] and not about["tasks"]:
@@ -49,7 +49,7 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
     return lines
 
 
-def _learners(learners: Sequence[Learner], *, all_of_them: bool) -> Iterator[str]:
+def _learners(learners: Sequence[LearnerTask], *, all_of_them: bool) -> Iterator[str]:
     few = learners if all_of_them else learners[:_MOST_LISTED]
     yield from (f"  {learner.in_words()}" for learner in few)
     if len(learners) > len(few):

@@ -14,7 +14,7 @@ from airflow_provider.protocol.model import TaskId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learner:
+class LearnerTask:
     """A task that a worker learns.
 
     :param learner: who learns it
@@ -61,7 +61,7 @@ class Learner:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Learner:
+    def from_json(cls, data: Mapping[str, Any]) -> LearnerTask:
         """The inverse of :meth:`to_json`."""
         return cls(
             task=TaskId(*data["task"]),
@@ -106,7 +106,7 @@ class GivenUp:
         return cls(task=TaskId(*data["task"]), learner=data["learner"], learned=data["learned"], error=data["error"])
 
 
-def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
+def learners(status: StatusSnapshot) -> tuple[LearnerTask, ...]:
     """All of a group, by task: what its leader has them learn, and how far they say they are."""
     record = status.group
     if record is None:
@@ -121,7 +121,7 @@ def learners(status: StatusSnapshot) -> tuple[Learner, ...]:
         for task in tasks:
             lesson = lessons.get(task)
             found.append(
-                Learner(
+                LearnerTask(
                     task=task,
                     learner=worker,
                     learned=status.owner_of(task),
@@ -150,18 +150,18 @@ def _errors(status: StatusSnapshot, worker: WorkerId) -> Mapping[TaskId, str]:
     return {} if said is None else {failed.task: failed.error for failed in said.failed_warm_ups}
 
 
-def by_owner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]]:
+def by_owner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[LearnerTask]]:
     """What is being learned, by whose it is."""
-    owned: defaultdict[WorkerId, list[Learner]] = defaultdict(list)
+    owned: defaultdict[WorkerId, list[LearnerTask]] = defaultdict(list)
     for learner in all_learners:
         if learner.learned is not None:
             owned[learner.learned].append(learner)
     return owned
 
 
-def by_learner(all_learners: Iterable[Learner]) -> Mapping[WorkerId, list[Learner]]:
+def by_learner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[LearnerTask]]:
     """What is being learned, by who learns it."""
-    learning: defaultdict[WorkerId, list[Learner]] = defaultdict(list)
+    learning: defaultdict[WorkerId, list[LearnerTask]] = defaultdict(list)
     for learner in all_learners:
         learning[learner.learner].append(learner)
     return learning

@@ -15,7 +15,7 @@ from airflow_provider.ledger.progress import JobProgress, JobState, converged, j
 from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, tasks_to_json
-from airflow_provider.reports.learners import GivenUp, Learner, given_up, learners
+from airflow_provider.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.reports.task_runs import run_to_json, task_runs
 
 
@@ -40,7 +40,7 @@ class JobReport:
     results: Mapping[int, Any]
     submitted_by: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
-    learners: tuple[Learner, ...] = ()
+    learners: tuple[LearnerTask, ...] = ()
     runs: Callable[[], Mapping[int, TaskStatus]] = field(default=_no_runs, compare=False, repr=False)
 
     @classmethod
@@ -112,7 +112,7 @@ class GroupReport:
     workers: tuple[WorkerStatus, ...]
     converged: bool
     shortage: SlotShortage | None = None
-    learners: tuple[Learner, ...] = ()
+    learners: tuple[LearnerTask, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
 
     @classmethod
@@ -148,7 +148,7 @@ class GroupReport:
                 }
                 for task, move in one_by_one(record.moves)
             ],
-            "leaving": sorted(record.leaving),
+            "leaving": sorted(record.leaving_soon),
             "delay_ms": record.delay_ms,
             "deadline_ms": record.deadline_ms,
             "reason": record.reason,

@@ -10,7 +10,7 @@ from waiting import eventually
 from airflow_provider.ledger.progress import JobState, job_progress
 from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.reports.learners import Learner, learners
+from airflow_provider.reports.learners import LearnerTask, learners
 
 
 async def running(group: Fleet, number: int) -> None:
@@ -100,7 +100,7 @@ async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_i
         config = {"warm_up_seconds": warm_up_ms / 1000}
         await group.submit("streams", tasks=6, kind=TaskKind.STREAMING, config=config)
         await group.balanced(*workers)
-        seen: set[Learner] = set()
+        seen: set[LearnerTask] = set()
         group.topics.subscribe(lambda: seen.update(learners(group.topics.status)))
 
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")

@@ -50,7 +50,7 @@ LEARNER_MUTATIONS = (
         module=f"{_LEARNERS}.settled",
         edits=(
             (
-                "    half_warm = {task: learner.worker for task, learner in rest.items() if task in free and not learner.failed}\n",
+                "    half_warm = {task: lesson.worker for task, lesson in rest.items() if task in free and not lesson.failed}\n",
                 "    half_warm = {task: min(round.staying) for task in rest if task in free}\n",
             ),
         ),
@@ -61,7 +61,7 @@ LEARNER_MUTATIONS = (
         module=f"{_LEARNERS}.under_way",
         edits=(
             (
-                "        and (is_ready(learner, limits) or is_in_vain(learner, round, limits) or task in round.pending)\n    )\n    return Further(",
+                "        and (is_ready(lesson, limits) or is_in_vain(lesson, round, limits) or task in round.pending)\n    )\n    return Further(",
                 "    )\n    return Further(",
             ),
         ),
@@ -71,7 +71,7 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="lets a learner that has failed keep its place",
         module=f"{_LEARNERS}.under_way",
-        edits=(("    over = learner.failed or round", "    over = round"),),
+        edits=(("    over = lesson.failed or round", "    over = round"),),
         plan="learners",
         broken=(_PLACE,),
     ),
@@ -123,7 +123,7 @@ LEARNER_MUTATIONS = (
         edits=(
             (
                 "        return frozenset(self.owned) - away\n",
-                "        return frozenset(self.owned) - (away - self.leaving)\n",
+                "        return frozenset(self.owned) - (away - self.leaving_soon)\n",
             ),
         ),
         plan="learners",

@@ -55,3 +55,12 @@ def test_each_mutation_has_a_name_of_its_own_and_something_that_notices_it() -> 
     assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 12
     for mutation in MUTATIONS:
         assert bool(mutation.unit_test) != bool(mutation.plan and mutation.broken)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_what_it_replaces_stands_in_the_code_just_once(mutation: Mutation) -> None:
+    """Told in a moment, also where nobody has the time to run them."""
+    source = Path(TESTS.parent, *mutation.module.split(".")).with_suffix(".py").read_text()
+    for before, after in mutation.edits:
+        assert source.count(before) == 1, before
+        source = source.replace(before, after)

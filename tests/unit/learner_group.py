@@ -168,7 +168,7 @@ class LearnerGroup:
             learning={worker: dict(lessons) for worker, lessons in self.learning.items()},
             failed={worker: tasks & self.learning[worker].keys() for worker, tasks in self.failed.items()},
             renewed=self.renewed,
-            leaving=frozenset(self.leaving),
+            leaving_soon=frozenset(self.leaving),
             draining=frozenset(self.draining),
             revocation_rank=dict.fromkeys(frozenset(self.running) - self.pending, 1),
         )

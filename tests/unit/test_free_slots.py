@@ -149,12 +149,12 @@ def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any])
 
 def test_a_worker_that_leaves_is_not_helped() -> None:
     """It gets nothing: the group would rebalance for it again and again."""
-    group = Group({"w1": "r p", "w2": ""}, leaving=frozenset({W2}))
+    group = Group({"w1": "r p", "w2": ""}, leaving_soon=frozenset({W2}))
     assert not spare_capacity(group.jobs, group.status)
 
 
 def test_what_waits_moves_to_those_that_stay_though_another_leaves() -> None:
-    group = Group({"w1": "r p p", "w2": "", "w3": "r"}, leaving=frozenset({WorkerId("w3")}))
+    group = Group({"w1": "r p p", "w2": "", "w3": "r"}, leaving_soon=frozenset({WorkerId("w3")}))
     assert spare_capacity(group.jobs, group.status)
 
 

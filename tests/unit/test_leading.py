@@ -62,7 +62,7 @@ W1, W2 = WorkerId("w1"), WorkerId("w2")
     ],
 )
 def test_new_work_is_a_reason_as_long_as_somebody_stays(leaving: str, draining: str, asked: bool, why: str) -> None:
-    group = Group({"w1": "r", "w2": "r"}, leaving=frozenset(map(WorkerId, leaving.split())))
+    group = Group({"w1": "r", "w2": "r"}, leaving_soon=frozenset(map(WorkerId, leaving.split())))
     jobs = replace(group.jobs, jobs={**group.jobs.jobs, "b": JobDefinition(name="b", entry_point="m:f")})
     said = {
         WorkerId(worker): WorkerStatus(

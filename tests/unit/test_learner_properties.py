@@ -411,7 +411,7 @@ def check_lessons(this: LearnerRound, outcome: LearnerAssignment) -> None:
     assert len(lessons) == len(set(lessons)) <= LIMITS.per_group
     assert all(map(this.has_state, lessons))
     for worker, tasks in outcome.learning.items():
-        held = NO_TASKS.union(*(outcome.target[owner] for owner in outcome.target if owner not in this.leaving))
+        held = NO_TASKS.union(*(outcome.target[owner] for owner in outcome.target if owner not in this.leaving_soon))
         pending_or_ready = this.pending | {task for task, far in this.learning[worker].items() if far == READY}
         assert not tasks & this.failed.get(worker, NO_TASKS) & held - pending_or_ready, "its place is another's"
         assert not tasks & outcome.target[worker]
@@ -427,7 +427,7 @@ def check_stops(this: LearnerRound, outcome: LearnerAssignment) -> None:
     ready = {task for worker in this.staying for task, progress in this.learning[worker].items() if progress == READY}
     for move in outcome.moves:
         stateful = frozenset(task for task in move.tasks if this.has_state(task)) - this.pending
-        if move.target is None and move.reason is MoveReason.LEARNED and move.source not in this.leaving:
+        if move.target is None and move.reason is MoveReason.LEARNED and move.source not in this.leaving_soon:
             assert stateful <= ready
         elif move.target is None and move.reason is not MoveReason.LEARNED:
             assert not stateful or move.reason in {MoveReason.DELETED, MoveReason.DUPLICATE}
@@ -441,7 +441,7 @@ def check_who_leaves(this: LearnerRound, outcome: LearnerAssignment) -> None:
     for worker in this.owned.keys() - this.staying:
         assert not outcome.learning[worker]
         assert not outcome.assigned[worker] or worker in back
-    for worker in this.leaving & this.owned.keys():
+    for worker in this.leaving_soon & this.owned.keys():
         assert (worker in outcome.shutdown) is (not this.owned[worker] and not outcome.target[worker])
 
 

@@ -25,7 +25,7 @@ from airflow_provider.ledger.records import FailedWarmUp, Lesson, PlanRecord, Wo
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 from airflow_provider.reports.group_words import as_lines
-from airflow_provider.reports.learners import GivenUp, Learner, given_up, learners
+from airflow_provider.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.reports.narration import epoch_in_words
 from airflow_provider.reports.report import GroupReport, JobReport
 
@@ -67,7 +67,7 @@ COORDINATOR = GroupDescription(
 
 def test_each_is_told_with_its_three_marks() -> None:
     assert [learner.to_json() for learner in learners(LEARNS)] == [WARMING, READY]
-    assert [Learner.from_json(json.loads(json.dumps(each))) for each in (WARMING, READY)] == list(learners(LEARNS))
+    assert [LearnerTask.from_json(json.loads(json.dumps(each))) for each in (WARMING, READY)] == list(learners(LEARNS))
     assert [learner.in_words(JOBS.label) for learner in learners(LEARNS)] == [
         "w2 learns job:0 of w1 (warming, 42 %)",
         "w2 learns job:2, which nobody has (ready)",
@@ -94,7 +94,7 @@ def failing() -> StatusSnapshot:
 def test_what_failed_is_told_as_long_as_it_is_learned_and_what_was_given_up_with_its_error() -> None:
     status = failing()
     assert [(one.state, one.how_far) for one in learners(status)] == [("failed", "failed")]
-    assert Learner.from_json(learners(status)[0].to_json()) == learners(status)[0]
+    assert LearnerTask.from_json(learners(status)[0].to_json()) == learners(status)[0]
     told = given_up(status)
     assert [one.in_words(JOBS.label) for one in told] == [
         "w2 could not make ready job:0, which stays at w1: no table",
@@ -160,7 +160,7 @@ def test_what_sensors_pass_on_has_them() -> None:
     assert one is not None
     assert json.loads(json.dumps(group.to_json()))["learners"] == [WARMING, READY]
     assert json.loads(json.dumps(one.to_json()))["learners"] == [WARMING, READY]
-    leaving = GroupReport.of(JOBS, group_snapshot(5, leaving=frozenset({W2})))
+    leaving = GroupReport.of(JOBS, group_snapshot(5, leaving_soon=frozenset({W2})))
     assert leaving is not None
     assert leaving.to_json()["leaving"] == ["w2"]
     other = JobReport.of("other", jobs_snapshot(job("other"), tasks=1), LEARNS)

@@ -14,7 +14,7 @@ from waiting import eventually
 from airflow_provider.driver.application import LocalSparkSettings, SparkGoneError, SparkStartError
 from airflow_provider.driver.watch import Sight
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import learner, local, warm_up
+from airflow_provider.spark import local, warm_up, warming
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools
@@ -229,7 +229,7 @@ async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
     monkeypatch.setattr(local, "LocalSession", Session)
     monkeypatch.setattr(Session, "made", [])
     monkeypatch.setattr(Spark, "alive", True)
-    monkeypatch.setattr(learner, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(warming, "TELL_EVERY_S", 0.0)
     watched = Watched()
     yield watched
     gates.go_on.set()
@@ -284,7 +284,7 @@ async def test_of_a_stream_the_newest_checkpoint_files_are_read_unless_it_wants_
 
 
 async def test_progress_is_told_once_a_second(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner, "TELL_EVERY_S", 60.0)
+    monkeypatch.setattr(warming, "TELL_EVERY_S", 60.0)
     watched.runner.warm(order("Steps"))
     gates.go_on.set()
     await watched.hears(WarmUpReady)
@@ -314,7 +314,7 @@ async def test_one_broken_off_in_a_step_begins_with_a_new_job_in_its_session(wat
 
 
 async def test_the_attempts_own_spark_jobs_are_not_cancelled(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner, "CANCEL_INTERVAL_S", 0.005)
+    monkeypatch.setattr(warming, "CANCEL_INTERVAL_S", 0.005)
     watched.runner.warm(order("Lasts"))
     await watched.reached()
     await watched.runner.start(order("Lasts"))

@@ -112,7 +112,7 @@ class LearnerRound(Round):
     :param learning: what workers learn, each with its progress from 0 to 1
     :param failed: what of that each has failed to make ready
     :param renewed: the jobs that were submitted since the last round: what was wrong with their tasks may be right now
-    :param leaving: members that will leave as soon as they have nothing
+    :param leaving_soon: members that will leave as soon as they have nothing
     """
 
     stateful: frozenset[str] = frozenset()
@@ -120,7 +120,7 @@ class LearnerRound(Round):
     learning: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
     failed: Shares = field(default_factory=dict)
     renewed: frozenset[str] = frozenset()
-    leaving: frozenset[WorkerId] = frozenset()
+    leaving_soon: frozenset[WorkerId] = frozenset()
 
     @classmethod
     def beyond(
@@ -130,7 +130,7 @@ class LearnerRound(Round):
         stateful: frozenset[str],
         pending: Tasks,
         learning: Mapping[WorkerId, Mapping[TaskId, float]],
-        leaving: frozenset[WorkerId],
+        leaving_soon: frozenset[WorkerId],
         failed: Shares | None = None,
         renewed: frozenset[str] = frozenset(),
     ) -> LearnerRound:
@@ -143,14 +143,14 @@ class LearnerRound(Round):
             learning=learning,
             failed=failed or {},
             renewed=renewed,
-            leaving=leaving,
+            leaving_soon=leaving_soon,
         )
 
     @property
     def staying(self) -> frozenset[WorkerId]:
         """The members that can be given something: who neither leaves nor drains, unless all drain."""
         drained = self.draining & self.owned.keys()
-        away = self.leaving | drained if len(drained) < len(self.owned) else self.leaving
+        away = self.leaving_soon | drained if len(drained) < len(self.owned) else self.leaving_soon
         return frozenset(self.owned) - away
 
     def has_state(self, task: TaskId) -> bool:
@@ -243,7 +243,7 @@ class LearnerAssignment:
     :param shutdown: who leaves and has nothing left
     :param delay_ms: rejoin after so long; 0: no need to
     :param moves: why tasks start and stop
-    :param lessons: what is learned from this round on: the moves that are to come of it
+    :param lessons: those that begin in this round, as the moves that are to come of them
     """
 
     assigned: Shares

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from airflow_provider.assignors.cooperative import compare
 from airflow_provider.assignors.draining import Draining, draining
 from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignors.learners.under_way import HandOver, Learners, by_worker, hand_over, learners_of
+from airflow_provider.assignors.learners.under_way import HandOver, Lessons, by_worker, hand_over, lessons_of
 from airflow_provider.assignors.lost import LostWork, judge
 from airflow_provider.assignors.moves import Difference
 from airflow_provider.assignors.policy import Policy
@@ -29,7 +29,7 @@ class Settled:
     :param at_once: what is started without a look at shares: it is warm there, or half warm, or its own and learned
     :param own: what else members are to get again, within their shares
     :param free: what anybody may start
-    :param learners: who learns what of the rest
+    :param lessons: who learns what of the rest
     """
 
     difference: Difference
@@ -40,7 +40,7 @@ class Settled:
     at_once: Shares
     own: Shares
     free: Tasks
-    learners: Learners
+    lessons: Lessons
 
 
 def settle(
@@ -51,8 +51,8 @@ def settle(
 ) -> Settled:
     """Settle a round as far as no shares are needed."""
     difference = compare(round, memory.cooperative)
-    learners = learners_of(round, memory)
-    handing = hand_over(round, memory, limits, learners, created=difference.created, lost=difference.lost)
+    lessons = lessons_of(round, memory)
+    handing = hand_over(round, memory, limits, lessons, created=difference.created, lost=difference.lost)
     warm = merged((handing.handed, handing.taken_back))
     gone = all_of(warm)
     difference = replace(
@@ -68,10 +68,10 @@ def settle(
     again = of_staying(planned_again(difference.created, round, memory.cooperative), round)
     free = plus(minus(difference.created, all_of(again)), lost_work.as_new)
     handed = all_of(handing.handed)
-    rest = {task: learner for task, learner in learners.items() if task not in handed}
-    half_warm = {task: learner.worker for task, learner in rest.items() if task in free and not learner.failed}
+    rest = {task: lesson for task, lesson in lessons.items() if task not in handed}
+    half_warm = {task: lesson.worker for task, lesson in rest.items() if task in free and not lesson.failed}
     own, learned = merged((lost_work.own, again)), frozenset(rest)
-    its_own = frozenset(task for task, learner in rest.items() if task in own.get(learner.worker, NO_TASKS))
+    its_own = frozenset(task for task, lesson in rest.items() if task in own.get(lesson.worker, NO_TASKS))
     own_and_learned = {worker: tasks & learned for worker, tasks in own.items()}
     return Settled(
         difference=difference,
@@ -82,7 +82,7 @@ def settle(
         at_once=merged((warm, by_worker(half_warm.items()), own_and_learned)),
         own={worker: minus(tasks, learned) for worker, tasks in own.items()},
         free=minus(free, frozenset(half_warm)),
-        learners={task: learner for task, learner in rest.items() if task not in half_warm and task not in its_own},
+        lessons={task: lesson for task, lesson in rest.items() if task not in half_warm and task not in its_own},
     )
 
 

@@ -50,12 +50,12 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     staying = of_staying(held, round)
     kept = settled.drains.kept & tasks
     counts = {worker: len(has) for worker, has in staying.items()}
-    share = len(tasks - (kept - settled.learners.keys())) // max(1, len(staying))
-    on = further(round, limits, settled.learners, held, share=share, counts=counts)
-    learned = frozenset(on.learners)
+    share = len(tasks - (kept - settled.lessons.keys())) // max(1, len(staying))
+    on = further(round, limits, settled.lessons, held, share=share, counts=counts)
+    learned = frozenset(on.lessons)
     total = len(tasks - (kept - learned))
     share, extras = divmod(total, max(1, len(staying)))
-    to_come = by_worker((task, learner.worker) for task, learner in on.learners.items())
+    to_come = by_worker((task, lesson.worker) for task, lesson in on.lessons.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
     given = _given(settled, shares, tasks, total) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
@@ -74,13 +74,15 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         excess=excess,
         shares=shares,
         given=given,
-        running={worker: minus(has, left_alone if worker in round.leaving else stays) for worker, has in held.items()},
+        running={
+            worker: minus(has, left_alone if worker in round.leaving_soon else stays) for worker, has in held.items()
+        },
         idle=idle,
         stops={worker: number - len(idle.get(worker, NO_TASKS)) for worker, number in stops.items()},
     )
 
 
-def lessons(
+def begin_lessons(
     round: LearnerRound,  # noqa: A002
     limits: Limits,
     stateful: Stateful,
@@ -96,8 +98,10 @@ def lessons(
         limits,
         stateful.excess,
         shares=stateful.shares,
-        busy=count_by_worker(stateful.further.learners.values()),
-        deserted={worker: tasks for worker, tasks in stateful.running.items() if worker in round.leaving and tasks},
+        busy=count_by_worker(stateful.further.lessons.values()),
+        deserted={
+            worker: tasks for worker, tasks in stateful.running.items() if worker in round.leaving_soon and tasks
+        },
         candidates=of_staying(stateful.running, round),
         stops=stops,
     )
@@ -111,7 +115,7 @@ def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Shares:
     again.
     """
     same = memory.cooperative.members == round.owned.keys()
-    now = by_worker((task, learner.worker) for task, learner in on.given_up.items())
+    now = by_worker((task, lesson.worker) for task, lesson in on.given_up.items())
     before = {
         worker: left
         for worker, tasks in (memory.given_up.items() if same else ())

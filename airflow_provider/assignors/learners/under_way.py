@@ -18,7 +18,7 @@ from airflow_provider.assignors.shares import Shares
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
-class Learner(NamedTuple):
+class Lesson(NamedTuple):
     """Who learns a task, how far it is (0 to 1), since when (wall clock), and whether it has failed."""
 
     worker: WorkerId
@@ -27,27 +27,27 @@ class Learner(NamedTuple):
     failed: bool = False
 
 
-Learners = Mapping[TaskId, Learner]
+Lessons = Mapping[TaskId, Lesson]
 
 
-def learners_of(round: LearnerRound, memory: LearnerMemory) -> dict[TaskId, Learner]:  # noqa: A002
+def lessons_of(round: LearnerRound, memory: LearnerMemory) -> dict[TaskId, Lesson]:  # noqa: A002
     """The one learner of each task that counts: of several the one that is furthest, and has not failed.
 
     Who leaves or drains learns nothing, and nothing is learned by its owner.
     """
-    best: dict[TaskId, Learner] = {}
+    best: dict[TaskId, Lesson] = {}
     for worker in sorted(round.learning.keys() & round.staying):
         since, failed = memory.since_ms.get(worker, {}), round.failed.get(worker, NO_TASKS)
         for task, progress in round.learning[worker].items():
             wanted = round.has_state(task) and task in round.configured and task not in round.owned[worker]
-            learner = Learner(worker, progress, min(since.get(task, round.now_ms), round.now_ms), task in failed)
-            if wanted and (task not in best or _rank(learner) > _rank(best[task])):
-                best[task] = learner
+            lesson = Lesson(worker, progress, min(since.get(task, round.now_ms), round.now_ms), task in failed)
+            if wanted and (task not in best or _rank(lesson) > _rank(best[task])):
+                best[task] = lesson
     return best
 
 
-def _rank(learner: Learner) -> tuple[bool, float]:
-    return not learner.failed, learner.progress
+def _rank(lesson: Lesson) -> tuple[bool, float]:
+    return not lesson.failed, lesson.progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def hand_over(
     round: LearnerRound,  # noqa: A002
     memory: LearnerMemory,
     limits: Limits,
-    learners: Learners,
+    lessons: Lessons,
     *,
     created: Tasks,
     lost: Mapping[TaskId, WorkerId],
@@ -85,10 +85,10 @@ def hand_over(
         if task in created or lost.get(task) == owner
     }
     handed = {
-        task: learner.worker
-        for task, learner in learners.items()
+        task: lesson.worker
+        for task, lesson in lessons.items()
         if (task in created or task in lost)
-        and (is_ready(learner, limits) or (owners.get(task) in round.leaving and is_in_vain(learner, round, limits)))
+        and (is_ready(lesson, limits) or (owners.get(task) in round.leaving_soon and is_in_vain(lesson, round, limits)))
     }
     return HandOver(
         handed=by_worker(handed.items()),
@@ -101,22 +101,22 @@ def hand_over(
 class Further:
     """What is learned further.
 
-    :param learners: who learns what, also what it is about to get
+    :param lessons: who learns what, also what it is about to get
     :param holders: of these tasks: who has them; some wait for nobody in particular
     :param released: what its owner stops now, because the learner can start it
     :param given_up: what has been learned in vain
     """
 
-    learners: Learners
+    lessons: Lessons
     holders: Mapping[TaskId, WorkerId]
     released: Shares
-    given_up: Learners
+    given_up: Lessons
 
 
 def further(
     round: LearnerRound,  # noqa: A002
     limits: Limits,
-    learners: Learners,
+    lessons: Lessons,
     holding: Shares,
     *,
     share: int,
@@ -124,32 +124,32 @@ def further(
 ) -> Further:
     """Sort out what goes on.
 
-    :param learners: without what was handed over or has just started
+    :param lessons: without what was handed over or has just started
     :param holding: what each member has, started or not
     :param share: how many stateful tasks each worker that stays has at least, once all is even
     :param counts: how many of them it has now
     """
-    tasks = frozenset(learners)
+    tasks = frozenset(lessons)
     holders = {task: worker for worker, held in holding.items() for task in held & tasks}
     given_up = {
-        task: learner
-        for task, learner in learners.items()
-        if is_in_vain(learner, round, limits)
-        and holders.get(task) not in round.leaving
-        and (learner.failed or holders.get(task, learner.worker) != learner.worker)
+        task: lesson
+        for task, lesson in lessons.items()
+        if is_in_vain(lesson, round, limits)
+        and holders.get(task) not in round.leaving_soon
+        and (lesson.failed or holders.get(task, lesson.worker) != lesson.worker)
         and task not in round.pending
     }
-    rest = {task: learner for task, learner in learners.items() if task not in given_up}
+    rest = {task: lesson for task, lesson in lessons.items() if task not in given_up}
     better_left = _better_left(rest, holders, share=share, counts=counts)
-    on = {task: learner for task, learner in rest.items() if task not in better_left}
+    on = {task: lesson for task, lesson in rest.items() if task not in better_left}
     released = (
         (task, holders[task])
-        for task, learner in on.items()
-        if task in round.owned.get(holders.get(task, learner.worker), ())
-        and (is_ready(learner, limits) or is_in_vain(learner, round, limits) or task in round.pending)
+        for task, lesson in on.items()
+        if task in round.owned.get(holders.get(task, lesson.worker), ())
+        and (is_ready(lesson, limits) or is_in_vain(lesson, round, limits) or task in round.pending)
     )
     return Further(
-        learners=on,
+        lessons=on,
         holders={task: worker for task, worker in holders.items() if task in on},
         released=by_worker(released),
         given_up=given_up,
@@ -157,7 +157,7 @@ def further(
 
 
 def _better_left(
-    learners: Learners, holders: Mapping[TaskId, WorkerId], *, share: int, counts: Mapping[WorkerId, int]
+    lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, share: int, counts: Mapping[WorkerId, int]
 ) -> Tasks:
     """What need not move any more, because its owner has room and its learner more than its share: the least advanced.
 
@@ -165,12 +165,12 @@ def _better_left(
     """
     left: set[TaskId] = set()
     now = dict(counts)
-    for task, learner in learners.items():
-        now[learner.worker] += 1
+    for task, lesson in lessons.items():
+        now[lesson.worker] += 1
         if holders.get(task) in now:
             now[holders[task]] -= 1
-    for task in sorted(learners, key=lambda task: (learners[task].progress, task)):
-        owner, worker = holders.get(task), learners[task].worker
+    for task in sorted(lessons, key=lambda task: (lessons[task].progress, task)):
+        owner, worker = holders.get(task), lessons[task].worker
         if owner is not None and now.get(owner, share) < share < now[worker]:
             now[owner] += 1
             now[worker] -= 1
@@ -178,14 +178,14 @@ def _better_left(
     return frozenset(left)
 
 
-def is_ready(learner: Learner, limits: Limits) -> bool:
-    return learner.progress >= limits.ready_from
+def is_ready(lesson: Lesson, limits: Limits) -> bool:
+    return lesson.progress >= limits.ready_from
 
 
-def is_in_vain(learner: Learner, round: LearnerRound, limits: Limits) -> bool:  # noqa: A002
+def is_in_vain(lesson: Lesson, round: LearnerRound, limits: Limits) -> bool:  # noqa: A002
     """Whether it has failed, or taken too long."""
-    over = learner.failed or round.now_ms - learner.since_ms >= limits.longest_ms
-    return over and not is_ready(learner, limits)
+    over = lesson.failed or round.now_ms - lesson.since_ms >= limits.longest_ms
+    return over and not is_ready(lesson, limits)
 
 
 def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]:
@@ -196,8 +196,8 @@ def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]
     return {worker: frozenset(tasks[worker]) for worker in sorted(tasks)}
 
 
-def count_by_worker(learners: Collection[Learner]) -> dict[WorkerId, int]:
+def count_by_worker(lessons: Collection[Lesson]) -> dict[WorkerId, int]:
     counts: defaultdict[WorkerId, int] = defaultdict(int)
-    for learner in learners:
-        counts[learner.worker] += 1
+    for lesson in lessons:
+        counts[lesson.worker] += 1
     return counts
