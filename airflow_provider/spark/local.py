@@ -32,7 +32,7 @@ from airflow_provider.spark.runner import (
     WarmUpEvent,
     WarmUpLost,
 )
-from airflow_provider.spark.warming import WarmUp
+from airflow_provider.spark.warming import Warming
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class LocalRunner:
         self._pools = Pools(POOLS)
         self._attempts: dict[TaskId, LocalAttempt] = {}
         self._abandoned: set[LocalAttempt] = set()
-        self._warm_ups: dict[TaskId, WarmUp] = {}
+        self._warming: dict[TaskId, Warming] = {}
         self._learning: set[asyncio.Future[None]] = set()
         self._closed = False
 
@@ -96,8 +96,8 @@ class LocalRunner:
             raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
         if order.task in self._attempts:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
-        warm_up = self._warm_ups.pop(order.task, None)
-        if warm_up is None or not self._hand_over(warm_up, order):
+        warming = self._warming.pop(order.task, None)
+        if warming is None or not self._hand_over(warming, order):
             self._start_cold(self._attempt_at(order, self._new_session(order)))
         self._watch_on()
 
@@ -106,16 +106,16 @@ class LocalRunner:
             raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
         self.stop_warming(order.task)
         loop = asyncio.get_running_loop()
-        warm_up = self._warm_ups[order.task] = WarmUp(order, self._new_session(order), loop.create_future())
-        self._learning.add(warm_up.ended)
-        warm_up.ended.add_done_callback(self._learning.discard)
-        start_thread(lambda: self._learn(warm_up, loop), f"learn-{order.task}")
+        warming = self._warming[order.task] = Warming(order, self._new_session(order), loop.create_future())
+        self._learning.add(warming.ended)
+        warming.ended.add_done_callback(self._learning.discard)
+        start_thread(lambda: self._learn(warming, loop), f"learn-{order.task}")
         self._watch_on()
 
     def stop_warming(self, task: TaskId) -> None:
-        warm_up = self._warm_ups.pop(task, None)
-        if warm_up is not None:
-            warm_up.drop()
+        warming = self._warming.pop(task, None)
+        if warming is not None:
+            warming.drop()
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
@@ -142,7 +142,7 @@ class LocalRunner:
         self._closed = True
         if self._watching is not None:
             self._watching.cancel()
-        for task in list(self._warm_ups):
+        for task in list(self._warming):
             self.stop_warming(task)
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
         ending = [attempt.ended for attempt in self._abandoned] + list(self._learning)
@@ -165,19 +165,19 @@ class LocalRunner:
         loop = asyncio.get_running_loop()
         start_thread(lambda: self._run(attempt, loop), f"task-{attempt.order.task}")
 
-    def _hand_over(self, warm_up: WarmUp, order: TaskOrder) -> bool:
+    def _hand_over(self, warming: Warming, order: TaskOrder) -> bool:
         """:returns: whether an attempt goes on with what was made ready"""
-        if not warm_up.fits(order):
-            warm_up.drop()
+        if not warming.fits(order):
+            warming.drop()
             return False
-        attempt = self._attempt_at(order, warm_up.session)
-        if not warm_up.hand_to(attempt):
+        attempt = self._attempt_at(order, warming.session)
+        if not warming.hand_to(attempt):
             return False
-        asyncio.get_running_loop().call_later(_STEP_S, self._do_without, warm_up, attempt)
+        asyncio.get_running_loop().call_later(_STEP_S, self._do_without, warming, attempt)
         return True
 
-    def _do_without(self, warm_up: WarmUp, attempt: LocalAttempt) -> None:
-        if not self._closed and warm_up.take_back(attempt):
+    def _do_without(self, warming: Warming, attempt: LocalAttempt) -> None:
+        if not self._closed and warming.take_back(attempt):
             log.warning("The warm-up of %s does not stop; the task begins without it", attempt.order.label)
             attempt.session = self._new_session(attempt.order)
             self._start_cold(attempt)
@@ -192,25 +192,25 @@ class LocalRunner:
             attempt.guard.stop(attempt.guard.reason)  # a batch that Spark has let go of may still be about to write
         emit(attempt.last_word(last, self._mask))
 
-    def _learn(self, warm_up: WarmUp, loop: asyncio.AbstractEventLoop) -> None:
+    def _learn(self, warming: Warming, loop: asyncio.AbstractEventLoop) -> None:
         def emit(event: WarmUpEvent) -> None:
-            _tell(loop, self._heard_of_warm_up, warm_up, event)
+            _tell(loop, self._heard_of_warm_up, warming, event)
 
-        heir = warm_up.run(lambda: load_job(warm_up.order.entry_point, self._allowed), emit, self._mask)
-        if heir is not None and warm_up.session.spark is not None and warm_up.session.spark.alive:
+        heir = warming.run(lambda: load_job(warming.order.entry_point, self._allowed), emit, self._mask)
+        if heir is not None and warming.session.spark is not None and warming.session.spark.alive:
             self._run(heir.attempt, loop, heir.job)
         else:
-            warm_up.close()
+            warming.close()
             if heir is not None:
-                heir.attempt.session = self._new_session(warm_up.order)
+                heir.attempt.session = self._new_session(warming.order)
                 self._run(heir.attempt, loop)
-        _tell(loop, warm_up.ended.set_result, None)
+        _tell(loop, warming.ended.set_result, None)
 
-    def _heard_of_warm_up(self, warm_up: WarmUp, event: WarmUpEvent) -> None:
+    def _heard_of_warm_up(self, warming: Warming, event: WarmUpEvent) -> None:
         """If nobody has let go of it meanwhile."""
-        if self._warm_ups.get(warm_up.order.task) is warm_up:
+        if self._warming.get(warming.order.task) is warming:
             if isinstance(event, WARM_UP_ENDS):
-                del self._warm_ups[warm_up.order.task]
+                del self._warming[warming.order.task]
             self._on_event(event)
 
     # ---- a look at Spark
@@ -221,10 +221,10 @@ class LocalRunner:
 
     async def _watch(self) -> None:
         """As long as anything runs."""
-        while self._attempts or self._warm_ups:
+        while self._attempts or self._warming:
             await asyncio.sleep(LOOK_S)
             sparks = {attempt.session.spark for attempt in self._attempts.values()}
-            sparks |= {warm_up.session.spark for warm_up in self._warm_ups.values()}
+            sparks |= {warming.session.spark for warming in self._warming.values()}
             for spark in filter(None, sparks):
                 try:
                     self._saw(spark, await in_thread(functools.partial(look_at, spark), "spark-look"))
@@ -242,9 +242,9 @@ class LocalRunner:
                 log.warning("%s; its tasks end: %s", gone, ", ".join(attempt.order.label for attempt in lost))
             for attempt in lost:
                 attempt.lose(gone)
-            for warm_up in [each for each in self._warm_ups.values() if each.session.spark is spark]:
-                self.stop_warming(warm_up.order.task)
-                self._on_event(WarmUpLost(order=warm_up.order, spark=spark.number))
+            for warming in [each for each in self._warming.values() if each.session.spark is spark]:
+                self.stop_warming(warming.order.task)
+                self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
         waits = sight is Sight.WAITING
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits

@@ -32,7 +32,7 @@ class Heir(NamedTuple):
     job: SparkJob | None
 
 
-class WarmUp:
+class Warming:
     """One warm-up, and the wait for the attempt that goes on with it.
 
     :param order: what it is made ready for
