@@ -175,7 +175,7 @@ def what_was_stopped_for_a_learner_goes_to_it_or_back(
 @invariant
 def nobody_starts_over_because_one_more_joins(before: Round, told: Lessons, now: Round, lessons: Lessons) -> None:
     """Where nothing has changed but that one more is there, what was learned is learned further, or has moved to its
-    learner. A member that has lost what it had, or has failed at something, is another change.
+    learner. A member that has lost what it had or learned, or has failed at something, is another change.
     """
     grown = before.owned.keys() < now.owned.keys() and before.configured == now.configured
     if not grown or before.staying != now.staying & before.owned.keys():
@@ -183,6 +183,8 @@ def nobody_starts_over_because_one_more_joins(before: Round, told: Lessons, now:
     if any(lessons.failed.values()):
         return
     if any(before.target[worker] - told.learned[worker] - now.owned[worker] for worker in before.owned):
+        return
+    if any(told.learning[worker] - lessons.learns[worker].keys() for worker in before.owned):
         return
     for worker, learning in told.learning.items():
         for task in (learning & lessons.learns[worker].keys()) - lessons.failed[worker]:
