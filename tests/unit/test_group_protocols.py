@@ -27,6 +27,7 @@ CONNECT = replace(CLASSIC, group_protocol=GroupProtocolName.CONNECT)
 def test_each_name_has_its_protocol_with_what_the_worker_has_chosen() -> None:
     classic, connect = CLASSIC.protocol(), CONNECT.protocol()
     assert isinstance(classic, ClassicProtocol)
+    assert classic.member.slots == 3
     assert isinstance(connect, DeclarativeProtocol)
     assert (connect.member.group_id, connect.member.worker, connect.member.url) == ("g", "w", "u")
     assert (connect.member.session_timeout_ms, connect.slots) == (20_000, 3)
