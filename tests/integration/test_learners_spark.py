@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from fleet import DEADLINE_S, MakeFleet, cospark
-from warm_streams import Sink
+from warm_streams import Sink, written_by
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.records import TaskKind
@@ -20,6 +22,8 @@ pytestmark = pytest.mark.timeout(300)
 
 WARM_UP_S = 4.0
 SOME = 3
+SUCH_MOVES = 3
+"""So much longer than a stop and a start in place a move may take at most; cold it would take the warm-up more."""
 LOOK_S = 0.2
 """Who looks at files more often takes from the streams what they need to write them."""
 
@@ -36,20 +40,47 @@ def learns(worker: str, _jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
     return said is not None and len(said.learning) == 1
 
 
+async def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S:.0f} s: {what}"
+        await asyncio.sleep(LOOK_S)
+
+
 async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fleet: MakeFleet, tmp_path: Path) -> None:
     sinks = [Sink(tmp_path, index) for index in range(2)]
 
     async def go_on() -> None:
         """Each stream writes some batches more."""
         counts = [len(sink.batches()) + SOME for sink in sinks]
-        deadline = time.monotonic() + DEADLINE_S
-        while any(len(sink.batches()) < count for sink, count in zip(sinks, counts, strict=True)):
-            assert time.monotonic() < deadline, "a stream writes nothing more"
-            await asyncio.sleep(LOOK_S)
+        await until(
+            lambda: all(len(sink.batches()) >= count for sink, count in zip(sinks, counts, strict=True)),
+            "each stream writes more",
+        )
+
+    async def start_again(index: int) -> float:
+        """Have a stream stop and start where it is.
+
+        :returns: for how many seconds it wrote nothing
+        """
+        (tmp_path / ".again").write_text(json.dumps([int(index == each) for each in range(len(sinks))]))
+        (tmp_path / ".again").rename(tmp_path / "again")
+
+        def stood() -> list[float]:
+            return [gap.seconds for gap in sinks[index].gaps() if gap.restarted and not gap.moved]
+
+        await until(lambda: bool(stood()), "it starts again")
+        return stood()[0]
 
     async with fleet() as group:
-        config = {"folder": str(tmp_path), "warm_up_s": WARM_UP_S}
-        await group.submit("totals", tasks=2, kind=TaskKind.STREAMING, entry_point="warm_streams:Totals", config=config)
+        await group.submit(
+            "totals",
+            tasks=2,
+            kind=TaskKind.STREAMING,
+            entry_point="warm_streams:Totals",
+            config={"folder": str(tmp_path), "warm_up_s": WARM_UP_S},
+            replan_interval_ms=1_000,
+        )
         group.start("w1")
         await go_on()
         first = {sink.batches()[-1].pid for sink in sinks}
@@ -58,7 +89,7 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         group.start("w2")
         await group.wait_for(partial(learns, "w2"), "w2 learns a stream")
         before = [len(sink.batches()) for sink in sinks]
-        await group.balanced("w1", "w2")
+        await until(lambda: len(set(written_by(sinks))) == 2, "both workers write")
         await go_on()
         (moved,) = [sink for sink in sinks if sink.batches()[-1].pid not in first]
         assert [(gap.moved, gap.restarted) for gap in moved.gaps() if gap.restarted] == [(True, True)]
@@ -66,6 +97,9 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         assert len(by_owner) > before[sinks.index(moved)], "the owner ran it on"
         assert moved.batches()[-1].warm, "it began with what had been made ready"
 
+        restarted = await start_again(sinks.index(moved))
+        await go_on()
+        began = time.time()
         said = await cospark(group, "scale", group.group_id, "--to", "50%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
         (left,) = [name for name in ("w1", "w2") if group.owned(name)]
@@ -76,6 +110,8 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         assert len(last) == 1
         (again,) = [sink for sink in sinks if any(gap.moved and gap.at > moved_at(moved) for gap in sink.gaps())]
         assert again.batches()[-1].warm
+        missed = max(gap.seconds for sink in sinks for gap in sink.gaps() if gap.at > began)
+        assert missed < SUCH_MOVES * restarted, f"no batch for {missed:.1f} s; stopped and started {restarted:.1f} s"
     assert all(sink.check() > 3 * SOME for sink in sinks)
 
 
