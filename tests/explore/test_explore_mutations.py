@@ -21,6 +21,7 @@ NOTICED = {
     "does not wait for a predecessor's lease": ("takeover", rules.STARTED),
     "does not stop when its lease is over": ("loss", rules.TWO_RUN),
     "gives a lesson up whenever somebody joins": ("learners", rules.REST),
+    "says nothing when it is ready": ("learners", rules.REST),
     "owns what it learns": ("learners", rules.STARTED),
     "does not tell an owner what others learn": ("learners", "its_owner_knows_what_is_learned"),
 }
