@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
+import os
 import socket
 import threading
 import time
@@ -142,6 +144,7 @@ class WorkerRequests:
             self._consumer.assign([mine])
         except KafkaException as failed:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
+        _process.open.add(self)
         self._thread.start()
 
     def send(self, body: RequestBody, *, correlation_id: int) -> None:
@@ -182,6 +185,7 @@ class WorkerRequests:
             self._thread.join()
         with contextlib.suppress(KafkaException):
             self._consumer.close()
+        _process.open.discard(self)
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -227,3 +231,23 @@ class WorkerRequests:
                 self._outage.servers, f"using the topic {topic!r}", self._outage.reason or error.str()
             )
         return TopicError(f"the topic {topic!r} can't be used: {error.str()}")
+
+
+class _Process:
+    """What this process has open."""
+
+    def __init__(self) -> None:
+        self.open: set[WorkerRequests] = set()
+
+
+_process = _Process()
+
+
+def _start_over() -> None:
+    """As for the topics' other clients: a forked process may neither use nor destroy what it has not opened."""
+    global _process
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
+    _process = _Process()
+
+
+os.register_at_fork(after_in_child=_start_over)

@@ -123,8 +123,10 @@ async def channel(broker: Broker) -> AsyncIterator[KafkaChannel]:
     opened = KafkaChannel(SETTINGS)
     await opened.open()
     yield opened
+    assert worker_requests._process.open
     await opened.aclose()
     assert broker.closed == 1
+    assert not worker_requests._process.open
 
 
 async def test_a_request_lies_in_its_shard_and_its_reply_comes_to_who_asked(
