@@ -114,10 +114,17 @@ class Coordinator:
             turn.reply(event.request, refusal(body, KafkaErrorCode.INVALID_REQUEST, wrong))
         elif isinstance(body, ConnectGroupHeartbeatRequest):
             on_heartbeat(turn, event, body)
+            self._forget_if_empty(body.group_id)
         elif isinstance(body, ConnectGroupPrepareAssignmentRequest):
             computing.on_prepare(turn, event, body)
         else:
             computing.on_install(turn, event, body)
+
+    def _forget_if_empty(self, group_id: str) -> None:
+        """Who is refused by a group that there is not leaves nothing of it."""
+        desk = self._desks.get(group_id)
+        if desk is not None and desk.unrecorded is None and not desk.state.is_recorded:
+            del self._desks[group_id]
 
     def _wrong_with(self, body: RequestBody) -> str | None:
         """Who is not known, joins and says what it owns, sends its first heartbeat. Without that, it is one of a member

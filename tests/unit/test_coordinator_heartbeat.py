@@ -56,6 +56,7 @@ class TestTheGroup:
         shard = Shard()
         assert shard.heartbeat(W1, 4).error_code == Code.UNKNOWN_MEMBER_ID
         assert not shard.coordinator.groups
+        assert not shard.coordinator._desks  # nothing that grows with what is asked in vain
         assert not shard.log
 
 
