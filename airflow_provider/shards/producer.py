@@ -128,11 +128,12 @@ class ShardProducer:
                 self._producer.poll(_ROOM_S)
 
     def _persist(self, call: Any) -> None:
-        """Try again what may be tried again, until it is done.
+        """Try again what may be tried again, but not longer than a transaction may last.
 
-        :raises FencedError, ShardError: it can't be
+        :raises FencedError, ShardError: it can't be done
         :raises KafkaException: the transaction has to be aborted
         """
+        give_up_at = time.monotonic() + _TRANSACTION_TIMEOUT_MS / 1000
         while True:
             try:
                 call()
@@ -148,6 +149,6 @@ class ShardProducer:
                     raise ShardError(f"the producer of shard {self._shard} is broken: {error.str()}") from failed
                 if error.txn_requires_abort():
                     raise
-                if not error.retriable() or self._given_up.is_set():
+                if not error.retriable() or self._given_up.is_set() or time.monotonic() > give_up_at:
                     raise ShardError(f"shard {self._shard}: {error.str()}") from failed
                 time.sleep(_ROOM_S)
