@@ -117,8 +117,15 @@ def grant(administrator: KafkaSettings, acls: Collection[AclBinding]) -> None:
 
 
 @contextmanager
-def secured_broker(certificates: Certificates, users: Iterable[str] | Mapping[str, str]) -> Iterator[SecuredBroker]:
-    """:param users: their names, or their passwords by name"""
+def secured_broker(
+    certificates: Certificates,
+    users: Iterable[str] | Mapping[str, str],
+    *,
+    properties: Mapping[str, object] | None = None,
+) -> Iterator[SecuredBroker]:
+    """:param users: their names, or their passwords by name
+    :param properties: further settings of the broker
+    """
     known = users if isinstance(users, Mapping) else {}
     passwords = {user: secrets.token_urlsafe(24) for user in (ADMIN, *users)} | dict(known)
     security = BrokerSecurity(
@@ -128,5 +135,5 @@ def secured_broker(certificates: Certificates, users: Iterable[str] | Mapping[st
         users=passwords,
         administrator=ADMIN,
     )
-    with LocalBroker(security=security) as broker:
+    with LocalBroker(security=security, properties=properties) as broker:
         yield SecuredBroker(broker, certificates, passwords)

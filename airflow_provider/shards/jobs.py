@@ -13,7 +13,7 @@ from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Tasks
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 
 log: Final = logging.getLogger(__name__)
@@ -106,6 +106,8 @@ class _Follower:
                 await topics.catch_up()
                 rest_s = _FIRST_REST_S
                 await self._watch(topics)
+            except NoTopicError as wrong:  # until its first worker has made them
+                log.debug("group %r has nothing to do yet: %s", self._group, wrong)
             except TopicError as wrong:
                 log.warning(
                     "what group %r has to do is not known: %s; looking again in %.0f s", self._group, wrong, rest_s

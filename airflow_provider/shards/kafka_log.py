@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -54,7 +55,7 @@ class KafkaShardLog:
         try:
             asked = self._admin.list_offsets({partition: latest}, request_timeout=_ANSWER_S)[partition]
             end = int(asked.result(_ANSWER_S).offset)
-        except (KafkaException, TimeoutError) as failed:
+        except (KafkaException, FutureTimeoutError) as failed:
             raise ShardError(f"the end of shard {self._shard}'s requests is not known: {failed}") from failed
         if end < 0:  # librdkafka's way to tell that the request has timed out
             raise ShardError(f"the end of shard {self._shard}'s requests is not known: no broker answers")

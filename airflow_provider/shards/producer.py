@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -29,6 +32,8 @@ _TRANSACTION_TIMEOUT_MS: Final = 10_000
 until then nobody reads what comes after it in the same partitions.
 """
 _CALL_S: Final = 5.0
+_HANGS_S: Final = 8.0
+"""librdkafka may not come back from sending offsets, whatever the timeout, where a broker was killed before it."""
 _ROOM_S: Final = 0.05
 _FENCED: Final = frozenset(
     {
@@ -38,6 +43,33 @@ _FENCED: Final = frozenset(
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
+
+
+class _Caller:
+    """Makes calls in a thread of its own, so that one that does not come back can be left."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[None]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def call(self, call: Callable[[], Any], timeout_s: float) -> None:
+        """:raises TimeoutError: it has not come back in time; it may do so later"""
+        done: Future[None] = Future()
+        self._calls.put((call, done))
+        done.result(timeout_s)
+
+    def close(self) -> None:
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (asked := self._calls.get()) is not None:
+            call, done = asked
+            try:
+                call()
+            except BaseException as failed:  # noqa: BLE001  it is raised where it was asked for
+                done.set_exception(failed)
+            else:
+                done.set_result(None)
 
 
 class ShardProducer:
@@ -51,6 +83,7 @@ class ShardProducer:
         self._shard = shard
         self._user = principal_of(config)
         self._given_up = threading.Event()
+        self._caller = _Caller(f"cospark-shard-{shard}-producer")
         self._producer = make_client(
             Producer,
             {
@@ -109,6 +142,7 @@ class ShardProducer:
 
     def close(self) -> None:
         """What is not committed stays so."""
+        self._caller.close()
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.flush(0)
@@ -127,16 +161,19 @@ class ShardProducer:
             except BufferError:  # more than librdkafka keeps at a time
                 self._producer.poll(_ROOM_S)
 
-    def _persist(self, call: Any) -> None:
-        """Try again what may be tried again, until it is done.
+    def _persist(self, call: Callable[[], Any]) -> None:
+        """Try again what may be tried again, but not longer than a transaction may last.
 
-        :raises FencedError, ShardError: it can't be
+        :raises FencedError, ShardError: it can't be done
         :raises KafkaException: the transaction has to be aborted
         """
+        give_up_at = time.monotonic() + _TRANSACTION_TIMEOUT_MS / 1000
         while True:
             try:
-                call()
+                self._caller.call(call, _HANGS_S)
                 return
+            except FutureTimeoutError as hanging:
+                raise ShardError(f"the producer of shard {self._shard} hangs: another one is made") from hanging
             except KafkaException as failed:
                 error = failed.args[0]
                 if error.code() in _FENCED:
@@ -148,6 +185,6 @@ class ShardProducer:
                     raise ShardError(f"the producer of shard {self._shard} is broken: {error.str()}") from failed
                 if error.txn_requires_abort():
                     raise
-                if not error.retriable() or self._given_up.is_set():
+                if not error.retriable() or self._given_up.is_set() or time.monotonic() > give_up_at:
                     raise ShardError(f"shard {self._shard}: {error.str()}") from failed
                 time.sleep(_ROOM_S)

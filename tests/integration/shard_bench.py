@@ -1,0 +1,201 @@
+"""What the tests of shards share: a machine that echoes, a process that serves it, and a client that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from echo_machine import EchoMachine, heartbeat_of
+from waiting import DEADLINE_S
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
+from airflow_provider.declarative.wire.apis import Reply as WireReply
+from airflow_provider.declarative.wire.apis import RequestBody, decode_reply, encode_request, request_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.settings import Layout
+from airflow_provider.shards.topics import ShardTopics
+from airflow_provider.topics.outage import Outage
+
+LAYOUT = Layout(shards=2, replies=2)
+SESSION_S = 3.0
+QUICK = {
+    "group.consumer.session.timeout.ms": round(SESSION_S * 1000),
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+}
+"""A broker that notices soon who is gone: by default it takes 45 s."""
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+_PROCESS = _HERE / "shard_process.py"
+
+
+@contextmanager
+def quick_broker() -> Iterator[LocalBroker]:
+    """A broker that notices soon who is gone, with the topics of shards."""
+    with LocalBroker(properties=QUICK) as running:
+        topics = ShardTopics({"bootstrap.servers": running.bootstrap_servers}, Outage(running.bootstrap_servers))
+        assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
+        yield running
+
+
+class Asker:
+    """Asks, as a member does. Its replies are in one partition."""
+
+    def __init__(self, connection: Mapping[str, Any], layout: Layout = LAYOUT) -> None:
+        self._layout = layout
+        self._id = secrets.token_bytes(8)
+        self._correlation = itertools.count(1)
+        self._producer = Producer({**connection, "linger.ms": 0, "allow.auto.create.topics": False})
+        self.partition = 0
+        self._consumer = Consumer(
+            {
+                **connection,
+                "group.id": "asker",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "allow.auto.create.topics": False,
+            }
+        )
+        self._consumer.assign([TopicPartition(REPLIES_TOPIC, self.partition, 0)])
+        self.replies: dict[int, WireReply] = {}
+        self._answered: set[int] = set()
+
+    def send(self, body: RequestBody, *, partition: int | None = None) -> int:
+        """:returns: the correlation id"""
+        number = next(self._correlation)
+        request = request_of(body, correlation_id=number, reply_partition=self.partition, client_id="asker")
+        self.send_bytes(
+            encode_request(request),
+            partition_of(body.group_id, self._layout.shards) if partition is None else partition,
+        )
+        return number
+
+    def send_bytes(self, data: bytes, partition: int) -> None:
+        self._producer.produce(REQUESTS_TOPIC, data, self._id, partition)
+        assert not self._producer.flush(DEADLINE_S)
+
+    def reply(self, number: int, *, within_s: float = DEADLINE_S) -> WireReply:
+        deadline = time.monotonic() + within_s
+        while number not in self.replies:
+            assert time.monotonic() < deadline, f"no reply to {number} within {within_s:g} s"
+            self._read(0.05)
+        return self.replies.pop(number)
+
+    def ask(self, body: RequestBody, *, within_s: float = DEADLINE_S) -> WireReply:
+        return self.reply(self.send(body), within_s=within_s)
+
+    def heartbeat(
+        self, group: str, member: str = "m", *, within_s: float = DEADLINE_S
+    ) -> ConnectGroupHeartbeatResponse:
+        body = self.ask(heartbeat_of(group, member), within_s=within_s).body
+        assert isinstance(body, ConnectGroupHeartbeatResponse)
+        return body
+
+    def _read(self, timeout_s: float) -> None:
+        message = self._consumer.poll(timeout_s)
+        if message is not None and message.error() is None and message.key() == self._id:
+            reply = decode_reply(message.value() or b"")
+            assert reply.header.correlation_id not in self._answered, "answered twice"
+            self._answered.add(reply.header.correlation_id)
+            self.replies[reply.header.correlation_id] = reply
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def settings_of_shards(servers: str) -> KafkaSettings:
+    return KafkaSettings.from_extra({"bootstrap.servers": servers}, conn_id="shards")
+
+
+@contextmanager
+def in_process(servers: str) -> Iterator[ShardServer]:
+    """A coordinator in this process, when it serves all shards."""
+    server = ShardServer(settings_of_shards(servers), EchoMachine, make=LAYOUT)
+    server.start()
+    try:
+        until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
+        yield server
+    finally:
+        server.close()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
+        time.sleep(0.01)
+
+
+class Coordinating:
+    """A process, and what it prints.
+
+    :param command: what it runs
+    """
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        self._path = folder / f"coordinator-{secrets.token_hex(4)}.log"
+        with self._path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests", _HERE)))},
+            )
+
+    @property
+    def log(self) -> str:
+        return self._path.read_text()
+
+    @property
+    def paused(self) -> bool:
+        state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        return self._process.wait(DEADLINE_S)
+
+    def kill(self) -> None:
+        """As a crash would end it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class CoordinatorProcess(Coordinating):
+    """One that serves with a machine that echoes."""
+
+    def __init__(self, servers: str, folder: Path, *options: str) -> None:
+        super().__init__(folder, str(_PROCESS), servers, *options)
+
+    @property
+    def served(self) -> set[int]:
+        said = [line for line in self.log.splitlines() if line.startswith("serves")]
+        return {int(number) for number in said[-1].split()[1:]} if said else set()
+
+    def serves(self, *shards: int) -> None:
+        """Wait until it serves these, and no others."""
+        until(lambda: self.served == set(shards), f"it serves {shards}\n{self.log}")
+
+
+class CoordinatorCommand(Coordinating):
+    """``cospark coordinator``."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        super().__init__(folder, "-m", "airflow_provider.cli.main", "coordinator", "--bootstrap-servers", servers)

@@ -1,0 +1,79 @@
+"""A coordinator process of the tests: says which shards it serves, until it is signalled.
+
+With ``--hang`` it pauses itself (SIGSTOP) when a heartbeat of the member "hangs" has been written, in the middle of the
+transaction: what is left is to commit it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from echo_machine import EchoMachine
+from shard_bench import LAYOUT, settings_of_shards
+
+from airflow_provider.coordinator.events import Effects, Event, RequestArrived
+from airflow_provider.shards import kafka_log
+from airflow_provider.shards.producer import ShardProducer
+from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.settings import ConsumerProtocol
+
+HANGS = "hangs"
+_hanging = threading.Event()
+
+
+class HangingMachine(EchoMachine):
+    def handle(self, event: Event) -> Effects:
+        if isinstance(event, RequestArrived) and getattr(event.body, "member_id", None) == HANGS:
+            _hanging.set()
+        return super().handle(event)
+
+
+class _PausedBeforeItCommits:
+    """A producer."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "commit_transaction" and _hanging.is_set():
+            _hanging.clear()
+            self._producer.flush(10)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return getattr(self._producer, name)
+
+
+class HangingProducer(ShardProducer):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._producer: Any = _PausedBeforeItCommits(self._producer)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+    servers, hangs = sys.argv[1], "--hang" in sys.argv
+    if hangs:
+        setattr(kafka_log, "ShardProducer", HangingProducer)  # noqa: B010  which mypy would not have assigned
+    faulthandler.register(signal.SIGUSR1)  # where its threads are, for who looks at a test that fails
+    signalled = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: signalled.set())
+    protocol = ConsumerProtocol.CLASSIC if "--classic" in sys.argv else ConsumerProtocol.CONSUMER
+    machine = HangingMachine if hangs else EchoMachine
+    server = ShardServer(settings_of_shards(servers), machine, protocol=protocol, make=LAYOUT)
+    server.start()
+    said = None
+    while not signalled.wait(0.02):
+        if server.served != said:
+            said = server.served
+            print("serves", *sorted(said), flush=True)
+    server.close()
+    print("closed", flush=True)
+
+
+if __name__ == "__main__":
+    main()

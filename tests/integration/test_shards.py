@@ -1,0 +1,87 @@
+"""Requests go in, and replies come out, in one transaction."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import pytest
+from echo_machine import HELD, RAISES, heartbeat_of
+from shard_bench import LAYOUT, Asker, in_process, quick_broker, settings_of_shards, until
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative.sharding import partition_of
+from airflow_provider.declarative.wire.apis import encode_request, request_of
+from airflow_provider.ledger.records import JobDefinition
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.shards.server import ShardServer
+from airflow_provider.topics import one_shot
+
+ROUND_TRIPS = 200
+
+
+@pytest.fixture(scope="module")
+def shard_broker() -> Iterator[LocalBroker]:
+    with quick_broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(shard_broker: LocalBroker) -> Iterator[ShardServer]:
+    with in_process(shard_broker.bootstrap_servers) as serving:
+        yield serving
+
+
+@pytest.fixture
+def asker(shard_broker: LocalBroker, server: ShardServer) -> Iterator[Asker]:
+    asking = Asker({"bootstrap.servers": shard_broker.bootstrap_servers})
+    yield asking
+    asking.close()
+
+
+def test_a_round_trip_takes_its_time(asker: Asker, group_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [asker.heartbeat(group_id).member_epoch for _ in range(3)] == [1, 2, 3]
+    took = []
+    for _ in range(ROUND_TRIPS):
+        asked_at = time.perf_counter()
+        asker.heartbeat(group_id)
+        took.append((time.perf_counter() - asked_at) * 1000)
+    with capsys.disabled():
+        slow = statistics.quantiles(took, n=20)[-1]
+        print(f"\nround trip with its transaction: median {statistics.median(took):.1f} ms, 95 % under {slow:.1f} ms")
+    assert statistics.median(took) < 1_000
+
+
+def test_what_can_not_be_handled_is_refused_and_holds_up_nobody(asker: Asker, group_id: str) -> None:
+    shard = partition_of(group_id, LAYOUT.shards)
+    asker.send_bytes(b"\x00", shard)
+    good = encode_request(request_of(heartbeat_of(group_id), correlation_id=100, reply_partition=asker.partition))
+    asker.send_bytes(good[:-1], shard)
+    newer = encode_request(request_of(heartbeat_of(group_id), correlation_id=101, reply_partition=asker.partition))
+    asker.send_bytes(newer[:2] + b"\x00\x07" + newer[4:], shard)
+    elsewhere = asker.send(heartbeat_of(group_id), partition=1 - shard)
+    assert asker.reply(100).body.error_code == KafkaErrorCode.INVALID_REQUEST
+    assert asker.reply(101).body.error_code == KafkaErrorCode.UNSUPPORTED_VERSION
+    assert asker.reply(elsewhere).body.error_code == KafkaErrorCode.NOT_COORDINATOR
+    assert asker.heartbeat(group_id).member_epoch == 1
+
+
+def test_a_request_that_the_machine_fails_at_is_answered_and_the_shard_goes_on(asker: Asker, group_id: str) -> None:
+    before, faulty, after = (asker.send(heartbeat_of(group_id, member)) for member in ("m", RAISES, "m"))
+    assert asker.reply(faulty).body.error_code == KafkaErrorCode.UNKNOWN_SERVER_ERROR
+    replies = [asker.reply(number).body for number in (before, after)]
+    assert [reply.member_epoch for reply in replies] == [1, 2]  # type: ignore[union-attr]
+
+
+def test_a_timer_answers_what_was_held(asker: Asker, group_id: str) -> None:
+    assert asker.heartbeat(group_id, HELD).member_epoch == 1
+
+
+def test_a_shard_reads_what_its_groups_have_to_do(asker: Asker, group_id: str, shard_broker: LocalBroker) -> None:
+    one_shot.submit_job(
+        settings_of_shards(shard_broker.bootstrap_servers),
+        group_id,
+        JobDefinition(name="sales", entry_point="noop:job"),
+    )
+    until(lambda: asker.heartbeat(group_id).throttle_time_ms == 1, "the machine knows the planner")

@@ -1,0 +1,145 @@
+"""A coordinator dies, or is thought to: another one takes over, and nothing is lost or has an effect twice."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from echo_machine import heartbeat_of
+from shard_bench import LAYOUT, SESSION_S, Asker, CoordinatorCommand, CoordinatorProcess, quick_broker, until
+from shard_process import HANGS
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative.model import MemberEpoch
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import MemberId
+
+Start = Callable[..., CoordinatorProcess]
+
+
+@pytest.fixture(scope="module")
+def shard_broker() -> Iterator[LocalBroker]:
+    with quick_broker() as running:
+        yield running
+
+
+@pytest.fixture
+def start(shard_broker: LocalBroker, tmp_path: Path) -> Iterator[Start]:
+    """Starts a coordinator process; at the end all of them are killed."""
+    started: list[CoordinatorProcess] = []
+
+    def begin(*options: str) -> CoordinatorProcess:
+        started.append(CoordinatorProcess(shard_broker.bootstrap_servers, tmp_path, *options))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.kill()
+
+
+@pytest.fixture
+def new_asker(shard_broker: LocalBroker) -> Iterator[Callable[[], Asker]]:
+    """Makes one who asks, once there are topics to ask in."""
+    with contextlib.ExitStack() as closing:
+
+        def make() -> Asker:
+            asker = Asker({"bootstrap.servers": shard_broker.bootstrap_servers})
+            closing.callback(asker.close)
+            return asker
+
+        yield make
+
+
+def epoch_of(asker: Asker, group: str) -> int:
+    return asker.heartbeat(group).member_epoch
+
+
+def test_who_takes_over_from_a_killed_one_knows_all_that_it_has_answered(
+    start: Start, new_asker: Callable[[], Asker], group_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start()
+    first.serves(0, 1)
+    asker = new_asker()
+    assert [epoch_of(asker, group_id) for _ in range(20)] == [*range(1, 21)]
+    second = start()
+    until(lambda: len(second.served) == 1 and len(first.served) == 1, "they share the shards")
+    assert first.served | second.served == {0, 1}
+    assert [epoch_of(asker, group_id) for _ in range(10)] == [*range(21, 31)]
+    first.kill()
+    killed_at = time.monotonic()
+    second.serves(0, 1)
+    took_s = time.monotonic() - killed_at
+    with capsys.disabled():
+        print(f"\na killed coordinator was replaced after {took_s:.1f} s, with a session of {SESSION_S:.0f} s")
+    assert epoch_of(asker, group_id) == 31
+
+
+def test_who_leaves_in_order_is_replaced_sooner(start: Start, new_asker: Callable[[], Asker], group_id: str) -> None:
+    first, second = start(), start()
+    until(lambda: len(first.served) == 1 and len(second.served) == 1, "they share the shards")
+    asker = new_asker()
+    assert epoch_of(asker, group_id) == 1
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 0, first.log
+    second.serves(0, 1)
+    assert epoch_of(asker, group_id) == 2
+
+
+def test_a_zombie_that_goes_on_in_mid_transaction_has_no_effect(
+    start: Start, new_asker: Callable[[], Asker], group_id: str
+) -> None:
+    zombie = start("--hang")
+    zombie.serves(0, 1)
+    asker = new_asker()
+    assert epoch_of(asker, group_id) == 1
+    in_the_middle = asker.send(heartbeat_of(group_id, HANGS))
+    until(lambda: zombie.paused, "it pauses before it commits")
+    heir = start()
+    heir.serves(0, 1)
+    reply = asker.reply(in_the_middle).body
+    assert isinstance(reply, ConnectGroupHeartbeatResponse)
+    assert reply.member_epoch == 2
+    zombie.signal(signal.SIGCONT)
+    until(lambda: "somebody else serves shard" in zombie.log, "it learns that it is one")
+    assert [epoch_of(asker, group_id) for _ in range(5)] == [*range(3, 8)]  # what is answered twice fails
+
+
+def test_shards_are_served_again_when_the_broker_is_back(
+    start: Start, new_asker: Callable[[], Asker], group_id: str, shard_broker: LocalBroker
+) -> None:
+    only = start()
+    only.serves(0, 1)
+    asker = new_asker()
+    assert epoch_of(asker, group_id) == 1
+    shard_broker.kill()
+    shard_broker.start()
+    assert epoch_of(asker, group_id) == 2
+    assert "Traceback" not in only.log, only.log
+
+
+def test_a_member_joins_at_the_command(
+    shard_broker: LocalBroker, new_asker: Callable[[], Asker], group_id: str, tmp_path: Path
+) -> None:
+    command = CoordinatorCommand(shard_broker.bootstrap_servers, tmp_path)
+    try:
+        until(lambda: command.log.count("serving shard") == LAYOUT.shards, "it serves")
+        body = ConnectGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=MemberId("m"),
+            member_epoch=MemberEpoch(0),
+            rebalance_timeout_ms=1_000,
+            client_assignors=(Assignor(name="eager", minimum_version=0, maximum_version=0, version=0),),
+            connectors_and_tasks=(),
+        )
+        reply = new_asker().ask(body).body
+        assert reply.error_code in (KafkaErrorCode.NONE, KafkaErrorCode.COMPUTE_ASSIGNMENT), reply
+        command.signal(signal.SIGTERM)
+        assert command.wait() == 0, command.log
+    finally:
+        command.kill()
