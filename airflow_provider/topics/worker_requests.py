@@ -39,6 +39,15 @@ _DELIVERY_TIMEOUT_MS: Final = 5_000
 """A request that is older has been asked again by then; written late it would only be in the way."""
 _AWAY: Final = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED})
+_NO_LEADER: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._NOENT,  # noqa: SLF001  "No leaders found"
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+"""Of a topic that has just been made, and while brokers come and go."""
 
 
 class NoCoordinatorsError(TopicError):
@@ -53,6 +62,10 @@ class NoCoordinatorsError(TopicError):
 
     def __reduce__(self) -> tuple[type[NoCoordinatorsError], tuple[str]]:
         return type(self), (self.topic,)
+
+
+class NoLeaderError(TopicError):
+    """No broker leads a partition at present."""
 
 
 class WorkerRequests:
@@ -122,7 +135,8 @@ class WorkerRequests:
     def open(self, *, appear_s: float = _APPEAR_S) -> None:
         """Find the topics, and read replies from here on. Blocks.
 
-        :param appear_s: so long the topics may be missing: a coordinator that starts together with this makes them
+        :param appear_s: so long the topics may be missing, or without a leader: a coordinator that starts together with
+            this makes them
         :raises NoCoordinatorsError: a topic is missing
         :raises TopicRightsError: this user may not read it
         :raises BrokerAwayError: no broker answers in time
@@ -131,21 +145,23 @@ class WorkerRequests:
         until = time.monotonic() + appear_s
         while True:
             try:
-                self._shards = self._partitions_of(REQUESTS_TOPIC)
-                replies = self._partitions_of(REPLIES_TOPIC)
+                self._find()
                 break
-            except NoCoordinatorsError:
+            except (NoCoordinatorsError, NoLeaderError):
                 if time.monotonic() >= until or self._closing.wait(_LOOK_S):
                     raise
-        self._reply_partition = partition_of(self._reader, replies)
+        _process.open.add(self)
+        self._thread.start()
+
+    def _find(self) -> None:
+        self._shards = self._partitions_of(REQUESTS_TOPIC)
+        self._reply_partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC))
         mine = TopicPartition(REPLIES_TOPIC, self._reply_partition)
         try:
             _, mine.offset = self._consumer.get_watermark_offsets(mine, timeout=_OPEN_S)
             self._consumer.assign([mine])
         except KafkaException as failed:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
-        _process.open.add(self)
-        self._thread.start()
 
     def send(self, body: RequestBody, *, correlation_id: int) -> None:
         """Write a request. Its reply, or that it could not be written, comes by the callbacks."""
@@ -224,6 +240,8 @@ class WorkerRequests:
     def _explain(self, topic: str, operation: str, error: KafkaError) -> TopicError:
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
             return NoCoordinatorsError(topic)
+        if error.code() in _NO_LEADER:
+            return NoLeaderError(f"the topic {topic!r} can't be used at present: {error.str()}")
         if error.code() in _NO_RIGHT:
             return TopicRightsError(topic, operation, self._principal)
         if error.code() in _AWAY:

@@ -50,11 +50,13 @@ class Broker:
 
     :ivar answers: whether requests are answered
     :ivar missing: how often the topics are looked for in vain
+    :ivar unled: how often their leader is
     """
 
     def __init__(self) -> None:
         self.answers = True
         self.missing = 0
+        self.unled = 0
         self.refuses: KafkaError | None = None
         self.requests: list[tuple[int, Request]] = []
         self.replies: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -100,6 +102,9 @@ class Broker:
         return type("Found", (), {"topics": {topic: Partitions(3)}})
 
     def get_watermark_offsets(self, _partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        if self.unled:
+            self.unled -= 1
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
         return 0, 40
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -186,10 +191,10 @@ async def test_what_can_not_be_written_has_no_reply(broker: Broker, channel: Kaf
 
 
 async def test_topics_that_a_coordinator_is_about_to_make_are_waited_for(broker: Broker) -> None:
-    broker.missing = 3
+    broker.missing, broker.unled = 3, 2
     channel = KafkaChannel(SETTINGS)
     await channel.open()
-    assert not broker.missing
+    assert (broker.missing, broker.unled) == (0, 0)
     await channel.aclose()
 
 
