@@ -13,7 +13,6 @@ from airflow_provider.cli.terminal import complain, log_to_terminal
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.shards.candidates import shard_server
-from airflow_provider.shards.settings import ConsumerProtocol
 from airflow_provider.topics.errors import TopicError
 
 _LOOK_S: Final = 0.5
@@ -36,21 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="MS",
             help=f"{meaning}; the same for all coordinators of a cluster (default: %(default)s)",
         )
-    parser.add_argument(
-        "--consumer-protocol",
-        choices=[protocol.value for protocol in ConsumerProtocol],
-        default=ConsumerProtocol.CONSUMER.value,
-        help="how coordinators share the shards: by KIP-848 (default), where another one takes over from one that has"
-        " died after the brokers' group.consumer.session.timeout.ms (45 s by default), or as before, after 10 s; the"
-        " same for all of a cluster",
-    )
     add_connection_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     log_to_terminal()
     try:
-        server = shard_server(settings_of(args), _settings(args), ConsumerProtocol(args.consumer_protocol))
+        server = shard_server(settings_of(args), _settings(args))
         with handlers_restored():
             signalled = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -19,7 +19,6 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.settings import ConsumerProtocol
 
 
 class Coordination(str, Enum):
@@ -30,13 +29,9 @@ class Coordination(str, Enum):
     """There are dedicated ones: ``cospark coordinator``."""
 
 
-def shard_server(
-    settings: KafkaSettings,
-    coordinator: CoordinatorSettings,
-    protocol: ConsumerProtocol = ConsumerProtocol.CONSUMER,
-) -> ShardServer:
+def shard_server(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
     """Serves shards with the coordinator of declarative groups."""
-    return ShardServer(settings, lambda: _machine(coordinator), protocol=protocol)
+    return ShardServer(settings, lambda: _machine(coordinator))
 
 
 def _machine(settings: CoordinatorSettings) -> Coordinator:

@@ -23,7 +23,7 @@ from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.machine import Machine
 from airflow_provider.shards.requests import RawRequest
-from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, ConsumerProtocol, Layout
+from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.shards.shard import Shard
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.client_errors import make_client, tell
@@ -61,7 +61,6 @@ class ShardServer:
 
     :param settings: the connection
     :param machine: makes a machine that knows nothing
-    :param protocol: of the consumer group
     :param make: how many partitions the topics get, where they are missing
     """
 
@@ -70,10 +69,8 @@ class ShardServer:
         settings: KafkaSettings,
         machine: Callable[[], Machine],
         *,
-        protocol: ConsumerProtocol = ConsumerProtocol.CONSUMER,
         make: Layout = DEFAULT_LAYOUT,
     ) -> None:
-        self._protocol = protocol
         self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
         self._machine = machine
         self._make = make
@@ -269,7 +266,7 @@ class ShardServer:
         return {
             **self._config,
             "group.id": COORDINATORS,
-            **self._protocol.consumer(),
+            "group.protocol": "consumer",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             # Where to begin is known when what others have begun to commit is committed, or is not.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 COORDINATORS: Final = "__worker_coordinators"
@@ -13,29 +12,6 @@ COORDINATORS: Final = "__worker_coordinators"
 def transactional_id(shard: int) -> str:
     """Of whoever serves this shard: the last one to begin fences those before it."""
     return f"{COORDINATORS}-{shard}"
-
-
-class ConsumerProtocol(str, Enum):
-    """How coordinators find out who serves which shard, and how soon another one serves those of one that has died."""
-
-    CONSUMER = "consumer"
-    """KIP-848: after the brokers' ``group.consumer.session.timeout.ms``, 45 s by default, which clients can't lower."""
-    CLASSIC = "classic"
-    """After 10 s, as the clients say. While coordinators come and go there are transactions to be tried again."""
-
-    def consumer(self) -> dict[str, str | int]:
-        """What librdkafka's consumer needs for it."""
-        if self is ConsumerProtocol.CONSUMER:
-            return {"group.protocol": "consumer"}
-        return {
-            "group.protocol": "classic",
-            "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": _SESSION_MS,
-            "heartbeat.interval.ms": _SESSION_MS // 10,
-        }
-
-
-_SESSION_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

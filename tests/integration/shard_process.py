@@ -21,7 +21,6 @@ from airflow_provider.coordinator.events import Effects, Event, RequestArrived
 from airflow_provider.shards import kafka_log
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.settings import ConsumerProtocol
 
 HANGS = "hangs"
 _hanging = threading.Event()
@@ -62,9 +61,8 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)  # where its threads are, for who looks at a test that fails
     signalled = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: signalled.set())
-    protocol = ConsumerProtocol.CLASSIC if "--classic" in sys.argv else ConsumerProtocol.CONSUMER
     machine = HangingMachine if hangs else EchoMachine
-    server = ShardServer(settings_of_shards(servers), machine, protocol=protocol, make=LAYOUT)
+    server = ShardServer(settings_of_shards(servers), machine, make=LAYOUT)
     server.start()
     said = None
     while not signalled.wait(0.02):

@@ -18,7 +18,7 @@ from airflow_provider.shards import server as server_module
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.requests import RawRequest
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.settings import ConsumerProtocol, Layout
+from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import RightsError
 
 IN_TIME_S = 10.0
@@ -188,10 +188,8 @@ def test_what_passes_by_itself_ends_nothing(process: Process) -> None:
     process.turns(lambda: 1 in process.log.answers)
 
 
-@pytest.mark.parametrize("protocol", ConsumerProtocol)
-def test_the_consumer_group_is_not_the_connections_matter(protocol: ConsumerProtocol) -> None:
-    settings = KafkaSettings.from_extra(SETTINGS, conn_id="kafka")
-    config = ShardServer(settings, EchoMachine, protocol=protocol)._consumer_config()
-    assert config["group.protocol"] == protocol.value
-    assert config.get("session.timeout.ms") == (10_000 if protocol is ConsumerProtocol.CLASSIC else None)
+def test_the_consumer_group_is_not_the_connections_matter() -> None:
+    config = ShardServer(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)._consumer_config()
+    assert config["group.protocol"] == "consumer"
+    assert "session.timeout.ms" not in config
     assert config["isolation.level"] == "read_committed"
