@@ -16,7 +16,7 @@ from airflow_provider.membership.events import (
     Warn,
 )
 from airflow_provider.membership.join_reasons import HAVE_STOPPED, STARTS
-from airflow_provider.membership.learning import adopt_target, learn_nothing
+from airflow_provider.membership.learning import adopt_target, learn_nothing, leave_unheard
 from airflow_provider.membership.reactions import begin_again
 from airflow_provider.membership.record import epoch_of
 from airflow_provider.membership.state import Phase
@@ -227,6 +227,8 @@ def _adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
         begun_at = state.record_at
     _complete(member, assignment)
     adopt_target(member, assignment)
+    if state.returning:
+        leave_unheard(member)
     _after_adoption(member, rejoin_at=begun_at + assignment.delay_ms, rejoin=len(assignment.revoked) > 0)
 
 

@@ -71,9 +71,23 @@ def on_learners_ready(member: Transition, event: LearnersReady) -> None:
 def on_leave_soon_requested(member: Transition, event: LeaveSoonRequested) -> None:
     member.set(leaving_soon=event.reason)
     if member.state.owned or not _hears_of_no_round(member):
-        member.want_join(f"{member.state.settings.worker} leaves soon: {event.reason}")
+        member.want_join(_leaves_soon(member))
     else:
         may_leave(member)
+
+
+def leave_unheard(member: Transition) -> None:
+    """Who comes back to a stable group may be answered with its last round (KIP-814), whose leader has not heard that
+    this member leaves soon: it is heard in another one.
+    """
+    if member.state.leaving_soon is not None and member.state.owned:
+        member.set(rejoin_reason=member.state.rejoin_reason or _leaves_soon(member))
+    else:
+        may_leave(member)
+
+
+def _leaves_soon(member: Transition) -> str:
+    return f"{member.state.settings.worker} leaves soon: {member.state.leaving_soon}"
 
 
 def may_leave(member: Transition) -> None:

@@ -92,13 +92,15 @@ class Transition(Requesting):
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
         """Have these stopped. What a predecessor may still run can't be told to stop: it stays held, and is let go of
-        when that one's lease is over.
+        when that one's lease is over. It will not start here, so what was made ready for it is let go of now.
         """
         tasks = (tasks & self.state.owned) - self.state.stopping
         if not tasks:
             return
         self.set(stopping=self.state.stopping | tasks)
         here = tasks - self.state.held if self.predecessor_may_run else tasks
+        if never_started := tasks - here:
+            self.do(StopLearning(tasks=never_started))
         if here:
             self.set(held=self.state.held - here)
             self.do(StopTasks(tasks=here, reason=reason))

@@ -344,3 +344,32 @@ def test_a_leader_that_names_no_target_has_sent_no_assignment() -> None:
         )
     ]
     assert (member.state.phase, member.state.owned) == (Phase.UNJOINED, tasks("a0"))
+
+
+@pytest.mark.parametrize("target", ["", "a0"])
+def test_who_leaves_soon_and_comes_back_to_a_stable_group_says_so_in_another_round(target: str) -> None:
+    """The leader of the round that it is answered with has not heard of it."""
+    member = Learner().with_("a0")
+    member.feed(LeaveSoonRequested, reason="scaled down")
+    member.round("a0", learned="a0")
+    member.heartbeat(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+    member.feed(TasksStopped, tasks=tasks("a0"))
+    commands = member.round(target)
+    if not target:
+        assert of(commands, MayLeave, SendJoin) == [MayLeave()]
+        return
+    assert said(commands).leaving
+    assert of(member.round(target), SendJoin) == []
+
+
+def test_what_it_has_learned_and_will_not_start_after_all_it_lets_go_of() -> None:
+    """Its predecessor may run something, so it has not started yet what it is to give up again."""
+    member = Learner()
+    member.started(Predecessor.UNKNOWN)
+    member.feed(CoordinatorFound, node=NODE)
+    member.round("", "a0 a1")
+    member.feed(LearningProgressed, progress={A1: 1.0})
+    assert of(member.round("a0 a1"), StartTasks, StopLearning) == []
+    member.heartbeat(BEGUN)
+    commands = member.round("a0", revoked=PackedTasks.of(tasks("a1")))
+    assert of(commands, StartTasks, StopTasks, StopLearning) == [StopLearning(tasks=tasks("a1"))]
