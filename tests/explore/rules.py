@@ -17,6 +17,7 @@ from simulation import invariants, learner_invariants
 from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
+from airflow_provider.assignors.learners.model import DEFAULT_LIMITS
 from airflow_provider.membership.events import StopTasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import StopReason
@@ -176,7 +177,7 @@ def check_round(world: World, sync: Sync, scope: Scope) -> None:
     invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
     invariants.only_the_surplus_moves(now)
     invariants.who_is_back_has_its_own(now)
-    learner_invariants.check_round(None, now)
+    learner_invariants.check_round(None, now, DEFAULT_LIMITS.longest_ms)
 
 
 # ---- rest

@@ -46,7 +46,7 @@ class Checks:
         if world.named:
             invariants.who_is_back_has_its_own(now)
             invariants.what_is_planned_anew_stays_put(now)
-        learner_invariants.check_round(before, now)
+        learner_invariants.check_round(before, now, world.settings.limits.longest_ms)
 
     def at_rest(self) -> None:
         """In a settled group, a while after its last round."""

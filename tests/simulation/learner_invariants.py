@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
-def check_round(before: Round | None, now: Round) -> None:
-    """All rules about a round."""
+def check_round(before: Round | None, now: Round, longest_ms: int) -> None:
+    """All rules about a round.
+
+    :param longest_ms: how long a learner may take
+    """
     if now.lessons is None:
         return
     what_is_learned_is_configured_and_has_state(now, now.lessons)
@@ -31,9 +34,9 @@ def check_round(before: Round | None, now: Round) -> None:
     what_has_state_is_stopped_only_for_a_learner_that_is_ready(now, now.lessons)
     who_leaves_soon_gets_nothing_new(now, now.lessons)
     who_has_failed_gives_up_its_place(now, now.lessons)
+    nobody_starts_over(now, now.lessons, longest_ms)
     if before is not None and before.lessons is not None and now.follows(before):
-        what_was_stopped_for_a_learner_goes_to_it_or_back(before, before.lessons, now, now.lessons)
-        nobody_starts_over_because_one_more_joins(before, before.lessons, now, now.lessons)
+        what_was_stopped_for_a_learner_goes_to_it_or_back(before.lessons, now, now.lessons, longest_ms)
 
 
 def check_at_rest(world: World) -> None:
@@ -141,12 +144,12 @@ def who_leaves_soon_gets_nothing_new(now: Round, lessons: Lessons) -> None:
 @invariant
 def who_has_failed_gives_up_its_place(now: Round, lessons: Lessons) -> None:
     """What a member could not make ready it learns no more, so that it can learn something else. Only what a worker
-    that leaves has, or nobody runs, moves there all the same.
+    that leaves has, or has not started, moves there all the same.
     """
     for worker, failed in lessons.failed.items():
-        for task in failed & lessons.learning[worker] & now.running:
-            others = [owner in lessons.leaving for owner, has in now.owned.items() if task in has]
-            if not any(others):
+        for task in failed & lessons.learning[worker]:
+            owners = frozenset(owner for owner, has in now.owned.items() if task in has)
+            if not (owners & lessons.leaving or (owners and task not in now.running)):
                 raise Broken(f"epoch {now.record.epoch} has {worker} learn {task}, at which it has failed")
 
 
@@ -155,44 +158,43 @@ def who_has_failed_gives_up_its_place(now: Round, lessons: Lessons) -> None:
 
 @invariant
 def what_was_stopped_for_a_learner_goes_to_it_or_back(
-    before: Round, told: Lessons, now: Round, lessons: Lessons
+    told: Lessons, now: Round, lessons: Lessons, longest_ms: int
 ) -> None:
     """What an owner has stopped before it joined goes to a learner that is ready, or back to it; what a worker that
-    leaves has stopped, to any learner. It never waits.
+    leaves has stopped, also to a learner that has failed or taken too long. It never waits.
+
+    :param longest_ms: how long a learner may take
     """
     owned = all_of(now.owned)
     for owner in now.owned.keys() & told.learned.keys():
         for task in (told.learned[owner] & now.throughout) - owned:
-            ready = [
-                worker
-                for worker in now.staying
-                if task in (lessons.learns[worker] if owner in lessons.leaving else lessons.ready[worker])
-            ]
-            if not any(task in now.target[worker] for worker in (owner, *ready)):
+            able = [worker for worker in now.staying if task in lessons.ready[worker]]
+            if owner in lessons.leaving:
+                in_vain = {worker: lessons.failed[worker] | _overdue(worker, now, longest_ms) for worker in now.staying}
+                able += [worker for worker in now.staying if task in lessons.learns[worker].keys() & in_vain[worker]]
+            if not any(task in now.target[worker] for worker in (owner, *able)):
                 raise Broken(f"epoch {now.record.epoch} keeps {task} from {owner}, which has stopped it for a learner")
 
 
 @invariant
-def nobody_starts_over_because_one_more_joins(before: Round, told: Lessons, now: Round, lessons: Lessons) -> None:
-    """Where nothing has changed but that one more is there, what was learned is learned further, or has moved to its
-    learner. A member that has lost what it had or learned, or has failed at something, is another change.
+def nobody_starts_over(now: Round, lessons: Lessons, longest_ms: int) -> None:
+    """What is learned is learned further, or moves to its learner. A lesson ends otherwise only if the owner has room
+    for the task and the learner has not, if it has failed or taken too long, or if another has come as far.
+
+    :param longest_ms: how long a learner may take
     """
-    grown = before.owned.keys() < now.owned.keys() and before.configured == now.configured
-    if not grown or before.staying != now.staying & before.owned.keys():
-        return
-    if any(lessons.failed.values()):
-        return
-    if any(before.target[worker] - told.learned[worker] - now.owned[worker] for worker in before.owned):
-        return
-    if any(told.learning[worker] - lessons.learns[worker].keys() for worker in before.owned):
-        return
-    for worker, learning in told.learning.items():
-        for task in (learning & lessons.learns[worker].keys()) - lessons.failed[worker]:
-            others = lessons.furthest(task, now.staying) - {worker}
-            if task not in lessons.learning[worker] | now.target[worker] and not others:
-                raise Broken(
-                    f"epoch {now.record.epoch} has {worker} learn {task} no more, for one more worker is there"
-                )
+    share = sum(map(now.has_state, now.configured)) // max(1, len(now.staying))
+    for worker in sorted(now.staying):
+        in_vain = lessons.failed[worker] | (_overdue(worker, now, longest_ms) - lessons.ready[worker])
+        ended = (lessons.learns[worker].keys() & now.configured) - in_vain
+        for task in sorted(ended - lessons.learning[worker] - now.target[worker] - now.owned[worker]):
+            able = [other for other in now.staying if task not in lessons.failed[other]]
+            if not now.has_state(task) or lessons.furthest(task, able) != {worker}:
+                continue
+            full = sum(map(now.has_state, now.target[worker])) + _to_come(worker, lessons) >= share
+            room = any(_keeps(owner, task, now, lessons) < share for owner in now.staying if task in now.target[owner])
+            if not (full and room):
+                raise Broken(f"epoch {now.record.epoch} has {worker} learn {task} no more, though it could move there")
 
 
 # ---- at every moment, and at rest
@@ -240,6 +242,23 @@ def _unowned(now: Round, lessons: Lessons) -> list[tuple[TaskId, list[WorkerId]]
         for task in sorted(learned)
         if now.has_state(task)
     ]
+
+
+def _overdue(worker: WorkerId, now: Round, longest_ms: int) -> Tasks:
+    """What the worker has learned for too long, by what the last leader remembered."""
+    memory = None if now.last is None else now.last.learner_memory
+    since = {} if memory is None else memory.since_ms.get(worker, {})
+    return frozenset(task for task, since_ms in since.items() if now.record.at_ms - since_ms >= longest_ms)
+
+
+def _to_come(worker: WorkerId, lessons: Lessons) -> int:
+    return len(lessons.learning[worker]) - len(lessons.learned[worker])
+
+
+def _keeps(owner: WorkerId, task: TaskId, now: Round, lessons: Lessons) -> int:
+    """How many stateful tasks an owner goes on with beside this one, and nobody learns."""
+    kept = now.target[owner] & now.owned[owner] - lessons.learned[owner] - {task}
+    return sum(map(now.has_state, kept))
 
 
 def _had(worker: WorkerId, task: TaskId, now: Round) -> bool:

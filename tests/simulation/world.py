@@ -323,9 +323,9 @@ class World:
 
     @property
     def staying(self) -> list[Process]:
-        """Of these, those that are not about to leave, and were not asked to."""
-        leaving = Phase.LEAVING
-        return [each for each in self.members if each.state.phase is not leaving and each.asked.wish is None]
+        """Of these, those that nobody has taken the name of, that are not about to leave, and were not asked to."""
+        newest, leaving = self.live.values(), Phase.LEAVING
+        return [each for each in newest if each.state.phase is not leaving and each.asked.wish is None]
 
     @property
     def leader(self) -> Process | None:
