@@ -9,6 +9,7 @@ A history goes on until it has as many steps as its plan says.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,9 +17,10 @@ from simulation import actions as do
 from simulation import invariants
 from simulation import learner_actions as learners
 from simulation.actions import Action, Loss, Moment
+from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
 from simulation.learner_actions import Role, Step
-from simulation.world import NO_LIMIT, SETTINGS, HistoryError, World
+from simulation.world import NO_LIMIT, SETTINGS, World
 
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.model import Absence, LeaveReason
@@ -116,6 +118,20 @@ class Told:
     steps: int = 0
     rounds_of_peace: int = 0
     failure: HistoryError | None = None
+
+    @property
+    def rounds(self) -> int:
+        return len(self.world.coordinator.rounds)
+
+    @property
+    def lost(self) -> Counter[str]:
+        """Leaders, by the moment in which they were."""
+        return self.world.leaders_lost
+
+    @property
+    def struck(self) -> Counter[str]:
+        """Accidents of messages, by kind."""
+        return Counter(self.world.network.struck)
 
     @property
     def kind(self) -> str:

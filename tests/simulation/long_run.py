@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import cycle, pairwise
 from pathlib import Path
 
-from simulation.histories import PLANS
+from simulation.plans import NAMES
 from simulation.run import Crew, Tally
 
 BATCH = 200
@@ -78,7 +78,7 @@ class Book:
     def report(self) -> str:
         """By plan: how many, the longest run without a failure, and what failed, with the present commit first."""
         lines = [f"{self.histories} histories in all"]
-        for plan in PLANS:
+        for plan in NAMES:
             parts = [part for part in self.parts if part.plan == plan]
             failed = [f"{seed} ({part.commit[:9]})" for part in parts for seed in part.failed]
             lines.append(
@@ -90,7 +90,7 @@ class Book:
 
 def play_on(book: Book, crew: Crew, histories: int) -> Iterator[tuple[Played, Tally]]:
     """Play batches of each plan in turn until there are so many histories in all."""
-    for plan in cycle(PLANS):
+    for plan in cycle(NAMES):
         if book.histories >= histories:
             return
         part = book.part(plan)

@@ -62,10 +62,10 @@ def notice(mutation: Mutation) -> str | None:
 
         quiet = ["-q", "-x", "--no-header", "--tb=no", *(f"-pno:{plugin}" for plugin in _NEEDLESS)]
         return "unit test" if pytest.main([*quiet, mutation.unit_test]) == pytest.ExitCode.TESTS_FAILED else None
-    from simulation.histories import PLANS, play
+    from simulation.plans import play
 
     for seed in range(mutation.seed, mutation.seed + SEEDS):
-        told = play(seed, PLANS[mutation.plan])
+        told = play(mutation.plan, seed)
         if told.failure is not None:
             return f"{told.kind}\nseed {seed}: {told.failure.failure}"
     return None

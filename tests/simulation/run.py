@@ -1,6 +1,6 @@
 """Plays many histories, over several processes: ``make simulate SEEDS=1000``.
 
-``make simulate PLAN=wild SEED=123`` plays one. A history that fails tells its story, is cut down to the actions that
+``make simulate PLAN=wild SEED=123`` plays one; the plans ``declarative-...`` are of declarative groups. A history that fails tells its story, is cut down to the actions that
 make it fail, and says how to play it again.
 """
 
@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from simulation.histories import PLANS, play
-from simulation.shrink import shrink
+from simulation.plans import NAMES, cut_down, play
 
 BATCH = 10
 
@@ -29,7 +28,7 @@ class Tally:
     :param least_steps: of any history
     :param events: how often the world moved: what arrived, fired, was started or stopped
     :param most_rounds: that any group took to come to rest once the faults had stopped
-    :param leaders_lost: by the moment in which they were
+    :param lost: leaders, by the moment in which they were; or coordinators, by what befell them
     :param struck: accidents of messages, by kind
     """
 
@@ -39,7 +38,7 @@ class Tally:
     rounds: int = 0
     events: int = 0
     most_rounds: int = 0
-    leaders_lost: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     failed: list[int] = field(default_factory=list)
 
@@ -50,7 +49,7 @@ class Tally:
         self.rounds += other.rounds
         self.events += other.events
         self.most_rounds = max(self.most_rounds, other.most_rounds)
-        self.leaders_lost += other.leaders_lost
+        self.lost += other.lost
         self.struck += other.struck
         self.failed += other.failed
 
@@ -58,7 +57,7 @@ class Tally:
         return (
             f"{self.histories} histories of {self.steps / max(1, self.histories):.0f} steps (at least"
             f" {self.least_steps}), {self.rounds} rebalances, {self.events} events; at rest after at most"
-            f" {self.most_rounds} rounds of peace; leaders lost: {_counted(self.leaders_lost)}; messages:"
+            f" {self.most_rounds} rounds of peace; lost: {_counted(self.lost)}; messages:"
             f" {_counted(self.struck) or 'all well'}"
         )
 
@@ -72,18 +71,17 @@ def play_batch(plan: str, seeds: Iterable[int]) -> Tally:
     tally = Tally()
     gc.disable()  # worlds are full of cycles: collecting them a batch at a time is quicker
     for seed in seeds:
-        told = play(seed, PLANS[plan])
-        world = told.world
+        told = play(plan, seed)
         tally.add(
             Tally(
                 histories=1,
                 steps=told.steps,
                 least_steps=told.steps,
-                rounds=len(world.coordinator.rounds),
-                events=world.steps,
+                rounds=told.rounds,
+                events=told.world.steps,
                 most_rounds=told.rounds_of_peace,
-                leaders_lost=world.leaders_lost,
-                struck=Counter(world.network.struck),
+                lost=told.lost,
+                struck=told.struck,
                 failed=[seed] if told.failure else [],
             )
         )
@@ -114,10 +112,10 @@ class Crew:
 
 def report(plan: str, seed: int) -> str:
     """Why a history fails, in full and cut down, and how to play it again."""
-    told = play(seed, PLANS[plan])
+    told = play(plan, seed)
     if told.failure is None:
         return f"plan {plan}, seed {seed}: all well"
-    short = shrink(seed, PLANS[plan], told)
+    short = cut_down(plan, seed, told)
     actions = "\n".join(f"  {action}" for action in short.actions)
     return (
         f"{told.failure}\n\nCut down from {len(told.actions)} to {len(short.actions)} actions:\n{actions}\n\n"
@@ -127,12 +125,12 @@ def report(plan: str, seed: int) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plan", choices=PLANS, help="only this plan")
+    parser.add_argument("--plan", choices=NAMES, help="only this plan")
     parser.add_argument("--seed", type=int, help="only this seed")
     parser.add_argument("--seeds", type=int, default=100, help="seeds of each plan (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args()
-    plans = [chosen.plan] if chosen.plan else list(PLANS)
+    plans = [chosen.plan] if chosen.plan else list(NAMES)
     if chosen.seed is not None:
         reports = [report(plan, chosen.seed) for plan in plans]
         print("\n".join(reports))

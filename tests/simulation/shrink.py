@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from simulation.actions import Action
-from simulation.histories import Plan, Told, play
+
+class Failed(Protocol):
+    """What came of a history (``Told`` of either module ``histories``)."""
+
+    @property
+    def actions(self) -> Sequence[Any]: ...
+
+    @property
+    def kind(self) -> str: ...
+
 
 Item = TypeVar("Item")
+T = TypeVar("T", bound=Failed)
 
 
 def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
@@ -30,16 +39,19 @@ def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> lis
     return items
 
 
-def shrink(seed: int, plan: Plan, told: Told, *, within_s: float = 60.0) -> Told:
-    """The same failure of the same seed with as few actions as can be found in that time."""
+def shrink(play: Callable[[Sequence[Any]], T], told: T, *, within_s: float = 60.0) -> T:
+    """The same failure with as few actions as can be found in that time.
+
+    :param play: the history, with these actions
+    """
     best = told
     until = time.monotonic() + within_s
 
-    def fails(actions: Sequence[Action]) -> bool:
+    def fails(actions: Sequence[Any]) -> bool:
         nonlocal best
         if time.monotonic() > until:
             return False
-        again = play(seed, plan, actions)
+        again = play(actions)
         same = again.kind == told.kind
         if same and len(again.actions) <= len(best.actions):
             best = again

@@ -16,6 +16,7 @@ from simulation import invariants
 from simulation.checks import Checks
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
+from simulation.failing import HistoryError
 from simulation.jobs import JobsTopic
 from simulation.network import Network
 from simulation.process import Process
@@ -45,14 +46,6 @@ WALL_AT_START = 1_700_000_000_000
 NO_LIMIT = 1_000
 """More slots than any worker ever has tasks."""
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("template"))
-
-
-class HistoryError(AssertionError):
-    """Something in a history is not as it must be. Carries the story."""
-
-    def __init__(self, failure: Exception, world: World) -> None:
-        super().__init__(f"{type(failure).__name__}: {failure}\n{world.story()}")
-        self.failure = failure
 
 
 class World:

@@ -1,0 +1,71 @@
+"""What can happen to the coordinators of a declarative group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simulation.declarative.actions import Action
+from simulation.declarative.shard_topics import Fault
+
+if TYPE_CHECKING:
+    from simulation.declarative.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillCoordinator(Action):
+    def apply(self, world: World) -> bool:
+        owner = world.candidates.owner
+        if owner is None or not owner.alive:
+            return False
+        world.lost["killed"] += 1
+        world.candidates.kill(owner)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseCoordinator(Action):
+    """For a while, or so long that it becomes a zombie: it goes on then where it was."""
+
+    ms: int
+
+    def apply(self, world: World) -> bool:
+        owner = world.candidates.owner
+        if owner is None or not owner.alive or owner.asleep:
+            return False
+        world.lost["paused"] += 1
+        world.candidates.sleep(owner, self.ms)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveShard(Action):
+    """Another candidate is assigned the shard, in good order."""
+
+    def apply(self, world: World) -> bool:
+        moved = world.candidates.move()
+        world.lost["moved"] += moved
+        return moved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoilTransactions(Action):
+    """What becomes of the next ones."""
+
+    faults: tuple[Fault, ...]
+
+    def apply(self, world: World) -> bool:
+        world.note(f"shard    ---- the next transactions: {', '.join(fault.value for fault in self.faults)}")
+        world.topics.faults += self.faults
+        world.struck.update(f"transactions {fault.value}" for fault in self.faults)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSlowly(Action):
+    """Whoever loads from now on takes its time, or does no longer."""
+
+    def apply(self, world: World) -> bool:
+        world.is_slow_to_load = not world.is_slow_to_load
+        world.note(f"shard    ---- is slow to load: {world.is_slow_to_load}")
+        return True

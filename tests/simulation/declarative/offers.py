@@ -1,0 +1,80 @@
+"""The assignors of one process: what they say of its worker, and what they compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.declarative.client_assignor import WorkerFacts
+from airflow_provider.declarative.member.computing import assigned_by, described, group_of, installed, target_of
+from airflow_provider.declarative.member.events import (
+    AssignmentComputed,
+    AssignorsChanged,
+    ComputeAssignment,
+    DelaySet,
+)
+from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
+from airflow_provider.declarative.wire.parts import Assignor
+
+if TYPE_CHECKING:
+    from simulation.declarative.process import Process
+
+FAILED = 1
+
+
+class Offers:
+    """As ``group.worker_assignors`` has them, without the topics that it looks into.
+
+    :ivar leaving: why the worker goes, once it does
+    :ivar failing: its assignor raises
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.leaving: LeaveReason | None = None
+        self.failing = False
+
+    def said(self) -> tuple[Assignor, ...]:
+        process = self._process
+        facts = WorkerFacts(
+            url=process.worker, slots=4, leaving=self.leaving, delay_over_ms=process.state.delay_passed_ms
+        )
+        return described(process.world.assignors, facts)
+
+    def say_what_is_new(self) -> None:
+        said, process = self.said(), self._process
+        if said != process.state.assignors:
+            process.feed(lambda: AssignorsChanged(now_ms=process.now, assignors=said))
+
+    def on_assignment(self, assignment: HeartbeatAssignment) -> None:
+        process = self._process
+        asked = [one.on_assignment(target_of(assignment)) for one in process.world.assignors]
+        over_ms = min((at_ms for at_ms in asked if at_ms is not None), default=0)
+
+        def event() -> DelaySet:
+            if not over_ms:
+                return DelaySet(now_ms=process.now)
+            over_at_ms = process.now + max(0, over_ms - process.wall)
+            return DelaySet(now_ms=process.now, over_at_ms=over_at_ms, over_ms=over_ms)
+
+        process.feed(event)
+
+    def compute(self, command: ComputeAssignment) -> None:
+        process = self._process
+        process.world.clock.after(process.rng.randint(0, 100), lambda: process.feed(lambda: self._computed(command)))
+
+    def _computed(self, command: ComputeAssignment) -> AssignmentComputed:
+        process, prepared = self._process, command.prepared
+        epoch = prepared.group_epoch
+        if self.failing:
+            return AssignmentComputed(now_ms=process.now, seq=command.seq, group_epoch=epoch, error=FAILED)
+        group = group_of(prepared, computing=process.member_id, now_ms=process.wall, revocation_rank={})
+        assignment = assigned_by(process.world.assignors, prepared.assignor_name, group)
+        return AssignmentComputed(
+            now_ms=process.now,
+            seq=command.seq,
+            group_epoch=epoch,
+            error=assignment.error,
+            members=installed(assignment.members),
+            delayed=installed(assignment.delayed),
+        )

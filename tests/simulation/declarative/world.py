@@ -1,0 +1,270 @@
+"""Many workers and several coordinators of one declarative group, the topics between them, in virtual time.
+
+Everything random comes from one seed, so a failing history replays exactly. An assertion that fails carries the story.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from simulation.clock import Clock
+from simulation.declarative import invariants
+from simulation.declarative.candidate import Candidate
+from simulation.declarative.candidates import Candidates
+from simulation.declarative.checks import Checks
+from simulation.declarative.jobs import Jobs
+from simulation.declarative.process import Process
+from simulation.declarative.shard_topics import KeyAndValue, ShardTopics
+from simulation.declarative.wire import GOOD, Weather
+from simulation.failing import HistoryError
+
+from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.coordinator.server_assignor import server_assignors
+from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.declarative.client_assignor import ClientSideAssignor
+from airflow_provider.declarative.client_assignors import assignors_offered
+from airflow_provider.declarative.member.settings import DeclarativeSettings
+from airflow_provider.declarative.member.state import Phase
+from airflow_provider.declarative.wire.apis import Reply
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+
+WALL_AT_START = 1_700_000_000_000
+REBALANCE_TIMEOUT_MS = 20_000
+QUICK_MS = (1, 1_200)
+SLOW_MS = (1, 30_000)
+
+
+class World:
+    """A group, its topics, its workers and its coordinators.
+
+    :param policy: of the assignor
+    :param server_side: the coordinator computes by itself
+    :param coordinators: how many candidates there are
+    :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the world's; two of them
+        differ by up to twice that
+    :param wall_skew_ms: how far a process's wall clock may be off
+    :param slow: how likely, from 0 to 1, a process's tasks take longer to stop than they may
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        policy: Policy = Deferred(),  # noqa: B008  # frozen
+        server_side: bool = False,
+        coordinators: int = 1,
+        clock_drift_ppm: int = 0,
+        wall_skew_ms: int = 0,
+        slow: float = 0.0,
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed}/world")
+        self.clock = Clock()
+        self.clock_drift_ppm = clock_drift_ppm
+        self.wall_skew_ms = wall_skew_ms
+        self.slow = slow
+        self.assignors: tuple[ClientSideAssignor, ...] = () if server_side else assignors_offered(policy=policy)
+        self.server_assignor = "cooperative" if server_side else None
+        self.jobs = Jobs()
+        self.weather: Weather = GOOD
+        self.is_slow_to_load = self.at_peace = False
+        self.struck: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.steps = 0
+        self.processes: dict[bytes, Process] = {}
+        self.live: dict[str, Process] = {}
+        self.names: dict[MemberId, str] = {}
+        self.expected: set[str] = set()
+        self.all_well = True
+        self._numbers = count(1)
+        self._story: deque[tuple[int, object]] = deque(maxlen=400)
+        self.checks = Checks(self)
+        self.topics = ShardTopics(random.Random(f"{seed}/topics"), committed=self._committed, replied=self._replied)
+        self.candidates: Candidates
+        self.candidates = Candidates(
+            self, coordinators, CoordinatorSettings(server_assignors=server_assignors(policy) if server_side else {})
+        )
+
+    @property
+    def wall(self) -> int:
+        return WALL_AT_START + self.clock.now
+
+    # ---- time
+
+    def run(self, ms: int) -> None:
+        """Let time pass."""
+        until = self.clock.now + ms
+        while self._step(until):
+            pass
+
+    def comes_to(self, condition: Callable[[], bool], *, within_ms: int) -> bool:
+        """Let time pass until something holds.
+
+        :return: whether it does
+        """
+        until = self.clock.now + within_ms
+        while not condition():
+            if not self._step(until):
+                return False
+        return True
+
+    def _step(self, until: int) -> bool:
+        try:
+            more = self.clock.step(until=until)
+            self.checks.look()
+        except Exception as failure:
+            raise HistoryError(failure, self) from failure
+        self.steps += more
+        return more
+
+    # ---- workers
+
+    def settings_of(self, worker: str) -> DeclarativeSettings:
+        return DeclarativeSettings(
+            group_id="g",
+            worker=WorkerId(worker),
+            server_assignor=self.server_assignor,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
+
+    def _process(self, worker: str) -> Process:
+        name = f"{worker}.{next(self._numbers)}"
+        is_slow = self.rng.random() < self.slow
+        process = Process(self, self.settings_of(worker), name, stop_ms=SLOW_MS if is_slow else QUICK_MS)
+        process.touched = is_slow
+        self.processes[process.reader] = self.live[worker] = process
+        return process
+
+    def start(self, worker: str, predecessor: Predecessor = Predecessor.GONE) -> Process:
+        process = self._process(worker)
+        self.note(f"{process.name:8} ---- starts, what was before is {predecessor.value}")
+        self.names[process.member_id] = worker
+        process.start(predecessor)
+        return process
+
+    def go_on(self, worker: str, saved: dict[str, Any]) -> Process:
+        process = self._process(worker)
+        self.note(f"{process.name:8} ---- goes on with a saved membership")
+        process.go_on(saved, Predecessor.GONE)
+        self.names[process.member_id] = worker
+        return process
+
+    def kill(self, process: Process) -> None:
+        if process.alive:
+            self.note(f"{process.name:8} ---- is gone")
+            process.kill()
+        if self.live.get(process.worker) is process:
+            del self.live[process.worker]
+
+    def later(self, ms: int, worker: str, do: Callable[[], object]) -> None:
+        """A worker's next process begins after a while, unless somebody else has begun."""
+        self.expected.add(worker)
+
+        def begin() -> None:
+            self.expected.discard(worker)
+            if worker not in self.live:
+                do()
+
+        self.clock.after(ms, begin)
+
+    def ended(self, process: Process) -> None:
+        """Its membership has ended, and nothing runs there: the process ends."""
+        self.kill(process)
+
+    def expelled(self, process: Process) -> None:
+        if self.all_well:
+            invariants.who_is_well_stays_a_member(process)
+
+    @property
+    def members(self) -> list[Process]:
+        return [process for process in self.processes.values() if process.in_group]
+
+    def jobs_changed(self) -> None:
+        self.note("jobs     ---- " + " ".join(str(task) for task in sorted(self.jobs.configured)))
+        self.candidates.jobs_changed()
+        for process in self.members:
+            self.clock.after(process.rng.randint(1, 300), process.read_jobs)
+
+    # ---- what happens
+
+    def started(self, process: Process, task: TaskId, epoch: Epoch) -> None:
+        self.checks.started(process, task, epoch)
+
+    def stopped(self, process: Process, task: TaskId) -> None:
+        self.checks.stopped(process, task)
+
+    def ask(self, reader: bytes, value: bytes) -> None:
+        self.topics.ask(reader, value)
+        self.candidates.look()
+
+    def served(self, candidate: Candidate) -> None:
+        self.checks.served(candidate)
+
+    def _committed(self, records: Sequence[KeyAndValue]) -> None:
+        self.checks.committed(records)
+
+    def _replied(self, reader: bytes, reply: Reply) -> None:
+        process = self.processes.get(reader)
+        if process is not None and process.alive:
+            process.replied(reply)
+
+    def loading_ms(self) -> int:
+        return self.rng.randint(*((500, 9_000) if self.is_slow_to_load else (5, 300)))
+
+    def committing_ms(self) -> int:
+        return self.rng.randint(1, 8)
+
+    # ---- peace
+
+    def make_peace(self) -> None:
+        """From now on nothing goes wrong."""
+        self.at_peace = True
+        self.all_well = False
+        self.weather = GOOD
+        self.is_slow_to_load = False
+        self.topics.faults.clear()
+        for process in list(self.processes.values()):
+            if process.alive:
+                process.cut_off = process.offers.failing = False
+                process.copies.stop_ms = QUICK_MS
+
+    def why_not_at_rest(self) -> str:
+        """Empty: the group is at rest."""
+        group = self.checks.group
+        members = self.members
+        if self.expected or any(process.asleep for process in members):
+            return "somebody is to come"
+        if any(process.state.phase is not Phase.STABLE for process in members):
+            return f"somebody is on the way: {[(one.name, one.state.phase.value) for one in members]}"
+        if group.configured != self.jobs.configured:
+            return "the coordinator has not recorded what is configured"
+        if {process.member_id for process in members} != set(group.members) or group.lingering:
+            return f"members are {sorted(group.members)}, lingering {sorted(group.lingering)}"
+        if int(group.target.epoch) != group.epoch or group.target.delayed:
+            return f"the target is of {group.target.epoch}, the group at {group.epoch}"
+        epoch = int(group.epoch)
+        for process in members:
+            target = group.target.of(process.member_id).tasks
+            if group.current[process.member_id].epoch != epoch or process.state.epoch != epoch:
+                return f"{process.name} is at {process.state.epoch}, the group at {group.epoch}"
+            if process.copies.running.keys() != target or process.copies.writing != target:
+                return f"{process.name} runs {sorted(process.copies.running)}, and should {sorted(target)}"
+        return ""
+
+    # ---- the story
+
+    def note(self, line: object) -> None:
+        """:param line: or a function that gives it, if the story is shown"""
+        self._story.append((self.clock.now, line))
+
+    def story(self, last: int = 150) -> str:
+        group = self.checks.group
+        lines = [f"{at:>9} {line() if callable(line) else line}" for at, line in list(self._story)[-last:]]
+        lines.append(f"group epoch {group.epoch}, target {group.target.epoch}: {group.target.members}")
+        lines += [f"  {member}: {current}" for member, current in group.current.items()]
+        return "\n".join(lines)
