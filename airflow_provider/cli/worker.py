@@ -22,6 +22,7 @@ from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
 from airflow_provider.common.worker_values import WorkerSpec
+from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -36,7 +37,7 @@ from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 
-_SESSION_MS: Final = 30_000
+_SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
 
 
@@ -124,10 +125,16 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
         default=ConnectProtocol.SESSIONED.value,
         help="which versions of the embedded protocol to offer (default: %(default)s)",
     )
+    timing.add_argument(
+        "--session-timeout-ms",
+        type=int,
+        metavar="MS",
+        help="the coordinator removes a worker that is silent for so long (default:"
+        f" {_SESSION_MS[GroupProtocolName.CLASSIC]}; {_SESSION_MS[GroupProtocolName.CONNECT]} in a declarative group,"
+        " whose coordinator may have to be replaced meanwhile)",
+    )
     fields = MemberSettings.__dataclass_fields__
-    defaults = {**{name: field.default for name, field in fields.items()}, "session_timeout_ms": _SESSION_MS}
     for name, meaning in (
-        ("session_timeout_ms", "the coordinator removes a worker that is silent for so long"),
         ("heartbeat_interval_ms", "time between heartbeats"),
         ("rebalance_timeout_ms", "the coordinator waits so long for workers to join a rebalance"),
         ("lease_margin_ms", "tasks are told to stop so long before others may be given them"),
@@ -135,7 +142,7 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
         timing.add_argument(
             f"--{name.replace('_', '-')}",
             type=int,
-            default=defaults[name],
+            default=fields[name].default,
             metavar="MS",
             help=f"{meaning} (default: %(default)s)",
         )
@@ -176,6 +183,8 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
     if args.idle_timeout is not None and not 0.001 <= args.idle_timeout < 10**9:
         raise ValueError(f"--idle-timeout {args.idle_timeout:g}: must be at least 0.001 s")
     policy, connect_protocol = policy_of(args), ConnectProtocol(args.connect_protocol)
+    name = GroupProtocolName(args.group_protocol)
+    session_ms = _SESSION_MS[name] if args.session_timeout_ms is None else args.session_timeout_ms
     try:
         check_protocol(policy, connect_protocol)
     except PolicyError as wrong:
@@ -187,12 +196,11 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
         protocol=connect_protocol,
         learned=LearnedRule(args.learned),
         limits=learner_limits_of(args),
-        session_timeout_ms=args.session_timeout_ms,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=args.heartbeat_interval_ms,
         rebalance_timeout_ms=args.rebalance_timeout_ms,
         lease_margin_ms=args.lease_margin_ms,
     )
-    name = GroupProtocolName(args.group_protocol)
     check_goes_together(name, member)
     return WorkerSpec(
         member=member,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from airflow_provider.declarative.model import TargetAssignment
 
@@ -52,6 +52,9 @@ class GroupConfiguration:
 
 DEFAULTS = GroupConfiguration()
 
+DEFAULT_SESSION_MS: Final = 60_000
+"""Brokers notice after 45 s that a coordinator has died, unless they have other settings: sessions outlast that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings:
@@ -65,6 +68,6 @@ class CoordinatorSettings:
     """
 
     enabled: bool = True
-    session_timeout_ms: int = 10_000
+    session_timeout_ms: int = DEFAULT_SESSION_MS
     heartbeat_interval_ms: int = 3_000
     server_assignors: Mapping[str, ServerAssignor] = field(default_factory=dict)

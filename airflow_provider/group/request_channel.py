@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import count
 from typing import Final, Protocol
 
 from airflow_provider.declarative.wire.apis import Reply, ReplyBody, RequestBody
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.worker_requests import WorkerRequests
 
-_HIGHEST: Final = 2**31 - 1
-"""Of a correlation id."""
+_NUMBERS: Final = 2**31
+"""So many correlation ids there are. A coordinator ignores what has a lower one than it has seen before."""
 
 
 class NoReplyError(Exception):
@@ -39,7 +39,7 @@ class KafkaChannel:
     def __init__(self, settings: KafkaSettings) -> None:
         self._loop: Final = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[ReplyBody]] = {}
-        self._numbers: Final = cycle(range(1, _HIGHEST))
+        self._numbers: Final = count(1)
         self._requests: Final = WorkerRequests(settings, heard=self._heard, failed=self._failed)
 
     async def open(self) -> None:
@@ -50,7 +50,7 @@ class KafkaChannel:
         await asyncio.to_thread(self._requests.close)
 
     async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
-        number = next(self._numbers)
+        number = next(self._numbers) % _NUMBERS
         answered: asyncio.Future[ReplyBody] = self._loop.create_future()
         self._waiting[number] = answered
         try:

@@ -19,6 +19,7 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.takeover import warn_of_short_sessions
 
 
 class Coordination(str, Enum):
@@ -31,7 +32,11 @@ class Coordination(str, Enum):
 
 def shard_server(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
     """Serves shards with the coordinator of declarative groups."""
-    return ShardServer(settings, lambda: _machine(coordinator))
+    return ShardServer(
+        settings,
+        lambda: _machine(coordinator),
+        when_connected=lambda admin: warn_of_short_sessions(admin, coordinator),
+    )
 
 
 def _machine(settings: CoordinatorSettings) -> Coordinator:

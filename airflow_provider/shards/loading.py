@@ -36,7 +36,7 @@ def read_records(
         Consumer,
         {
             **config,
-            # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+            # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
             "group.id": "cospark-shard-reader",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -73,7 +73,7 @@ def _up_to_the_end(
             elif error.code() == _END:
                 if _offset(message) >= end:
                     return
-            elif not error.retriable():
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED and not error.retriable():
                 raise KafkaException(error)
         if messages:
             heard_at = time.monotonic()

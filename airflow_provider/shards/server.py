@@ -62,6 +62,8 @@ class ShardServer:
     :param settings: the connection
     :param machine: makes a machine that knows nothing
     :param make: how many partitions the topics get, where they are missing
+    :param when_connected: called once, before shards are served, with a client that may be asked for what is set; must
+        not raise
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class ShardServer:
         machine: Callable[[], Machine],
         *,
         make: Layout = DEFAULT_LAYOUT,
+        when_connected: Callable[[AdminClient], None] | None = None,
     ) -> None:
+        self._when_connected = when_connected
         self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
         self._machine = machine
         self._make = make
@@ -136,6 +140,9 @@ class ShardServer:
         :raises TopicError: it can't go on
         """
         self._admin = make_client(AdminClient, {**self._config, "log_level": 0, "reconnect.backoff.max.ms": 1_000})
+        when_connected, self._when_connected = self._when_connected, None
+        if when_connected is not None:
+            when_connected(self._admin)
         consumer = make_client(Consumer, self._consumer_config())
         try:
             consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
@@ -256,11 +263,11 @@ class ShardServer:
             self._paused.discard(shard.shard)
             shard.end()
         for shard in ending:
-            self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)
             if shard.join(_REVOKED_S):
                 log.info("shard %d is served here no more", shard.shard)
             else:
                 log.warning("shard %d is served here no more, and its thread has not ended yet", shard.shard)
+            self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)  # its thread may just have told others
 
     def _consumer_config(self) -> dict[str, Any]:
         return {

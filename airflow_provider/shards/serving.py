@@ -15,6 +15,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.errors import AbortedError
 from airflow_provider.shards.machine import Machine, ShardLog
+from airflow_provider.shards.order import Order
 from airflow_provider.shards.requests import RawRequest, Refused, Sender, Unanswerable, Write, read_request
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.complaints import Complaints
@@ -77,6 +78,7 @@ class Serving:
         self._held = held
         self._faulty = faulty
         self._now_ms = now_ms
+        self._order = Order()
         self._groups: set[str] = set()
         self._writes: list[Write] = []
         self.timer_at_ms: int | None = None
@@ -150,6 +152,11 @@ class Serving:
             return
         if isinstance(asked, Refused):
             self._writes.append(asked.write())
+            return
+        if self._order.was_overtaken(asked.sender):
+            log.info(
+                "a request at offset %d was overtaken by a later one of the same process: it is ignored", raw.offset
+            )
             return
         if raw.offset in self._faulty:
             message = "the coordinator failed when it handled this request: see its log"

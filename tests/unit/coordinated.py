@@ -63,7 +63,7 @@ class Shard:
     """
 
     def __init__(self, settings: CoordinatorSettings | None = None, *, now: int = 0, wall_ahead_ms: int = 0) -> None:
-        self.settings = settings or CoordinatorSettings()
+        self.settings = settings or CoordinatorSettings(session_timeout_ms=10_000)
         self.wall_ahead_ms = wall_ahead_ms
         self.coordinator = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
         self.replayed = Coordinator(self.settings)

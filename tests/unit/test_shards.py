@@ -50,6 +50,26 @@ def serving_of(log: MemoryLog, held: Held | None = None, faulty: set[int] | None
     return serving
 
 
+def numbered(offset: int, number: int, reader: bytes = READER) -> RawRequest:
+    request = request_of(heartbeat_of("etl"), correlation_id=number, reply_partition=1)
+    return RawRequest(offset, reader, encode_request(request))
+
+
+def test_what_was_overtaken_by_a_later_request_of_its_process_is_ignored() -> None:
+    log = MemoryLog()
+    serving_of(log).handle([numbered(1, 5), numbered(2, 7), numbered(3, 6), numbered(4, 8)], {})
+    assert log.answers == {5: (0, 1), 7: (0, 2), 8: (0, 3)}
+    ((_, next_offset),) = log.committed
+    assert next_offset == 5
+
+
+def test_each_process_numbers_its_own_and_begins_again_when_there_are_no_more() -> None:
+    log = MemoryLog()
+    last = 2**31 - 1
+    serving_of(log).handle([numbered(1, last), numbered(2, 3, b"other"), numbered(3, 0), numbered(4, 1)], {})
+    assert log.answers == {last: (0, 1), 3: (0, 2), 0: (0, 3), 1: (0, 4)}
+
+
 def test_one_transaction_has_records_replies_and_the_offset_behind_what_was_handled() -> None:
     log = MemoryLog()
     serving_of(log).handle([raw(7), raw(8)], {})

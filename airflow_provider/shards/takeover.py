@@ -1,0 +1,52 @@
+"""Whether members' sessions outlast the time in which brokers notice that a coordinator has died."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from airflow_provider.coordinator.settings import CoordinatorSettings
+
+log: Final = logging.getLogger(__name__)
+
+NOTICED: Final = "group.consumer.session.timeout.ms"
+LEAST: Final = "group.consumer.min.session.timeout.ms"
+_DEFAULT_MS: Final = 45_000
+"""Of Kafka, for both."""
+_HEARTBEATS: Final = 3
+"""A lease is counted from the sending of the last answered heartbeat: that was up to two intervals before. The third is
+for loading.
+"""
+_ANSWER_S: Final = 5.0
+
+
+def warn_of_short_sessions(admin: AdminClient, settings: CoordinatorSettings) -> None:
+    """Say what to set, if all members would stop their tasks before another coordinator is there."""
+    noticed_ms = noticed_after_ms(admin)
+    least_ms = noticed_ms + _HEARTBEATS * settings.heartbeat_interval_ms
+    if settings.session_timeout_ms < least_ms:
+        log.warning(
+            "members get sessions of %d ms, and brokers notice only after %d ms that a coordinator has died: members"
+            " would stop their tasks by then. Grant at least %d ms, or set %s and %s of all brokers to at most %d",
+            settings.session_timeout_ms,
+            noticed_ms,
+            least_ms,
+            LEAST,
+            NOTICED,
+            max(1, settings.session_timeout_ms - _HEARTBEATS * settings.heartbeat_interval_ms),
+        )
+
+
+def noticed_after_ms(admin: AdminClient) -> int:
+    """What the brokers have set; Kafka's default, if the user may not know or nobody answers."""
+    try:
+        cluster = admin.describe_cluster(request_timeout=_ANSWER_S).result(_ANSWER_S)
+        resource = ConfigResource(ResourceType.BROKER, cluster.nodes[0].id_string)
+        found = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
+        return int(found[NOTICED].value)
+    except (KafkaException, FutureTimeoutError, LookupError, ValueError, TypeError):
+        return _DEFAULT_MS
