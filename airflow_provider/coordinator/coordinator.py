@@ -127,14 +127,12 @@ class Coordinator:
             del self._desks[group_id]
 
     def _wrong_with(self, body: RequestBody) -> str | None:
-        """Who is not known, joins and says what it owns, sends its first heartbeat. Without that, it is one of a member
-        that another coordinator has known: it has to begin anew.
-        """
+        """Who is not known, and joins, sends its first heartbeat."""
         if not isinstance(body, ConnectGroupHeartbeatRequest) or body.member_epoch != JOINING:
             return validation.wrong_with(body)
         desk = self._desks.get(body.group_id)
         is_member = desk is not None and body.member_id in desk.state.members
-        if is_member or body.connectors_and_tasks is None:
+        if is_member or not validation.is_first(body):
             return validation.wrong_with(body)
         return validation.wrong_with_first(body)
 

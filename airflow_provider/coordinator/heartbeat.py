@@ -8,6 +8,7 @@ from airflow_provider.coordinator.desk import Desk, Held
 from airflow_provider.coordinator.events import RequestArrived
 from airflow_provider.coordinator.replies import heartbeat_refusal
 from airflow_provider.coordinator.turn import Turn
+from airflow_provider.coordinator.validation import is_first
 from airflow_provider.declarative.model import AWAY, JOINING, LEAVING, CurrentAssignment, Member
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
@@ -69,9 +70,10 @@ class _Heartbeat:
         return None if former == self.member_id else former
 
     def _joins(self) -> bool:
-        if self.owned is None or self.owned:
+        if self.owned or not is_first(self.heartbeat):
             return self._refuse(
-                KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{self.member_id} is not in the group; who joins owns nothing"
+                KafkaErrorCode.UNKNOWN_MEMBER_ID,
+                f"{self.member_id} is not in the group; who joins owns nothing, and says everything",
             )
         members.join(self.turn, self.desk, self.member_id, self._said())
         return True
@@ -128,7 +130,7 @@ class _Heartbeat:
             known = ", ".join(sorted(self.turn.settings.server_assignors)) or "none"
             return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"no assignor {name} is here; there are: {known}")
         says_nothing = name is None and heartbeat.client_assignors is None
-        joins = heartbeat.member_epoch == JOINING and self.owned is not None and self.member_id not in state.members
+        joins = heartbeat.member_epoch == JOINING and is_first(heartbeat) and self.member_id not in state.members
         if says_nothing and not joins:
             return True
         said = self._said()

@@ -127,6 +127,16 @@ _OTHERS: Final[tuple[Callable[[RequestBody], str | None], ...]] = (_group_id, _m
 _FIRST: Final = tuple(_first_rebalance_timeout if rule is _rebalance_timeout else rule for rule in _HEARTBEAT)
 
 
+def is_first(request: Heartbeat) -> bool:
+    """Whether it may be the first one of its member: it says what it owns, and something of itself. A member that waits
+    for others has epoch 0 still, and says only what has changed: if it is not known any more, it has to begin anew.
+    """
+    says_nothing_of_itself = request.client_assignors is None and request.server_assignor is None
+    return request.connectors_and_tasks is not None and not (
+        says_nothing_of_itself and request.instance_id is None and request.rebalance_timeout_ms == -1
+    )
+
+
 def wrong_with_first(request: Heartbeat) -> str | None:
     """What is wrong with the first heartbeat of a member, for INVALID_REQUEST; None if nothing is."""
     return next(filter(None, (rule(request) for rule in _FIRST)), None)

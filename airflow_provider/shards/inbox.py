@@ -66,6 +66,12 @@ class Inbox:
             self._requests.extendleft(reversed(taken.requests))
             self._jobs = {**taken.jobs, **self._jobs}
 
+    def pass_over(self, offset: int) -> None:
+        """The requests before this one were handled, by whomever."""
+        with self._changed:
+            while self._requests and self._requests[0].offset < offset:
+                self._requests.popleft()
+
     def end(self) -> None:
         """Nothing of it is to be done any more."""
         with self._changed:

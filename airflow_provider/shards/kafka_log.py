@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
@@ -15,6 +15,7 @@ from airflow_provider.shards.errors import AbortedError, ShardError
 from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
+from airflow_provider.shards.settings import COORDINATORS
 
 _ANSWER_S: Final = 5.0
 _GENERATION_S: Final = 0.1
@@ -48,6 +49,18 @@ class KafkaShardLog:
         except AbortedError:
             self._given_up.wait(_GENERATION_S)
             raise
+
+    def handled_to(self) -> int:
+        partition = TopicPartition(REQUESTS_TOPIC, self._shard)
+        group = ConsumerGroupTopicPartitions(COORDINATORS, [partition])
+        try:
+            asked = self._admin.list_consumer_group_offsets([group], require_stable=True, request_timeout=_ANSWER_S)
+            (committed,) = asked[COORDINATORS].result(_ANSWER_S).topic_partitions
+        except (KafkaException, TimeoutError) as failed:
+            raise ShardError(f"how far shard {self._shard} is handled is not known: {failed}") from failed
+        if committed.error is not None:
+            raise ShardError(f"how far shard {self._shard} is handled is not known: {committed.error.str()}")
+        return max(0, int(committed.offset))
 
     def end(self) -> int:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints

@@ -44,6 +44,12 @@ class ShardLog(Protocol):
         :raises FencedError, ShardError: it is not written, or that is not known
         """
 
+    def handled_to(self) -> int:
+        """The offset of the first request that is not handled. Once it is loaded, that is certain.
+
+        :raises ShardError: nobody can tell
+        """
+
     def end(self) -> int:
         """The offset that the next request will have.
 

@@ -130,6 +130,8 @@ class Shard:
                 now_ms=self._now_ms,
             )
             count = serving.load()
+            if len(self.inbox):  # an earlier transaction may have had its effect, or another coordinator handled them
+                self.inbox.pass_over(shard_log.handled_to())
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._turn_at_ms = self._now_ms()
             self._known = frozenset()  # what the machine was told of them before, it has forgotten

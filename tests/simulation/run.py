@@ -1,7 +1,7 @@
 """Plays many histories, over several processes: ``make simulate SEEDS=1000``.
 
-``make simulate PLAN=wild SEED=123`` plays one; the plans ``declarative-...`` are of declarative groups. A history that fails tells its story, is cut down to the actions that
-make it fail, and says how to play it again.
+``make simulate PLAN=wild SEED=123`` plays one; the plans ``declarative-...`` are of declarative groups. A history that
+fails tells its story, is cut down to the actions that make it fail, and says how to play it again.
 """
 
 from __future__ import annotations

@@ -14,10 +14,14 @@ READER = b"reader"
 
 
 class MemoryLog:
-    """What lies in Kafka, and what goes wrong there: the next errors, in their order."""
+    """What lies in Kafka, and what goes wrong there: the next errors, in their order.
+
+    :ivar unknown: those errors after which everything has been written all the same
+    """
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
+        self.unknown: list[Exception] = []
         self.committed: list[tuple[list[Write], int | None]] = []
         self.opened = 0
         self.ends_at = 0
@@ -29,9 +33,14 @@ class MemoryLog:
             yield write.key, write.value, offset
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
-        self.committed.append((list(writes), next_offset))
+        error = self.errors.pop(0) if self.errors else None
+        if error is None or error in self.unknown:
+            self.committed.append((list(writes), next_offset))
+        if error is not None:
+            raise error
+
+    def handled_to(self) -> int:
+        return max((offset for _, offset in self.committed if offset is not None), default=0)
 
     def end(self) -> int:
         self.asked_for_end += 1

@@ -299,6 +299,19 @@ def test_after_a_fault_all_is_handled_that_was_not(lived: Live) -> None:
     assert log.answers[3] == (0, 3)
 
 
+def test_what_a_transaction_has_handled_of_which_nobody_knew_is_not_handled_again(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [ShardError("nobody knows")]
+    log.unknown = list(log.errors)
+    shard.put(raw(0))
+    until(lambda: log.opened == 2)
+    shard.put(raw(1, "other"))
+    until(lambda: 1 in log.answers)
+    assert [reply.header.correlation_id for reply in log.replies] == [0, 1]
+
+
 def test_who_is_fenced_writes_nothing_more(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)

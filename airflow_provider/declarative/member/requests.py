@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider.declarative.member.events import Command, Request, SendRequest
 from airflow_provider.declarative.member.state import MembershipState, Phase, StateChanges
-from airflow_provider.declarative.model import LEAVING, MemberEpoch
+from airflow_provider.declarative.model import JOINING, LEAVING, MemberEpoch
 from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
@@ -79,16 +79,20 @@ class Requesting:
         """Everything when it joins and after an error, otherwise what has changed. While an answer is on its way, also
         what it owns: that answer may have told it another epoch, and comes too late.
 
+        What its assignors say it says in epoch 0 with all the rest: a coordinator that does not know it any more would
+        take that for a first heartbeat which lacks something.
+
         As long as a predecessor may run, it does not say what it owns, once it has joined: that would be taken for the
         word that nothing else runs under this name.
         """
         state, settings = self.state, self.state.settings
-        whole = state.says_all
+        changed = bool(state.assignors) and state.assignors != state.said_assignors
+        whole = state.says_all or (changed and state.epoch == JOINING)
         says_owned = whole or state.awaiting is not None or state.owned != state.said
         owned: Tasks | None = state.owned if says_owned else None
         if state.phase is not Phase.JOINING and state.predecessor_may_run(self.now):
             owned = None
-        says_assignors = bool(state.assignors) and (whole or state.assignors != state.said_assignors)
+        says_assignors = changed or (whole and bool(state.assignors))
         self.set(
             said=state.owned if owned is not None else state.said,
             said_assignors=state.assignors if says_assignors else state.said_assignors,

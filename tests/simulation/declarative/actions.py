@@ -105,9 +105,9 @@ class HandOver(OnWorker):
     def befall(self, world: World, process: Process) -> bool:
         if not process.can_hand_over:
             return False
-        saved = process.save()
+        saved, touched = process.save(), process.touched
         world.kill(process)
-        world.later(self.gap_ms, self.worker, lambda: world.go_on(self.worker, saved))
+        world.later(self.gap_ms, self.worker, lambda: world.go_on(self.worker, saved, touched=touched))
         return True
 
 

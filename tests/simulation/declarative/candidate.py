@@ -142,6 +142,7 @@ class Candidate:
         self.world.note(f"{self.name:8} serves the shard: {count} records loaded")
         self._serving, self.machine, self.log = serving, machine, log
         self._slept_ms = 0
+        self.read_to = max(self.read_to, log.handled_to())
         self._jobs_wanted = self._jobs_read = False
         self.world.served(self)
         self.look()

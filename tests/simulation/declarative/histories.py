@@ -292,4 +292,3 @@ class Author:
             latency_ms=rng.choice([(0, 3), (1, 40), (0, 400)]),
         )
         return do.ChangeWeather(after_ms=after_ms, weather=weather)
-

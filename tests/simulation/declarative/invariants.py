@@ -15,7 +15,7 @@ from simulation.invariants import Broken, invariant
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.member.events import Command, StartTasks, StopTasks
 from airflow_provider.declarative.member.state import MembershipState, Phase
-from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment, MemberState
+from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.protocol.holding import StopReason
@@ -181,7 +181,7 @@ def a_member_that_is_done_has_its_target(group: GroupState) -> None:
     """All of it, and nothing to stop. ValidStableGroupState."""
     for member_id in group.members:
         current = group.current[member_id]
-        if current.state is not MemberState.STABLE or int(current.epoch) != group.target.epoch or not group.target.epoch:
+        if not group.target.epoch or not current.is_at(group.target.epoch):
             continue
         if current.revoking or current.assigned != group.target.of(member_id).tasks:
             raise Broken(f"{member_id} is stable at epoch {current.epoch}, and has not what the target says")

@@ -121,6 +121,9 @@ class SimulatedLog:
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         self._topics.commit(self._writer, writes, next_offset, is_owner=self._is_owner())
 
+    def handled_to(self) -> int:
+        return self._topics.handled_to
+
     def end(self) -> int:
         return len(self._topics.requests)
 

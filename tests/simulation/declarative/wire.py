@@ -1,6 +1,7 @@
 """Between one process and the topics: requests that it writes, replies that it reads, and what goes wrong there.
 
-A process writes its requests with one idempotent producer: they are in the topic in its order, or are not there.
+A process writes its requests with one idempotent producer: they are in the topic in its order, or are not there. It
+reads its replies in their order, unless one is late.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Wire:
         self._ids = count(1)
         self._asked: dict[int, _Asked] = {}
         self._last_arrives = 0
+        self._last_heard = 0
         self.reader = process.name.encode()
 
     def send(self, command: SendRequest, body: RequestBody) -> None:
@@ -82,8 +84,10 @@ class Wire:
 
     def _deliver(self, reply: Reply) -> None:
         process, weather = self._process, self._process.world.weather
+        clock = process.world.clock
+        arrives = self._last_heard = max(self._last_heard, clock.now + process.rng.randint(*weather.latency_ms))
         late_ms = process.rng.randint(*LATE_MS) if self._strikes(weather.late_reply, "late replies") else 0
-        process.world.clock.after(late_ms + process.rng.randint(*weather.latency_ms), lambda: self._arrived(reply))
+        clock.after(arrives - clock.now + late_ms, lambda: self._arrived(reply))
 
     def _arrived(self, reply: Reply) -> None:
         asked = self._asked.get(reply.header.correlation_id)

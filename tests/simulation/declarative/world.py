@@ -147,8 +147,9 @@ class World:
         process.start(predecessor)
         return process
 
-    def go_on(self, worker: str, saved: dict[str, Any]) -> Process:
+    def go_on(self, worker: str, saved: dict[str, Any], *, touched: bool) -> Process:
         process = self._process(worker)
+        process.touched |= touched
         self.note(f"{process.name:8} ---- goes on with a saved membership")
         process.go_on(saved, Predecessor.GONE)
         self.names[process.member_id] = worker
