@@ -75,6 +75,11 @@ _PROPERTIES: Final[Mapping[str, object]] = {
     # Tests form groups all the time and cannot wait for members that might come.
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
+    # Who coordinates declarative groups is replaced before sessions of their members end: Kafka's 45 s are longer.
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.heartbeat.interval.ms": 1_000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
     # After a kill the controller holds the old broker for alive until its session ends.
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.assignors.policy import policy_to_json
+from airflow_provider.cli import declarative_groups
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
@@ -96,6 +97,8 @@ async def _list(settings: KafkaSettings) -> int:
     for group in answer.groups:
         if group.protocol_type == PROTOCOL_TYPE:
             states[group.group_id] = group.state or "state not told"
+    if _NOBODY in states.values():
+        states |= await declarative_groups.phases(settings)
     empty = [name for name in with_topics if states[name] in _EMPTY]
     turns = asyncio.Semaphore(_AT_ONCE)
     former = dict(zip(empty, await asyncio.gather(*(_what_was(settings, name, turns) for name in empty)), strict=True))
@@ -132,12 +135,19 @@ async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) 
     if description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):
         complain(f"cospark groups describe: group {args.group!r}: {_in_words(description.error, settings)}")
         return 2
+    declared = None if description.members else await declarative_groups.read(settings, args.group)
+    if declared is not None:
+        description = declarative_groups.description_of(declared)
     jobs, status, has_topics = await _read_topics(settings, args.group)
     if not description.members and not has_topics:
         complain(f"cospark groups describe: there is no group {args.group!r}; those there are: cospark groups list")
         return 1
     about = describe(description, jobs, status)
-    say(*(json.dumps(about, indent=2).split("\n") if args.json else as_lines(about, tasks=args.tasks)))
+    if args.json:
+        about |= declarative_groups.about(declared)
+        say(*json.dumps(about, indent=2).split("\n"))
+    else:
+        say(*as_lines(about, tasks=args.tasks), *declarative_groups.lines(declared))
     return 0
 
 

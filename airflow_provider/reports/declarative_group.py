@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import CurrentAssignment
-from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+from airflow_provider.protocol.model import MemberId, TaskId, Tasks, tasks_to_json
 
 
 def tables(group: GroupState, name: Callable[[TaskId], str] = str) -> str:
@@ -31,6 +32,43 @@ def tables(group: GroupState, name: Callable[[TaskId], str] = str) -> str:
             *_lines(_member(group, one, current, name) for one, current in sorted(group.current.items(), key=_by_name)),
         )
     )
+
+
+def phase(group: GroupState) -> str:
+    """How far it is, by the names that KIP-848 has for it."""
+    if not group.members:
+        return "Empty"
+    if group.target.epoch < group.epoch:
+        return "Assigning"
+    at_rest = not group.lingering and all(one.is_at(group.target.epoch) for one in group.current.values())
+    return "Stable" if at_rest else "Reconciling"
+
+
+def to_json(group: GroupState) -> dict[str, Any]:
+    """What :func:`tables` has, as a JSON object."""
+    return {
+        "epoch": group.epoch,
+        "assignment_epoch": group.target.epoch,
+        "error": group.target.error,
+        "delayed": {one: tasks_to_json(target.tasks) for one, target in sorted(group.target.delayed.items())},
+        "members": [
+            {
+                "member": one,
+                "worker": member.instance_id if (member := group.members.get(one)) is not None else None,
+                "removed": one in group.lingering,
+                "epoch": current.epoch,
+                "state": current.state.name.lower(),
+                "target": tasks_to_json(group.target.of(one).tasks),
+                "assigned": tasks_to_json(current.assigned),
+                "revoking": tasks_to_json(current.revoking),
+                "waits_for": [
+                    {"task": [task.job, task.index], "holder": holder}
+                    for task, holder in waiting_for(group, one).items()
+                ],
+            }
+            for one, current in sorted(group.current.items(), key=_by_name)
+        ],
+    }
 
 
 def waiting_for(group: GroupState, member_id: MemberId) -> Mapping[TaskId, MemberId]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
+from airflow_provider.cli import declarative_groups
 from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.groups import describe
 from airflow_provider.cli.main import main
@@ -327,6 +328,7 @@ def test_the_list_tells_of_a_group_that_all_have_left_what_was(
 
     monkeypatch.setattr(groups_module, "list_groups", lambda _settings: ["g", "left"])
     monkeypatch.setattr(groups_module, "_read_topics", read)
+    monkeypatch.setattr(declarative_groups, "read_groups", lambda _settings, *, timeout_s, only=None: {})
     assert main(["groups", "list", "--bootstrap-servers", "nowhere:9"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "g: Stable",

@@ -1,0 +1,40 @@
+"""Declarative groups as their records say, for those who only look on: no coordinator is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from airflow_provider.coordinator.state import GroupState
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, partition_of
+from airflow_provider.declarative.wire.records import decode_record
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards.loading import read_records
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.outage import Outage
+
+
+def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None = None) -> Mapping[str, GroupState]:
+    """The groups that have records; none where there have never been any coordinators. Blocks.
+
+    :param only: this group, of whose shard alone the records are read
+    :raises TopicError: the records can't be read
+    :raises MalformedMessageError: one of them is damaged
+    :raises RemoteProtocolError: one of them makes no sense
+    """
+    config, until = settings.librdkafka(), time.monotonic() + timeout_s
+    admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
+    found = asyncio.run(admin.look_at(RECORDS_TOPIC, timeout_s=timeout_s))
+    if found is None or not found.partitions:
+        return {}
+    shards = range(found.partitions) if only is None else (partition_of(only, found.partitions),)
+    groups: dict[str, GroupState] = {}
+    for shard in shards:
+        for key, value, _offset in read_records(config, shard, given_up=lambda: time.monotonic() > until):
+            if key is not None:
+                record = decode_record(key, value)
+                group_id = record.key.group_id
+                if only in (None, group_id):
+                    groups.setdefault(group_id, GroupState(group_id)).apply(record)
+    return {group_id: group for group_id, group in groups.items() if group.is_recorded}

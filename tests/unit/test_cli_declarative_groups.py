@@ -1,0 +1,154 @@
+"""A declarative group as ``cospark groups`` shows it: by the records of its coordinators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from coordinated import GROUP, W1, W2, Shard, tasks
+from stand_ins import MemoryTopics
+
+from airflow_provider.cli import declarative_groups
+from airflow_provider.cli import groups as groups_module
+from airflow_provider.cli.main import main
+from airflow_provider.coordinator.state import GroupState
+from airflow_provider.declarative.sharding import partition_of
+from airflow_provider.kafka.errors import KafkaErrorCode
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.wire.messages import GroupDescription, ListGroupsResponse
+from airflow_provider.reports.declarative_group import phase
+from airflow_provider.shards import reading
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.topics.admin import FoundTopic
+
+ALL, OF_A, OF_B = tasks("AC0", "AT1", "BC0"), tasks("AC0", "AT1"), tasks("BC0")
+SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))
+
+
+@pytest.fixture
+def moving() -> Shard:
+    """W1 was asked to stop what W2 is to have."""
+    shard = Shard()
+    shard.read_jobs(ALL)
+    shard.join(W1)
+    shard.compute(W1, {W1: ALL})
+    shard.heartbeat(W1, 0)
+    shard.join(W2)
+    shard.heartbeat(W1, 1)
+    shard.compute(W1, {W1: OF_A, W2: OF_B})
+    shard.heartbeat(W1, 1)
+    return shard
+
+
+class Broker:
+    """Knows of no classic group."""
+
+    async def describe(self, groups: list[str]) -> list[GroupDescription]:
+        return [GroupDescription(error=KafkaErrorCode.GROUP_ID_NOT_FOUND, group_id=group) for group in groups]
+
+    async def list_groups(self) -> ListGroupsResponse:
+        return ListGroupsResponse(error=KafkaErrorCode.NONE, groups=())
+
+
+@pytest.fixture
+def cospark(monkeypatch: pytest.MonkeyPatch, moving: Shard) -> Callable[..., int]:
+    @asynccontextmanager
+    async def transport(_settings: object) -> AsyncIterator[Broker]:
+        yield Broker()
+
+    monkeypatch.setattr(groups_module, "shared_transport", transport)
+    monkeypatch.setattr(groups_module, "GroupTopics", lambda _settings, group: MemoryTopics(group))
+    monkeypatch.setattr(groups_module, "list_groups", lambda _settings: [GROUP])
+    monkeypatch.setattr(
+        declarative_groups, "read_groups", lambda _settings, *, timeout_s, only=None: moving.coordinator.groups
+    )
+    return lambda *action: main(["groups", *action, "--bootstrap-servers", "nowhere:9"])
+
+
+def test_epochs_target_and_current_are_shown_and_who_waits_for_whom(
+    cospark: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cospark("describe", GROUP) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "group g: Reconciling, protocol connect"
+    at = lines.index("Group (epoch=2)")
+    assert lines[at:] == [
+        "Group (epoch=2)",
+        "  W1",
+        "  W2",
+        "Target Assignment (epoch=2)",
+        "  W1 - connectorsAndTasks=[A:planner, A:1]",
+        "  W2 - connectorsAndTasks=[B:planner]",
+        "Member Assignment",
+        "  W1 - epoch=1, connectorsAndTasks=[A:planner, A:1], revoking=[B:planner]",
+        "  W2 - epoch=1, connectorsAndTasks=[], waits for [B:planner of W1]",
+    ]
+
+
+def test_the_same_as_json(cospark: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cospark("describe", GROUP, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert [member["worker"] for member in about["members"]] == ["W1", "W2"]
+    declarative = about["declarative"]
+    assert (declarative["epoch"], declarative["assignment_epoch"], declarative["delayed"]) == (2, 2, {})
+    w1, w2 = declarative["members"]
+    assert (w1["epoch"], w1["state"], w1["revoking"]) == (1, "unrevoked", [["B", -1]])
+    assert (w2["target"], w2["assigned"], w2["removed"]) == ([["B", -1]], [], False)
+    assert w2["waits_for"] == [{"task": ["B", -1], "holder": "W1"}]
+
+
+def test_it_is_listed(cospark: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cospark("list") == 0
+    assert capsys.readouterr().out.splitlines() == ["g: Reconciling"]
+
+
+def test_who_may_not_read_the_records_sees_the_rest(
+    cospark: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_settings: object, *, timeout_s: float, only: str | None = None) -> None:
+        raise ShardError("no right")
+
+    monkeypatch.setattr(declarative_groups, "read_groups", refused)
+    assert cospark("describe", GROUP) == 0
+    said = capsys.readouterr()
+    assert "not all is known: no right" in said.err
+    assert said.out.startswith("group g: no worker is in it")
+
+
+def test_how_far_a_group_is(moving: Shard) -> None:
+    assert phase(moving.group) == "Reconciling"
+    moving.heartbeat(W1, 1, owned=OF_A)
+    moving.heartbeat(W2, 1)
+    assert phase(moving.group) == "Stable"
+    moving.read_jobs(OF_A)
+    assert phase(moving.group) == "Assigning"
+    assert phase(Shard().coordinator.groups.get(GROUP, GroupState(GROUP))) == "Empty"
+
+
+def test_only_the_shard_of_the_group_is_read(monkeypatch: pytest.MonkeyPatch, moving: Shard) -> None:
+    found: FoundTopic | None = FoundTopic(4, frozenset())
+    asked: list[int] = []
+
+    class Admin:
+        def __init__(self, _config: object, _outage: object) -> None: ...
+
+        async def look_at(self, _topic: str, *, timeout_s: float) -> FoundTopic | None:
+            assert timeout_s == 5
+            return found
+
+    def records(_config: object, shard: int, *, given_up: Callable[[], bool]) -> list[tuple[bytes, bytes | None, int]]:
+        assert not given_up()
+        asked.append(shard)
+        mine = partition_of(GROUP, 4) == shard
+        return [(key, value, at) for at, (key, value) in enumerate(moving.log)] if mine else []
+
+    monkeypatch.setattr(reading, "TopicAdmin", Admin)
+    monkeypatch.setattr(reading, "read_records", records)
+    assert reading.read_groups(SETTINGS, timeout_s=5, only=GROUP)[GROUP].epoch == 2
+    assert asked == [partition_of(GROUP, 4)]
+    assert set(reading.read_groups(SETTINGS, timeout_s=5)) == {GROUP}
+    assert reading.read_groups(SETTINGS, timeout_s=5, only="other") == {}
+    found = None
+    assert reading.read_groups(SETTINGS, timeout_s=5) == {}
