@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.checkpoint_files import FILE, WHOLE, list_files, newest_of
@@ -73,10 +73,11 @@ class CheckpointCopy:
     def location(self) -> str:
         return str(self._copy.toString())
 
-    def make(self) -> bool:
+    def make(self, is_over: Callable[[], bool]) -> bool:
         """Of the checkpoint as it is now.
 
-        :returns: False if the stream has done no batch yet
+        :param is_over: asked before each file, whether to end this
+        :returns: False if it was ended, or the stream has done no batch yet
         :raises Exception: if a file has been deleted meanwhile by the query that runs
         """
         commits = self._below(self._original, "commits")
@@ -86,6 +87,8 @@ class CheckpointCopy:
         self._files.deleteOnExit(self._copy)
         others = (path for folder in _OTHERS for path in self._below(self._original, folder))
         for path in before(self._batch, [*commits, *others]):
+            if is_over():
+                return False
             source, target = self._path(self._original, path), self._path(self._copy, path)
             self._jvm.org.apache.hadoop.fs.FileUtil.copy(self._files, source, self._files, target, False, self._conf)
         self._write_id(self._path(self._copy, _ID))

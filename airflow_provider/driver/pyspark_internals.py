@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,29 @@ def last_batch(query: StreamingQuery) -> tuple[int, float] | None:
 def is_busy(query: StreamingQuery) -> bool:
     """Whether it is in a batch, or looks for the next one."""
     return bool(query._jsq.isActive()) and bool(query._jsq.status().isTriggerActive())
+
+
+def sink_of(stream: DataStreamWriter) -> str:
+    """The format that it writes, or ``foreachBatch``."""
+    writer = stream._jwrite
+    source = writer.getClass().getDeclaredField("source")
+    source.setAccessible(True)
+    return str(source.get(writer))
+
+
+def options_of_sources(stream: DataStreamWriter) -> list[dict[str, str]]:
+    """Of each file source that it reads, with names in lower case."""
+    return [
+        {str(pair._1()).lower(): str(pair._2()) for pair in _in_scala(leaf.dataSource().options())}
+        for leaf in _in_scala(stream._df._jdf.queryExecution().analyzed().collectLeaves())
+        if leaf.getClass().getSimpleName() == "StreamingRelation"
+    ]
+
+
+def _in_scala(collection: Any) -> Iterator[Any]:
+    iterator = collection.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:

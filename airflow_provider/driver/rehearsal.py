@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.checkpoint_copy import CheckpointCopy
-from airflow_provider.driver.pyspark_internals import batches_done
+from airflow_provider.driver.pyspark_internals import batches_done, options_of_sources, sink_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +34,10 @@ _IDLE_S: Final = 1.0
 """A query without another batch for so long, and for as long as it took to the first, has done all that there is."""
 _LIMIT_S: Final = 60.0
 """A first batch that takes longer is not waited for."""
+_SINKS: Final = frozenset({"foreachBatch", "foreach", "noop", "memory", "console"})
+"""Any other keeps what it is given. What a job's own function does with that, is up to the job."""
+_CLEANING: Final = "cleansource"
+"""The option by which a file source deletes or archives what it has read."""
 
 
 def is_settled(times: Sequence[float]) -> bool:
@@ -51,15 +55,16 @@ def rehearse(
     take no less time; yields how much of that has been done at least, from 0 to 1. Nothing is done for a stream that
     has done no batch yet.
 
-    A rehearsal that fails ends with a warning: the real query may go on all the same.
+    A rehearsal that fails, or may not be, ends with a warning: the real query may go on all the same.
 
-    :param stream: one whose sink keeps nothing
+    :param stream: one whose sink keeps nothing. In the end it has ``location`` as its checkpoint
     :param wait: waits so many seconds, and says whether to end this
     """
     copy = CheckpointCopy(spark, location, f"rehearsal-{uuid.uuid4().hex[:8]}")
     times: list[float] = []
     try:
-        going_on = copy.make()
+        refuse_what_leaves_traces(stream)
+        going_on = copy.make(lambda: wait(0))
         while going_on and not is_settled(times):
             seconds = _perform(stream, copy.location, wait)
             if seconds is None:
@@ -71,10 +76,20 @@ def rehearse(
         log.warning("A rehearsal with a copy of the checkpoint %s failed", location, exc_info=True)
     finally:
         with contextlib.suppress(Exception):  # of a JVM that has ended, which deletes it
+            stream.option("checkpointLocation", location)
             copy.remove()
-    log.info(
-        "Rehearsed a query: its first batch was done %s s after it was started", [round(each, 1) for each in times]
-    )
+    if times:
+        rounded = [round(each, 1) for each in times]
+        log.info("Rehearsed a query: its first batch was done %s s after it was started", rounded)
+
+
+def refuse_what_leaves_traces(stream: DataStreamWriter) -> None:
+    """:raises ValueError: if to run it beside the real query would write what that writes, or take what it reads"""
+    sink = sink_of(stream)
+    if sink not in _SINKS:
+        raise ValueError(f"the sink {sink} of a rehearsal would keep what it is given; use foreachBatch or noop")
+    if any(options.get(_CLEANING, "off").lower() != "off" for options in options_of_sources(stream)):
+        raise ValueError("with cleanSource a rehearsal would remove files that the task has not read yet")
 
 
 def _perform(stream: DataStreamWriter, checkpoint: str, wait: Callable[[float], bool]) -> float | None:

@@ -19,7 +19,16 @@ from airflow_provider.spark.failures import (
     traceback_tail,
 )
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, TaskGuard, is_stateful
+from airflow_provider.spark.job import (
+    FencedError,
+    JobContext,
+    Rehearse,
+    SparkJob,
+    TaskContext,
+    TaskGuard,
+    is_stateful,
+    rehearse_nothing,
+)
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
@@ -191,7 +200,9 @@ def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -
     )
 
 
-def task_context(order: TaskOrder, guard: TaskGuard, session: TaskSession) -> TaskContext:
+def task_context(
+    order: TaskOrder, guard: TaskGuard, session: TaskSession, rehearsing: Rehearse = rehearse_nothing
+) -> TaskContext:
     """What the job's code knows of its task."""
     return TaskContext(
         job=order.task.job,
@@ -203,5 +214,5 @@ def task_context(order: TaskOrder, guard: TaskGuard, session: TaskSession) -> Ta
         checkpoint_location=order.checkpoint_location,
         guard=guard,
         share=session.share,
-        rehearsing=session.rehearse,
+        rehearsing=rehearsing,
     )

@@ -101,10 +101,10 @@ def _make_for_oneself(_name: str, make: Callable[[], DataFrame], _guard: TaskGua
 
 
 Rehearse: TypeAlias = "Callable[[DataStreamWriter, str, TaskGuard], Iterator[float]]"
-"""What a runner puts behind :meth:`TaskContext.rehearse`; by default nothing is done."""
+"""What a runner puts behind :meth:`TaskContext.rehearse` in a warm-up; else nothing is done."""
 
 
-def _rehearse_nothing(_stream: DataStreamWriter, _location: str, _guard: TaskGuard) -> Iterator[float]:
+def rehearse_nothing(_stream: DataStreamWriter, _location: str, _guard: TaskGuard) -> Iterator[float]:
     return iter(())
 
 
@@ -161,7 +161,7 @@ class TaskContext:
     checkpoint_location: str
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
     share: Share = field(default=_make_for_oneself, repr=False)
-    rehearsing: Rehearse = field(default=_rehearse_nothing, repr=False)
+    rehearsing: Rehearse = field(default=rehearse_nothing, repr=False)
 
     @property
     def stopping(self) -> bool:
@@ -184,10 +184,11 @@ class TaskContext:
 
     def rehearse(self, stream: DataStreamWriter) -> Iterator[float]:
         """In a warm-up: run a query like the task's on a copy of its checkpoint, again and again until it starts no
-        faster; yields how far that is, from 0 to 1. If it fails, that is logged.
+        faster; yields how far that is, from 0 to 1. If it fails, that is logged. In ``run`` it does nothing: the task
+        would stand still for it, and could write.
 
-        :param stream: with a sink that keeps nothing, reading from what the task's query reads from. ``run`` may start
-            it, with its own sink and checkpoint
+        :param stream: with a sink that keeps nothing, for it gets real batches; reading from what the task's query
+            reads from. ``run`` may start it, with its own sink; it then has the task's own checkpoint
         """
         return self.rehearsing(stream, self.checkpoint_location, self.guard)
 

@@ -230,6 +230,76 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
     assert SEEN["written"][3] == (3, {"tick": 4})
 
 
+class Careless(SparkJob):
+    """Has its rehearsal do what it must not, as its configuration says; its sink and checkpoint are said only once."""
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
+        lines = spark.readStream.schema("word string").option("maxFilesPerTrigger", 1)
+        words = lines.options(**task.config.get("source", {})).csv(task.config["input"])
+        self.stream = words.writeStream.option("checkpointLocation", task.checkpoint_location)
+        if "output" in task.config:
+            self.stream = self.stream.format("json").option("path", task.config["output"])
+        else:
+            self.stream = self.stream.foreachBatch(lambda batch, number: SEEN["batches"].append(number))
+        yield from task.rehearse(self.stream)
+
+    def run(self, spark: SparkSession, task: TaskContext) -> Any:
+        for _ in self.warm_up(spark, task):
+            SEEN["in run"] = True
+        return self.stream.start()
+
+
+async def start_carelessly(
+    runner: LocalRunner, events: Events, tmp_path: Path, **config: Any
+) -> tuple[TaskOrder, TaskOrder]:
+    """The order of a task that has done two batches and then stopped, with more to read, and one to learn it."""
+    SEEN.update(batches=[])
+    words, checkpoint = tmp_path / "words", tmp_path / "checkpoints" / "0"
+    words.mkdir()
+    for number in range(2):
+        (words / f"{number}.csv").write_text(f"{number}\n")
+    task = stream("Careless", checkpoint=checkpoint, input=str(words), **config)
+    await runner.start(task)
+    await until((checkpoint / "commits" / "1").exists)
+    assert await runner.stop([task.task], "moved") == frozenset()
+    assert isinstance(events.of(task.task)[-1], TaskStopped)
+    for number in range(2, 6):
+        (words / f"{number}.csv").write_text(f"{number}\n")
+    SEEN.update(batches=[])
+    return task, replace(task, task=task.task._replace(index=1))
+
+
+@pytest.mark.parametrize("kept", ["by a sink", "by a source"])
+async def test_a_rehearsal_that_would_write_or_take_what_the_task_reads_is_left_out(
+    runner: LocalRunner, events: Events, tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: str
+) -> None:
+    output = tmp_path / "written"
+    given = {"output": str(output)} if kept == "by a sink" else {"source": {"cleanSource": "delete"}}
+    task, learner = await start_carelessly(runner, events, tmp_path, **given)
+    written = sorted(output.rglob("[!.]*"))
+    runner.warm(learner)
+    await events.wait_for(learner.task, WarmUpReady)
+    assert "A rehearsal with a copy of the checkpoint" in caplog.text
+    assert sorted(output.rglob("[!.]*")) == written
+    assert {f"{number}.csv" for number in range(2, 6)} <= {path.name for path in (tmp_path / "words").iterdir()}
+
+
+async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_task_and_run_rehearses_nothing(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    task, learner = await start_carelessly(runner, events, tmp_path)
+    assert "in run" not in SEEN
+    runner.warm(learner)
+    await events.wait_for(learner.task, WarmUpReady)
+    assert 1 in SEEN["batches"], "the last batch is done again"
+    SEEN.update(batches=[])
+    await runner.start(learner)
+    await until(lambda: len(SEEN["batches"]) == 4)
+    assert SEEN["batches"] == [2, 3, 4, 5]
+    assert "in run" not in SEEN
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0"]
+
+
 async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
     """As a running query's does: files appear in it under another name, and are deleted in the end."""
     from pyspark.sql import SparkSession

@@ -87,8 +87,12 @@ class Query:
 class Stream:
     """A writer of queries; those that it has started are remembered."""
 
+    sink = "foreachBatch"
+    sources: tuple[dict[str, str], ...] = ({"path": "in"},)
+
     def __init__(self, batches: int, error: Exception | None = None) -> None:
         self.started: list[tuple[str, Query]] = []
+        self.location = "checkpoint"
         self._query = (batches, error)
 
     def option(self, name: str, value: str) -> Stream:
@@ -108,7 +112,7 @@ class Copy:
     def __init__(self, spark: object, location: str, name: str) -> None:
         self.location = f"{location}.copy"
 
-    def make(self) -> bool:
+    def make(self, is_over: object) -> bool:
         return self.has_batches
 
     def rewind(self) -> None:
@@ -122,6 +126,8 @@ class Copy:
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rehearsal, "CheckpointCopy", Copy)
     monkeypatch.setattr(rehearsal, "batches_done", lambda query: query.batches)
+    monkeypatch.setattr(rehearsal, "sink_of", lambda stream: stream.sink)
+    monkeypatch.setattr(rehearsal, "options_of_sources", lambda stream: stream.sources)
     yield
     Copy.said.clear()
 
@@ -160,3 +166,35 @@ def test_a_stream_without_a_batch_is_not_rehearsed(monkeypatch: pytest.MonkeyPat
     stream = Stream(batches=3)
     assert rehearsed(stream) == []
     assert stream.started == []
+
+
+@pytest.mark.parametrize("stream", [Stream(3), Stream(0, OSError("no such file"))], ids=["well", "failed"])
+def test_after_a_rehearsal_the_stream_has_the_checkpoint_of_its_task(stream: Stream) -> None:
+    rehearsed(stream)
+    assert stream.started
+    assert stream.location == "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("sink", "source", "problem"),
+    [
+        ("parquet", {}, "the sink parquet of a rehearsal would keep what it is given"),
+        ("kafka", {}, "the sink kafka of a rehearsal would keep what it is given"),
+        ("foreachBatch", {"cleansource": "archive"}, "would remove files that the task has not read yet"),
+        ("noop", {"cleansource": "DELETE"}, "would remove files that the task has not read yet"),
+    ],
+)
+def test_what_would_leave_traces_is_not_rehearsed(
+    caplog: pytest.LogCaptureFixture, sink: str, source: dict[str, str], problem: str
+) -> None:
+    stream = Stream(batches=3)
+    stream.sink, stream.sources = sink, ({"path": "in"}, source)
+    assert rehearsed(stream) == []
+    assert stream.started == []
+    assert problem in caplog.text
+
+
+def test_a_source_that_is_not_to_be_cleaned_is_rehearsed() -> None:
+    stream = Stream(batches=3)
+    stream.sources = ({"cleansource": "OFF"},)
+    assert rehearsed(stream)

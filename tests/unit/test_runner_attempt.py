@@ -62,7 +62,7 @@ class FakeSession:
         return make()
 
     def rehearse(self, stream: object, location: str, guard: TaskGuard) -> Iterator[float]:
-        return iter(())
+        return iter((0.5, 1.0))
 
     def cancel(self) -> None: ...
 
@@ -73,6 +73,11 @@ class FakeSession:
 @spark_job(plan=lambda job: [{"n": n} for n in range(job.config["tasks"])])
 def add(spark: SparkSession, task: TaskContext) -> object:
     return {"session": spark, "sum": sum(task.config["numbers"]), "attempt": task.attempt, "run": task.run_key}
+
+
+@spark_job
+def warm_up_first(spark: SparkSession, task: TaskContext) -> object:
+    return {"rehearsed": list(task.rehearse(None))}  # type: ignore[arg-type]
 
 
 @spark_job
@@ -144,6 +149,13 @@ def test_a_task_starts_and_finishes() -> None:
     assert attempt.events == [TaskStarted(order=attempt.order)]
     result = {"session": "the session", "sum": 3, "attempt": 2, "run": "monday"}
     assert attempt.last == TaskFinished(order=attempt.order, result=result)
+
+
+def test_while_a_task_runs_it_rehearses_nothing() -> None:
+    """A job whose run() warms up by itself first would stand still for that, and its fence would let it write."""
+    last = Attempt(order("warm_up_first")).last
+    assert isinstance(last, TaskFinished)
+    assert last.result == {"rehearsed": []}
 
 
 def test_a_planner_finishes_with_its_plan_and_needs_no_spark() -> None:
