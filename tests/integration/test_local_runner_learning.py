@@ -275,7 +275,7 @@ async def test_a_rehearsal_that_would_write_or_take_what_the_task_reads_is_left_
 ) -> None:
     output = tmp_path / "written"
     given = {"output": str(output)} if kept == "by a sink" else {"source": {"cleanSource": "delete"}}
-    task, learner = await start_carelessly(runner, events, tmp_path, **given)
+    _task, learner = await start_carelessly(runner, events, tmp_path, **given)
     written = sorted(output.rglob("[!.]*"))
     runner.warm(learner)
     await events.wait_for(learner.task, WarmUpReady)
@@ -287,7 +287,7 @@ async def test_a_rehearsal_that_would_write_or_take_what_the_task_reads_is_left_
 async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_task_and_run_rehearses_nothing(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
-    task, learner = await start_carelessly(runner, events, tmp_path)
+    _task, learner = await start_carelessly(runner, events, tmp_path)
     assert "in run" not in SEEN
     runner.warm(learner)
     await events.wait_for(learner.task, WarmUpReady)
