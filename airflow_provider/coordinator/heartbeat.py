@@ -83,12 +83,12 @@ class _Heartbeat:
             return self._refuse(
                 KafkaErrorCode.FENCED_INSTANCE_ID, f"{former} has the instance id {self.heartbeat.instance_id}"
             )
-        had = self.desk.state.current[former]
-        if self.owned is None or not self.owned <= had.held:
+        if self.owned is None or self.owned:
             return self._refuse(
-                KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{self.member_id} owns what {former}, who was here before, had not"
+                KafkaErrorCode.UNKNOWN_MEMBER_ID,
+                f"{self.member_id} is not in the group; who takes the place of {former} owns nothing",
             )
-        members.take_place(self.turn, self.desk, former, self.member_id, self._said(), self.owned)
+        members.take_place(self.turn, self.desk, former, self.member_id, self._said())
         return True
 
     def _comes_back(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider.assignors.shares import minus
 from airflow_provider.coordinator import computing, values
 from airflow_provider.coordinator.answering import refuse_held
 from airflow_provider.coordinator.desk import Desk
@@ -77,11 +76,9 @@ def assigned_alike(one: Member, other: Member) -> bool:
     return one.client_assignors == other.client_assignors and one.server_assignor == other.server_assignor
 
 
-def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, member: Member, owned: Tasks) -> None:
-    """A static member has come back with another member id, and has what it had. What it does not own itself may
-    still run where it was before, unless that one has said that it goes.
-
-    :param owned: part of what the former one holds
+def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, member: Member) -> None:
+    """A static member has come back with another member id, and is to have what it had. That may still run where it was
+    before, unless that one has said that it goes.
     """
     state = desk.state
     before, had = state.members[former], state.current[former]
@@ -95,8 +92,8 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
         turn.give(desk, former, None)
         turn.give(desk, member_id, CurrentAssignment(assigned=had.assigned, metadata=had.metadata))
     else:
-        _linger(turn, desk, former, minus(had.held, owned))
-        turn.give(desk, member_id, CurrentAssignment(assigned=owned, metadata=had.metadata))
+        _linger(turn, desk, former, had.held)
+        turn.give(desk, member_id, CurrentAssignment(metadata=had.metadata))
         desk.replaced.add(former)
     if former in state.target.members:
         renamed = {member_id if one == former else one: share for one, share in state.target.members.items()}

@@ -7,6 +7,7 @@ may be any of them), or a unit test. ``test_mutations`` plays them all.
 
 from __future__ import annotations
 
+from simulation.declarative.mutations import DECLARATIVE_MUTATIONS
 from simulation.learner_mutations import LEARNER_MUTATIONS
 from simulation.mutation import Mutation
 
@@ -446,4 +447,5 @@ MUTATIONS = (
         seed=16,
     ),
     *LEARNER_MUTATIONS,
+    *DECLARATIVE_MUTATIONS,
 )

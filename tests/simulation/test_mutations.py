@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from simulation import invariants, learner_invariants
+from simulation.declarative import invariants as declarative_invariants
 from simulation.mutation import Mutation
 from simulation.mutations import MUTATIONS
 
@@ -48,7 +49,12 @@ def test_is_noticed(mutation: Mutation, runs: dict[str, Future[subprocess.Comple
 
 def test_each_invariant_that_is_named_exists() -> None:
     named = {name for mutation in MUTATIONS for name in mutation.broken}
-    assert named <= {name for rules in (invariants, learner_invariants) for name in vars(rules) if name[0] != "_"}
+    assert named <= {
+        name
+        for rules in (invariants, learner_invariants, declarative_invariants)
+        for name in vars(rules)
+        if name[0] != "_"
+    }
 
 
 def test_each_mutation_has_a_name_of_its_own_and_something_that_notices_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from coordinated import COOPERATIVE, GROUP, W1, W2, Shard, heartbeat, whole
+from coordinated import COOPERATIVE, GROUP, W1, W2, Shard, heartbeat, tasks, whole
 
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
@@ -67,6 +67,11 @@ class TestHeartbeat:
         assert shard.heartbeat(W1, 0, rebalance_timeout_ms=0).error_code == Code.INVALID_REQUEST
         shard.held(W1, 0, ())
         assert Shard().heartbeat(W1, 0).error_code == Code.UNKNOWN_MEMBER_ID
+
+    def test_one_that_says_nothing_of_its_member_is_none(self) -> None:
+        """But a later one, still at epoch 0, of a member that is not known any more: it has to begin anew."""
+        assert Shard().heartbeat(W1, 0, ()).error_code == Code.UNKNOWN_MEMBER_ID
+        assert Shard().heartbeat(W1, 0, tasks("AC0")).error_code == Code.UNKNOWN_MEMBER_ID
 
     def test_only_a_static_member_leaves_for_a_while(self) -> None:
         assert Shard().heartbeat(W1, -2).error_code == Code.INVALID_REQUEST

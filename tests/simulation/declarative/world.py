@@ -263,6 +263,11 @@ class World:
         """:param line: or a function that gives it, if the story is shown"""
         self._story.append((self.clock.now, line))
 
+    @property
+    def told(self) -> Sequence[tuple[int, object]]:
+        """The last of it."""
+        return list(self._story)
+
     def story(self, last: int = 150) -> str:
         group = self.checks.group
         lines = [f"{at:>9} {line() if callable(line) else line}" for at, line in list(self._story)[-last:]]

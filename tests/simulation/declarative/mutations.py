@@ -1,0 +1,223 @@
+# ruff: noqa: E501  # texts to replace stand here as they stand in the code
+"""Mistakes that somebody could make in the machines of declarative groups, and in reconciliation; each must be noticed.
+
+See module ``simulation.mutations``.
+"""
+
+from __future__ import annotations
+
+from simulation.mutation import Mutation
+
+COORDINATOR = "airflow_provider.coordinator"
+MEMBER = "airflow_provider.declarative.member"
+RECONCILE = "airflow_provider.declarative.reconcile"
+
+_ONE_WRITES = "at_most_one_may_write_a_task"
+_HELD = "what_may_be_written_is_held"
+_TWO_HOLD = "no_two_hold_a_task"
+_REPLAY = "the_state_is_what_replaying_gives"
+_REST = "everything_converges"
+_QUIET = "a_group_at_rest_stays_at_rest"
+_WELL = "who_is_well_stays_a_member"
+_DONE = "a_member_that_is_done_has_its_target"
+_AHEAD = "no_epoch_overtakes_the_one_that_it_follows"
+_GROW = "epochs_only_grow"
+_MEMBER_GROWS = "a_members_epoch_only_grows"
+_MOVES = "a_task_moves_with_a_higher_epoch"
+_SAYS = "a_heartbeat_says_all_that_runs"
+_FAILS = "nobody_fails"
+_BOTH = "nothing_is_revoked_and_started_together"
+_OTHERS = "a_member_at_the_target_has_nothing_of_others"
+
+DECLARATIVE_MUTATIONS = (
+    # ---- reconciliation
+    Mutation(
+        name="assigns what others still hold",
+        module=RECONCILE,
+        edits=(("task for task in missing if task not in held_by_others)", "task for task in missing)"),),
+        plan="declarative-calm",
+        broken=(_TWO_HOLD, _HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="takes it for stopped what a heartbeat does not speak of",
+        module=RECONCILE,
+        edits=(
+            (
+                "    return owned is not None and tasks.isdisjoint(owned)",
+                "    return owned is None or tasks.isdisjoint(owned)",
+            ),
+        ),
+        plan="declarative-calm",
+        broken=(_HELD, _ONE_WRITES, _WELL),
+    ),
+    Mutation(
+        name="lets a member go on with another target before it has stopped",
+        module=RECONCILE,
+        edits=(
+            (
+                "    if current.state is MemberState.UNREVOKED and not _has_stopped(current.revoking, owned):\n        return current\n",
+                "",
+            ),
+        ),
+        plan="declarative-calm",
+        broken=(_HELD, _ONE_WRITES, _TWO_HOLD),
+    ),
+    Mutation(
+        name="has a member reach the target before it has all of it",
+        module=RECONCILE,
+        edits=(("epoch=MemberEpoch(target_epoch) if whole else current.epoch,", "epoch=MemberEpoch(target_epoch),"),),
+        plan="declarative-calm",
+        broken=(_REST, _WELL, _OTHERS),
+    ),
+    # ---- the coordinator
+    Mutation(
+        name="gives away immediately what a fenced member had",
+        module=f"{COORDINATOR}.members",
+        edits=(
+            (
+                "    _linger(turn, desk, member_id, desk.state.current[member_id].held)\n",
+                "    turn.give(desk, member_id, None)\n",
+            ),
+        ),
+        plan="declarative-members",
+        broken=(_HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="takes a static member's tasks for free when it is back as another process",
+        module=f"{COORDINATOR}.members",
+        edits=(("        _linger(turn, desk, former, had.held)\n", "        turn.give(desk, former, None)\n"),),
+        plan="declarative-members",
+        broken=(_HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="has who lingers go the moment it has loaded",
+        module=f"{COORDINATOR}.coordinator",
+        edits=(
+            (
+                "        turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), turn.now_ms + session_ms)",
+                "        turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), turn.now_ms)",
+            ),
+        ),
+        plan="declarative-everything",
+        broken=(_HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="gives no fresh session when it has loaded",
+        module=f"{COORDINATOR}.coordinator",
+        edits=(
+            (
+                "        turn.timers.set(Timer(Kind.SESSION, state.group_id, member_id), turn.now_ms + session_ms)\n",
+                "        turn.timers.set(Timer(Kind.SESSION, state.group_id, member_id), turn.now_ms)\n",
+            ),
+        ),
+        plan="declarative-coordinators",
+        broken=(_WELL, _HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="chooses nobody when it has loaded",
+        module=f"{COORDINATOR}.coordinator",
+        edits=(
+            (
+                "    computing.set_due_timer(turn, desk)\n    computing.ensure_target(turn, desk)\n",
+                "    computing.set_due_timer(turn, desk)\n",
+            ),
+        ),
+        plan="declarative-coordinators",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="chooses nobody else when the chosen one does not make it",
+        module=f"{COORDINATOR}.computing",
+        edits=(
+            (
+                "        desk.failed.add(member_id)\n        desk.computing = None\n        ensure_target(turn, desk)\n",
+                "        desk.failed.add(member_id)\n",
+            ),
+        ),
+        plan="declarative-members",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="changes the state without a record",
+        module=f"{COORDINATOR}.turn",
+        edits=(
+            (
+                "        desk.state.apply(record)\n        self._records.append(record)\n",
+                "        desk.state.apply(record)\n        if record.value is not None:\n            self._records.append(record)\n",
+            ),
+        ),
+        plan="declarative-calm",
+        broken=(_REPLAY, _TWO_HOLD, _HELD),
+    ),
+    Mutation(
+        name="lets join who owns something",
+        module=f"{COORDINATOR}.heartbeat",
+        edits=(
+            ("        if self.owned or not is_first(self.heartbeat):\n", "        if not is_first(self.heartbeat):\n"),
+        ),
+        plan="declarative-everything",
+        broken=(_HELD, _ONE_WRITES, _SAYS, _MOVES),
+        seed=17,
+    ),
+    Mutation(
+        name="takes what only has changed for a first heartbeat",
+        module=f"{COORDINATOR}.validation",
+        edits=(
+            (
+                "    return request.connectors_and_tasks is not None and not (\n",
+                "    return request.connectors_and_tasks is not None or not (\n",
+            ),
+        ),
+        plan="declarative-everything",
+        broken=(_FAILS,),
+    ),
+    # ---- the member
+    Mutation(
+        name="does not stop when the lease of its declarative membership is over",
+        module=f"{MEMBER}.transition",
+        edits=(
+            (
+                "        until = sent_at_ms + by_a_slower_clock(self.state.session_timeout_ms)\n",
+                "        until = self.now + 2 * self.state.session_timeout_ms\n",
+            ),
+        ),
+        plan="declarative-members",
+        broken=(_HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="says that it owns no more what it still stops",
+        module=f"{MEMBER}.answers",
+        edits=(
+            (
+                "    if revoked:\n        member.set(acknowledges=True)\n",
+                "    if revoked:\n        member.set(acknowledges=True, owned=member.state.owned - revoked, stopping=member.state.stopping - revoked)\n",
+            ),
+        ),
+        plan="declarative-calm",
+        broken=(_SAYS, _HELD, _ONE_WRITES),
+    ),
+    Mutation(
+        name="says nothing when all has stopped",
+        module=f"{MEMBER}.staying",
+        edits=(
+            (
+                "    member.stopped(event.tasks)\n    member.start_held()\n    member.acknowledge()\n    member.join_when_stopped()\n",
+                "    member.start_held()\n    member.acknowledge()\n",
+            ),
+        ),
+        plan="declarative-calm",
+        broken=(_REST, _WELL),
+    ),
+    Mutation(
+        name="writes in the epoch that it has, and not in that of its target",
+        module=f"{MEMBER}.answers",
+        edits=(
+            (
+                "    epoch = max(assignment.assignment_epoch, event.reply.member_epoch, state.assignment_epoch)\n",
+                "    epoch = max(event.reply.member_epoch, state.assignment_epoch)\n",
+            ),
+        ),
+        plan="declarative-calm",
+        broken=(_MOVES,),
+    ),
+)
