@@ -42,7 +42,7 @@ class Checks:
     # ---- tasks
 
     def started(self, process: Process, task: TaskId, epoch: Epoch) -> None:
-        invariants.a_task_moves_with_a_higher_epoch(task, process.worker, epoch, self._last.get(task))
+        invariants.a_task_never_starts_in_an_earlier_epoch(task, process.worker, epoch, self._last.get(task))
         self._last[task] = process.worker, epoch
         self._holders[task].append(process)
         invariants.at_most_one_may_write_a_task(task, self._holders[task])

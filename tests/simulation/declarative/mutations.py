@@ -23,7 +23,7 @@ _DONE = "a_member_that_is_done_has_its_target"
 _AHEAD = "no_epoch_overtakes_the_one_that_it_follows"
 _GROW = "epochs_only_grow"
 _MEMBER_GROWS = "a_members_epoch_only_grows"
-_MOVES = "a_task_moves_with_a_higher_epoch"
+_MOVES = "a_task_never_starts_in_an_earlier_epoch"
 _SAYS = "a_heartbeat_says_all_that_runs"
 _FAILS = "nobody_fails"
 _BOTH = "nothing_is_revoked_and_started_together"
@@ -126,18 +126,6 @@ DECLARATIVE_MUTATIONS = (
         broken=(_REST,),
     ),
     Mutation(
-        name="chooses nobody else when the chosen one does not make it",
-        module=f"{COORDINATOR}.computing",
-        edits=(
-            (
-                "        desk.failed.add(member_id)\n        desk.computing = None\n        ensure_target(turn, desk)\n",
-                "        desk.failed.add(member_id)\n",
-            ),
-        ),
-        plan="declarative-members",
-        broken=(_REST,),
-    ),
-    Mutation(
         name="changes the state without a record",
         module=f"{COORDINATOR}.turn",
         edits=(
@@ -148,16 +136,6 @@ DECLARATIVE_MUTATIONS = (
         ),
         plan="declarative-calm",
         broken=(_REPLAY, _TWO_HOLD, _HELD),
-    ),
-    Mutation(
-        name="lets join who owns something",
-        module=f"{COORDINATOR}.heartbeat",
-        edits=(
-            ("        if self.owned or not is_first(self.heartbeat):\n", "        if not is_first(self.heartbeat):\n"),
-        ),
-        plan="declarative-everything",
-        broken=(_HELD, _ONE_WRITES, _SAYS, _MOVES),
-        seed=17,
     ),
     Mutation(
         name="takes what only has changed for a first heartbeat",
