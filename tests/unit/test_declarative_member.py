@@ -272,6 +272,18 @@ def test_it_waits_longer_from_try_to_try_but_not_much() -> None:
     assert max(waits) <= 1_200
 
 
+def test_a_held_heartbeat_that_was_lost_with_its_coordinator_is_asked_again_soon_and_then_less_often() -> None:
+    script = Script().stable("a0")
+    script.alarms(until=INTERVAL_MS)
+    script.answered(5, session_ms=60_000)
+    waits = []
+    for _ in range(4):
+        (sent,) = [each for _, each in script.alarms(until=script.alarm or 0) if isinstance(each, SendRequest)]
+        waits.append(sent.timeout_ms)
+        script.at(script.now + sent.timeout_ms).failed()
+    assert waits == [INTERVAL_MS + wait for wait in (2 * INTERVAL_MS, 4 * INTERVAL_MS, 8 * INTERVAL_MS, 26_000)]
+
+
 def test_a_doubled_answer_does_nothing() -> None:
     script = Script().stable("a0")
     seq, sent_at = script.state.awaiting, script.sent_at
