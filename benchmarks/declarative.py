@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from fleet import Fleet
 
 _TASKS: Final = 24
-_REPEATS: Final = 3
+_REPEATS: Final = 2
 _HEARTBEAT_MS: Final = 3_000
 _QUIET_S: Final = 3 * _HEARTBEAT_MS / 1000 + 1
 _OPTIONS: Final = (

@@ -178,6 +178,11 @@ def test_the_same_assignment_again_changes_nothing() -> None:
     assert (others(again), heartbeats(again)) == ([], [])
 
 
+def test_the_coordinator_gets_a_heartbeat_to_hold_by_who_waits_for_all_of_a_new_target() -> None:
+    script = Script().stable("", epoch=4)
+    assert len(heartbeats(script.answered(4, "", assignment_epoch=5))) == 1
+
+
 def test_tasks_wait_for_the_jobs_topic() -> None:
     script = Script()
     script.started()
