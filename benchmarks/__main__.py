@@ -11,6 +11,7 @@ from typing import Any, Final
 from benchmarks import (
     assignor,
     cost,
+    declarative,
     looks,
     lost,
     many,
@@ -26,6 +27,7 @@ from benchmarks import (
 BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "assignor": assignor.run,
     "cost": cost.run,
+    "declarative": declarative.run,
     "looks": looks.run,
     "lost": lost.run,
     "many": many.run,

@@ -174,14 +174,15 @@ async def _ours(bootstrap_servers: str, folder: Path) -> list[Joined]:
 
             joined_ms = await _join(bootstrap_servers, "ours", start)
             await fleet.balanced("ours-1", "ours-2")
-            joins.append(Joined.of(joined_ms, await _steps(fleet)))
+            joins.append(Joined.of(joined_ms, await moves_of(fleet)))
             fleet.send("ours-2", signal.SIGTERM)
             await asyncio.to_thread(fleet.wait_for_end, "ours-2")
             await fleet.balanced("ours-1")
     return joins
 
 
-async def _steps(fleet: Fleet) -> list[Step]:
+async def moves_of(fleet: Fleet) -> list[Step]:
+    """Every start and stop of a task so far, but for those of planners."""
     steps = []
     for told in await fleet.steps():
         if told.task.is_planner:

@@ -113,7 +113,8 @@ class WorkerRequests:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "latest",
                 "isolation.level": "read_committed",
-                "queued.min.messages": 1,
+                # By default librdkafka pauses for a second once it has what it should queue: a reply would wait for it.
+                "fetch.queue.backoff.ms": 10,
                 "fetch.error.backoff.ms": 50,
             },
         )

@@ -178,6 +178,11 @@ def test_the_same_assignment_again_changes_nothing() -> None:
     assert (others(again), heartbeats(again)) == ([], [])
 
 
+def test_the_coordinator_gets_a_heartbeat_to_hold_by_who_waits_for_all_of_a_new_target() -> None:
+    script = Script().stable("", epoch=4)
+    assert len(heartbeats(script.answered(4, "", assignment_epoch=5))) == 1
+
+
 def test_tasks_wait_for_the_jobs_topic() -> None:
     script = Script()
     script.started()
@@ -270,6 +275,18 @@ def test_it_waits_longer_from_try_to_try_but_not_much() -> None:
         script.alarms(until=script.alarm)
     assert waits[:3] == sorted(waits[:3])
     assert max(waits) <= 1_200
+
+
+def test_a_held_heartbeat_that_was_lost_with_its_coordinator_is_asked_again_soon_and_then_less_often() -> None:
+    script = Script().stable("a0")
+    script.alarms(until=INTERVAL_MS)
+    script.answered(5, session_ms=60_000)
+    waits = []
+    for _ in range(4):
+        (sent,) = [each for _, each in script.alarms(until=script.alarm or 0) if isinstance(each, SendRequest)]
+        waits.append(sent.timeout_ms)
+        script.at(script.now + sent.timeout_ms).failed()
+    assert waits == [INTERVAL_MS + wait for wait in (2 * INTERVAL_MS, 4 * INTERVAL_MS, 8 * INTERVAL_MS, 26_000)]
 
 
 def test_a_doubled_answer_does_nothing() -> None:

@@ -198,6 +198,18 @@ async def test_topics_that_a_coordinator_is_about_to_make_are_waited_for(broker:
     await channel.aclose()
 
 
+def test_no_reply_waits_for_a_pause_of_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    def make(_kind: object, config: dict[str, Any]) -> Any:
+        made.append(config)
+        return Broker()
+
+    monkeypatch.setattr(worker_requests, "make_client", make)
+    worker_requests.WorkerRequests(SETTINGS, heard=lambda _: None, failed=lambda *_: None)
+    assert made[0]["fetch.queue.backoff.ms"] <= 10 < made[0].get("queued.min.messages", 100_000)
+
+
 def test_a_cluster_without_coordinators_is_told_with_what_to_do(broker: Broker) -> None:
     broker.missing = 1
     requests = worker_requests.WorkerRequests(SETTINGS, heard=lambda _: None, failed=lambda *_: None)

@@ -75,7 +75,10 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
         member.take_back()
         member.start_held()
         assigning.begin_if_wanted(member)
-    news = before != (member.state.phase, member.state.epoch, member.state.assigned)
+    # Of a new target it may have nothing yet: the coordinator needs a heartbeat to hold, to say what comes free.
+    news = before != (member.state.phase, member.state.epoch, member.state.assigned) or (
+        state.assignment_epoch != member.state.assignment_epoch
+    )
     _next_heartbeat(member, event, news=news)
 
 

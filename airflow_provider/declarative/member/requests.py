@@ -128,6 +128,10 @@ class Requesting:
 def _patience_ms(state: MembershipState) -> int:
     """How long to wait for the reply to a heartbeat, which the coordinator may hold for an interval. Two in a row fit
     into a lease, if that is possible at all.
+
+    What a coordinator holds is lost with it, and the next one can't say anything unasked. So the first wait is short
+    even in a long session; each further one is twice as long, as the coordinator may have too much to do.
     """
     spare = state.session_ms - state.margin_ms - 2 * state.interval_ms
-    return state.interval_ms + max(spare // 2, state.interval_ms // 4, 1)
+    longest = max(spare // 2, state.interval_ms // 4, 1)
+    return state.interval_ms + min(longest, 2 * state.interval_ms << min(state.attempts, 20))
