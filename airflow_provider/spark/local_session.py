@@ -129,7 +129,9 @@ class LocalSession:
         return self.spark.tables.get(self, spark, name, make, waits)
 
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
-        return rehearse(self.open(), stream, location, guard.wait)
+        yield from rehearse(self.open(), stream, location, guard.wait)
+        if self.spark is not None and not self.spark.alive:  # which is more than a rehearsal that has failed
+            raise self.spark.gone()
 
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:

@@ -249,10 +249,8 @@ class Careless(SparkJob):
         return self.stream.start()
 
 
-async def start_carelessly(
-    runner: LocalRunner, events: Events, tmp_path: Path, **config: Any
-) -> tuple[TaskOrder, TaskOrder]:
-    """The order of a task that has done two batches and then stopped, with more to read, and one to learn it."""
+async def start_carelessly(runner: LocalRunner, events: Events, tmp_path: Path, **config: Any) -> TaskOrder:
+    """The order to learn a task that has done two batches and then stopped, with more to read."""
     SEEN.update(batches=[])
     words, checkpoint = tmp_path / "words", tmp_path / "checkpoints" / "0"
     words.mkdir()
@@ -266,7 +264,7 @@ async def start_carelessly(
     for number in range(2, 6):
         (words / f"{number}.csv").write_text(f"{number}\n")
     SEEN.update(batches=[])
-    return task, replace(task, task=task.task._replace(index=1))
+    return replace(task, task=task.task._replace(index=1))
 
 
 @pytest.mark.parametrize("kept", ["by a sink", "by a source"])
@@ -275,7 +273,7 @@ async def test_a_rehearsal_that_would_write_or_take_what_the_task_reads_is_left_
 ) -> None:
     output = tmp_path / "written"
     given = {"output": str(output)} if kept == "by a sink" else {"source": {"cleanSource": "delete"}}
-    _task, learner = await start_carelessly(runner, events, tmp_path, **given)
+    learner = await start_carelessly(runner, events, tmp_path, **given)
     written = sorted(output.rglob("[!.]*"))
     runner.warm(learner)
     await events.wait_for(learner.task, WarmUpReady)
@@ -287,7 +285,7 @@ async def test_a_rehearsal_that_would_write_or_take_what_the_task_reads_is_left_
 async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_task_and_run_rehearses_nothing(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
-    _task, learner = await start_carelessly(runner, events, tmp_path)
+    learner = await start_carelessly(runner, events, tmp_path)
     assert "in run" not in SEEN
     runner.warm(learner)
     await events.wait_for(learner.task, WarmUpReady)
@@ -298,6 +296,36 @@ async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_tas
     assert SEEN["batches"] == [2, 3, 4, 5]
     assert "in run" not in SEEN
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0"]
+
+
+class Crash(Words):
+    """Kills its JVM in the rehearsal."""
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
+        yield from task.rehearse(self.plan_of(spark, task).foreachBatch(lambda batch, number: kill_jvm()))
+
+
+async def test_what_lost_its_spark_in_a_rehearsal_is_not_ready(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    SEEN.update(written=[])
+    words, checkpoint = tmp_path / "words", tmp_path / "checkpoints" / "0"
+    words.mkdir()
+    (words / "0.csv").write_text("tick\n")
+    task = stream("Crash", checkpoint=checkpoint, input=str(words))
+    await runner.start(task)
+    await until((checkpoint / "commits" / "0").exists)
+    assert await runner.stop([task.task], "moved") == frozenset()
+    learner = replace(task, task=task.task._replace(index=1))
+    runner.warm(learner)
+    await events.wait_for(learner.task, WarmUpLost)
+    assert not [event for event in events.of(learner.task) if isinstance(event, WarmUpReady)]
+
+
+def kill_jvm() -> None:
+    for child in psutil.Process().children():
+        if child.name() == "java" and "pyspark-shell" in child.cmdline():
+            child.kill()
 
 
 async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
@@ -334,9 +362,7 @@ async def test_in_a_new_jvm_a_task_is_made_ready_anew(runner: LocalRunner, event
     await events.wait_for(ready.task, WarmUpReady)
     runner.warm(busy)
     await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
-    for child in psutil.Process().children():
-        if child.name() == "java" and "pyspark-shell" in child.cmdline():
-            child.kill()
+    kill_jvm()
     lost = [await events.wait_for(task.task, WarmUpLost) for task in (ready, busy)]
     assert lost[0].spark == lost[1].spark
     events.heard.clear()
