@@ -14,6 +14,7 @@ from airflow_provider.reports.group_words import how_it_is, state_in_words
 from airflow_provider.reports.learners import by_owner, learners
 
 _MOST_NAMED: Final = 5
+"""Of the workers, and of what others learn of each."""
 
 
 def departure_in_words(asked: Collection[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
@@ -32,6 +33,10 @@ def departure_in_words(asked: Collection[WorkerId], jobs: JobsSnapshot, status: 
 def _one(worker: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot) -> str:
     said = status.workers.get(worker)
     owned = status.group.owned_by(worker) & configured(jobs, status.tasks) if status.group else NO_TASKS
-    learned = (one.in_words(jobs.label) for one in by_owner(learners(status)).get(worker, ()))
-    tasks = f"{len(owned)} task{'' if len(owned) == 1 else 's'}"
-    return f"{worker} ({state_in_words(how_it_is(said)) if said else 'no record'}): {', '.join((tasks, *learned))}"
+    learned = by_owner(learners(status)).get(worker, ())
+    words = [f"{len(owned)} task{'' if len(owned) == 1 else 's'}"]
+    words += (one.in_words(jobs.label) for one in learned[:_MOST_NAMED])
+    if len(learned) > _MOST_NAMED:
+        ready = sum(one.ready for one in learned)
+        words.append(f"and {len(learned) - _MOST_NAMED} more are learned; of all {len(learned)}, {ready} are ready")
+    return f"{worker} ({state_in_words(how_it_is(said)) if said else 'no record'}): {', '.join(words)}"

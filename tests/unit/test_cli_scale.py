@@ -23,7 +23,8 @@ from airflow_provider.ledger.records import (
     WorkerStatus,
 )
 from airflow_provider.ledger.scaling import RULE
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.reports.departures import departure_in_words
 from airflow_provider.topics.errors import NoTopicError
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -201,3 +202,21 @@ def test_it_does_not_wait_for_ever(cli: Cli) -> None:
     )
     status, out, _ = cli("--without", "w2", "--wait", "--timeout", "0", "--json")
     assert (status, json.loads(out)["still_there"]) == (1, ["w2"])
+
+
+def test_of_many_that_are_learned_it_names_a_few(cli: Cli) -> None:
+    """A worker may have thousands of tasks, and a line is written whenever one of them has got further."""
+    tasks = frozenset(TaskId("job", index) for index in range(9))
+    members = {worker: MemberId(worker) for worker in (W1, W2)}
+    record = group_record(6, members=members, assignment={W1: NO_TASKS, W2: tasks}, learning={W1: tasks})
+    lessons = tuple(Lesson(TaskId("job", index), 1.0, True) for index in range(4))
+
+    async def go_on() -> None:
+        await cli.topics.publish_control(ControlRecord(worker=W2, action=ControlAction.LEAVE_SOON, at_ms=1))
+        await cli.topics.publish_group(record)
+        await cli.topics.publish_worker(said(W1, learning=lessons))
+
+    asyncio.run(go_on())
+    words = departure_in_words([W2], cli.topics.jobs, cli.topics.status)
+    assert words.count("learns") == 5
+    assert words.endswith("w1 learns job:4 of w2 (warming, 0 %), and 4 more are learned; of all 9, 4 are ready")
