@@ -114,6 +114,8 @@ def _part(progress: Any) -> float:
 
 def _steps(job: SparkJob, session: TaskSession, order: TaskOrder, guard: WarmUpGuard) -> Iterator[float]:
     spark, task = session.open(), task_context(order, guard, session)
+    if guard.stopping:  # while Spark started
+        return
     own = getattr(job, "warm_up", _nothing_more)
     if not order.bounded and own is not None:
         for progress in read_newest(spark, order.checkpoint_location):

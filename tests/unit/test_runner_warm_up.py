@@ -366,6 +366,26 @@ async def test_what_is_let_go_of_is_stopped_and_not_heard_of_any_more(watched: W
     assert not any(not isinstance(event, WarmUpProgressed) for event in watched.events)
 
 
+async def test_what_is_let_go_of_while_spark_starts_is_not_begun(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may take a minute, and a plain function that has begun hears nothing."""
+    opened = Session.open
+
+    def open_slowly(session: Session) -> Any:
+        gates.reached.set()
+        gates.go_on.wait(60)
+        return opened(session)
+
+    monkeypatch.setattr(Session, "open", open_slowly)
+    watched.runner.warm(order("function"))
+    await watched.reached()
+    watched.runner.stop_warming(TASK)
+    gates.go_on.set()
+    await eventually(gates.closed.is_set, "its session is closed")
+    assert [session.views for session in Session.made] == [{}]
+
+
 async def test_what_is_ready_and_let_go_of_gives_back_its_session(watched: Watched) -> None:
     watched.runner.warm(order("AtOnce"))
     await watched.hears(WarmUpReady)
