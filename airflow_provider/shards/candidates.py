@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from enum import Enum
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
@@ -20,14 +19,6 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.shards.takeover import warn_of_short_sessions
-
-
-class Coordination(str, Enum):
-    """Whether a process that holds memberships may coordinate groups, too."""
-
-    CANDIDATE = "candidate"
-    NONE = "none"
-    """There are dedicated ones: ``cospark coordinator``."""
 
 
 def shard_server(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
