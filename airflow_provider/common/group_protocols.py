@@ -66,8 +66,8 @@ def _classic(member: MemberSettings, policy: Policy, _coordinators: Coordinators
 
 
 def _connect(member: MemberSettings, policy: Policy, coordinators: Coordinators) -> GroupProtocol:
-    """The process may coordinate, too, unless only dedicated ones shall: with what its first worker has chosen of session
-    and heartbeat interval.
+    """The process may coordinate, too, unless only dedicated ones shall: with what its first worker has chosen of
+    session and heartbeat interval.
     """
     from airflow_provider.coordinator.settings import CoordinatorSettings
     from airflow_provider.declarative.client_assignors import assignors_offered
