@@ -47,26 +47,27 @@ _process = _Process()
 
 
 @asynccontextmanager
-async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[None]:
+async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[ShardServer]:
     """Be one of those who may coordinate, for as long as anybody in this process is in this context.
 
     :param coordinator: of the first one in this process; coordinators of one cluster have the same
     """
-    _acquire(settings, coordinator)
+    server = _acquire(settings, coordinator)
     try:
-        yield
+        yield server
     finally:
         unused = _release(settings)
         if unused is not None:
             await asyncio.to_thread(unused.close)
 
 
-def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> None:
+def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
     with _process.lock:
         _process.users[settings] = _process.users.get(settings, 0) + 1
         if settings not in _process.servers:
             server = _process.servers[settings] = shard_server(settings, coordinator)
             server.start()
+        return _process.servers[settings]
 
 
 def _release(settings: KafkaSettings) -> ShardServer | None:
