@@ -28,12 +28,19 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "airflow_provider.operators.retry_spark_job",
                 "airflow_provider.operators.scale_spark_group",
+                "airflow_provider.operators.spark_coordinator",
                 "airflow_provider.operators.spark_job",
                 "airflow_provider.operators.spark_worker",
             )
         ],
         "sensors": [_modules("airflow_provider.sensors.assignment_epoch", "airflow_provider.sensors.job")],
-        "triggers": [_modules("airflow_provider.triggers.group", "airflow_provider.triggers.worker")],
+        "triggers": [
+            _modules(
+                "airflow_provider.triggers.coordinator",
+                "airflow_provider.triggers.group",
+                "airflow_provider.triggers.worker",
+            )
+        ],
         "connection-types": [
             {
                 "connection-type": "kafka",

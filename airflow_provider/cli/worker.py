@@ -20,7 +20,7 @@ from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
-from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
+from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
@@ -120,6 +120,13 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
         " coordinate, too. The same for all workers of a group",
     )
     timing.add_argument(
+        "--coordinators",
+        choices=[coordinators.value for coordinators in Coordinators],
+        default=Coordinators.MEMBERS.value,
+        help="who coordinates declarative groups: the processes that hold workers, as this one (default), or only"
+        " dedicated ones (cospark coordinator)",
+    )
+    timing.add_argument(
         "--connect-protocol",
         choices=[protocol.value for protocol in ConnectProtocol],
         default=ConnectProtocol.SESSIONED.value,
@@ -205,6 +212,7 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
     return WorkerSpec(
         member=member,
         group_protocol=name,
+        coordinators=Coordinators(args.coordinators),
         slots=args.slots,
         until=Until(args.until),
         policy=policy,

@@ -24,6 +24,15 @@ class GroupProtocolName(str, Enum):
     """
 
 
+class Coordinators(str, Enum):
+    """Who may coordinate declarative groups, as far as a worker decides it."""
+
+    MEMBERS = "members"
+    """The processes that hold workers, this one among them."""
+    DEDICATED = "dedicated"
+    """Only those that do nothing else: this process leaves it to them."""
+
+
 def check_goes_together(name: GroupProtocolName, member: MemberSettings) -> None:
     """:raises ValueError: naming the parameter, for settings that the protocol does not have"""
     if name is GroupProtocolName.CONNECT and member.protocol is ConnectProtocol.EXTENSIBLE:
@@ -33,29 +42,37 @@ def check_goes_together(name: GroupProtocolName, member: MemberSettings) -> None
         )
 
 
-def group_protocol(name: GroupProtocolName, member: MemberSettings, policy: Policy) -> GroupProtocol:
+def group_protocol(
+    name: GroupProtocolName,
+    member: MemberSettings,
+    policy: Policy,
+    coordinators: Coordinators = Coordinators.MEMBERS,
+) -> GroupProtocol:
     """The protocol with what a worker has chosen of it.
 
     :param policy: how an imbalance is resolved while this worker assigns
+    :param coordinators: of a declarative group; of a classic one that is the brokers' matter
     """
-    return _MAKE[name](member, policy)
+    return _MAKE[name](member, policy, coordinators)
 
 
 # Kafka's clients stand behind both, and a DAG file imports this module: so they are imported when they are needed.
 
 
-def _classic(member: MemberSettings, policy: Policy) -> GroupProtocol:
+def _classic(member: MemberSettings, policy: Policy, _coordinators: Coordinators) -> GroupProtocol:
     from airflow_provider.group.classic import ClassicProtocol
 
     return ClassicProtocol(member, policy)
 
 
-def _connect(member: MemberSettings, policy: Policy) -> GroupProtocol:
-    """The process may coordinate, too: with what its first worker has chosen of session and heartbeat interval."""
+def _connect(member: MemberSettings, policy: Policy, coordinators: Coordinators) -> GroupProtocol:
+    """The process may coordinate, too, unless only dedicated ones shall: with what its first worker has chosen of
+    session and heartbeat interval.
+    """
     from airflow_provider.coordinator.settings import CoordinatorSettings
     from airflow_provider.declarative.client_assignors import assignors_offered
     from airflow_provider.declarative.member.settings import DeclarativeSettings
-    from airflow_provider.group.declarative import DeclarativeProtocol
+    from airflow_provider.group.declarative import DeclarativeProtocol, leaves_it_to_others
     from airflow_provider.shards.candidates import candidate
 
     coordinator = CoordinatorSettings(
@@ -74,10 +91,15 @@ def _connect(member: MemberSettings, policy: Policy) -> GroupProtocol:
         settings,
         assignors_offered(member.protocol, policy),
         member.slots or 0,
-        coordinating=lambda kafka: candidate(kafka, coordinator),
+        coordinating=(
+            leaves_it_to_others
+            if coordinators is Coordinators.DEDICATED
+            else lambda kafka: candidate(kafka, coordinator)
+        ),
     )
 
 
-_MAKE: Final[Mapping[GroupProtocolName, Callable[[MemberSettings, Policy], GroupProtocol]]] = MappingProxyType(
+_Make = Callable[[MemberSettings, Policy, Coordinators], GroupProtocol]
+_MAKE: Final[Mapping[GroupProtocolName, _Make]] = MappingProxyType(
     {GroupProtocolName.CLASSIC: _classic, GroupProtocolName.CONNECT: _connect}
 )

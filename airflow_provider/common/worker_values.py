@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
-from airflow_provider.common.group_protocols import GroupProtocolName, group_protocol
+from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, group_protocol
 from airflow_provider.group.membership import GroupProtocol
 from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -27,6 +27,7 @@ class WorkerSpec:
     """How a worker lives, wherever its membership is held. A trigger keeps it as its argument ``plan``.
 
     :param policy: how an imbalance is resolved, while this one leads the group
+    :param coordinators: who may coordinate a declarative group
     :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
     """
 
@@ -36,6 +37,7 @@ class WorkerSpec:
     policy: Policy
     idle_timeout_ms: int | None = None
     group_protocol: GroupProtocolName = GroupProtocolName.CLASSIC
+    coordinators: Coordinators = Coordinators.MEMBERS
 
     def settings(self, phase: WorkerPhase, returns_ms: int | None = None) -> WorkerSettings:
         """In the worker's own words.
@@ -55,7 +57,8 @@ class WorkerSpec:
 
     def protocol(self) -> GroupProtocol:
         """The group protocol by which the worker joins."""
-        return group_protocol(self.group_protocol, replace(self.member, slots=self.slots), self.policy)
+        member = replace(self.member, slots=self.slots)
+        return group_protocol(self.group_protocol, member, self.policy, self.coordinators)
 
     def to_json(self) -> dict[str, Any]:
         member = self.member
@@ -77,6 +80,7 @@ class WorkerSpec:
             "until": self.until.value,
             "idle_timeout_ms": self.idle_timeout_ms,
             "group_protocol": self.group_protocol.value,
+            "coordinators": self.coordinators.value,
         }
 
     @classmethod
@@ -106,6 +110,7 @@ class WorkerSpec:
                 policy=_policy_of(data),
                 idle_timeout_ms=data.get("idle_timeout_ms"),
                 group_protocol=GroupProtocolName(data.get("group_protocol", GroupProtocolName.CLASSIC)),
+                coordinators=Coordinators(data.get("coordinators", Coordinators.MEMBERS)),
             )
 
 

@@ -28,7 +28,8 @@ Coordinating = Callable[[KafkaSettings], AbstractAsyncContextManager[object]]
 """What a process does for the coordination of groups as long as it holds memberships."""
 
 
-def _leaves_it_to_others(_kafka: KafkaSettings) -> AbstractAsyncContextManager[object]:
+def leaves_it_to_others(_kafka: KafkaSettings) -> AbstractAsyncContextManager[object]:
+    """:data:`Coordinating` of a process that does nothing for it."""
     return nullcontext()
 
 
@@ -45,7 +46,7 @@ class DeclarativeProtocol:
     member: DeclarativeSettings
     assignors: tuple[ClientSideAssignor, ...]
     slots: int
-    coordinating: Coordinating = _leaves_it_to_others
+    coordinating: Coordinating = leaves_it_to_others
 
     @asynccontextmanager
     async def memberships(

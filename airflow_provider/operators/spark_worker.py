@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.claims import is_of
-from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
+from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -107,6 +107,8 @@ class SparkWorkerOperator(BaseOperator):
     :param group_protocol: ``classic``: Kafka's group protocol, in rounds; ``connect``: a declarative group, in which
         each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. Processes
         that hold such workers may coordinate groups, too, by their own session timeout and heartbeat interval
+    :param coordinators: of declarative groups. ``members``: the processes that hold workers, triggerers too;
+        ``dedicated``: only those that do nothing else (``cospark coordinator``)
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
         ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
     :param learned: ``extensible``: when this worker stops what another learns. ``when-ready``: when it hears that the
@@ -162,6 +164,7 @@ class SparkWorkerOperator(BaseOperator):
         max_moves: int | None = None,
         move_interval: TimeSpan | None = None,
         group_protocol: str = GroupProtocolName.CLASSIC.value,
+        coordinators: str = Coordinators.MEMBERS.value,
         connect_protocol: str = ConnectProtocol.SESSIONED.value,
         learned: str = LearnedRule.WHEN_READY.value,
         max_learners: int = DEFAULT_LIMITS.per_worker,
@@ -192,6 +195,7 @@ class SparkWorkerOperator(BaseOperator):
         self.max_moves = max_moves
         self.move_interval = move_interval
         self.group_protocol = group_protocol
+        self.coordinators = coordinators
         self.connect_protocol = connect_protocol
         self.learned = learned
         self.max_learners = max_learners
@@ -227,6 +231,7 @@ class SparkWorkerOperator(BaseOperator):
         self._idle_timeout_ms()
         member = self._member(group="group", worker="worker", url="")
         check_goes_together(self._group_protocol(), member)
+        choice("coordinators", self.coordinators, Coordinators)
         self._policy()
 
     def _idle_timeout_ms(self) -> int | None:
@@ -288,6 +293,7 @@ class SparkWorkerOperator(BaseOperator):
             policy=self._policy(),
             idle_timeout_ms=self._idle_timeout_ms(),
             group_protocol=self._group_protocol(),
+            coordinators=choice("coordinators", self.coordinators, Coordinators),
         )
 
     def _equipment(self) -> Equipment:

@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from enum import Enum
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
@@ -20,14 +19,6 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.shards.takeover import warn_of_short_sessions
-
-
-class Coordination(str, Enum):
-    """Whether a process that holds memberships may coordinate groups, too."""
-
-    CANDIDATE = "candidate"
-    NONE = "none"
-    """There are dedicated ones: ``cospark coordinator``."""
 
 
 def shard_server(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
@@ -56,26 +47,27 @@ _process = _Process()
 
 
 @asynccontextmanager
-async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[None]:
+async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[ShardServer]:
     """Be one of those who may coordinate, for as long as anybody in this process is in this context.
 
     :param coordinator: of the first one in this process; coordinators of one cluster have the same
     """
-    _acquire(settings, coordinator)
+    server = _acquire(settings, coordinator)
     try:
-        yield
+        yield server
     finally:
         unused = _release(settings)
         if unused is not None:
             await asyncio.to_thread(unused.close)
 
 
-def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> None:
+def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
     with _process.lock:
         _process.users[settings] = _process.users.get(settings, 0) + 1
         if settings not in _process.servers:
             server = _process.servers[settings] = shard_server(settings, coordinator)
             server.start()
+        return _process.servers[settings]
 
 
 def _release(settings: KafkaSettings) -> ShardServer | None:

@@ -37,6 +37,7 @@ class JobsFollower:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._followers: dict[tuple[int, str], _Follower] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self, shard: int, groups: frozenset[str], put: Put) -> None:
         """Follow these groups of the shard, and no others of it. Of each is told what is known now, and what changes.
@@ -65,7 +66,7 @@ class JobsFollower:
 
     def _set(self, shard: int, groups: frozenset[str], put: Put) -> None:
         for at in [at for at in self._followers if at[0] == shard and at[1] not in groups]:
-            self._followers.pop(at).task.cancel()
+            self._cancel(self._followers.pop(at).task)
         for group in groups:
             follower = self._followers.get((shard, group))
             if follower is None:
@@ -73,12 +74,16 @@ class JobsFollower:
             else:
                 follower.tell(put)
 
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        task.cancel()
+
     async def _end(self) -> None:
-        ending = [follower.task for follower in self._followers.values()]
+        for follower in self._followers.values():
+            self._cancel(follower.task)
         self._followers.clear()
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
 
 class _Follower:

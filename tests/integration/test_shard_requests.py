@@ -18,7 +18,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.topics import one_shot
 
-ROUND_TRIPS = 200
+ROUND_TRIPS = 100
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.common.group_protocols import GroupProtocolName, check_goes_together
+from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.group.classic import ClassicProtocol
-from airflow_provider.group.declarative import DeclarativeProtocol
+from airflow_provider.group.declarative import DeclarativeProtocol, leaves_it_to_others
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.worker.settings import Until
@@ -34,9 +34,21 @@ def test_each_name_has_its_protocol_with_what_the_worker_has_chosen() -> None:
     assert [one.name for one in connect.assignors] == ["cooperative", "eager"]
 
 
+def test_only_dedicated_coordinators_leave_this_process_out() -> None:
+    protocol = replace(CONNECT, coordinators=Coordinators.DEDICATED).protocol()
+    assert isinstance(protocol, DeclarativeProtocol)
+    assert protocol.coordinating is leaves_it_to_others
+    candidate = CONNECT.protocol()
+    assert isinstance(candidate, DeclarativeProtocol)
+    assert candidate.coordinating is not leaves_it_to_others
+
+
 def test_it_goes_with_the_plan_and_plans_that_do_not_name_it_are_classic() -> None:
     assert WorkerSpec.from_json(CONNECT.to_json()) == CONNECT
-    without = {name: value for name, value in CLASSIC.to_json().items() if name != "group_protocol"}
+    dedicated = replace(CONNECT, coordinators=Coordinators.DEDICATED)
+    assert WorkerSpec.from_json(dedicated.to_json()) == dedicated
+    later = {"group_protocol", "coordinators"}
+    without = {name: value for name, value in CLASSIC.to_json().items() if name not in later}
     assert WorkerSpec.from_json(without) == CLASSIC
 
 

@@ -357,6 +357,7 @@ class TestWorkerOperator:
             ({"policy": "immediate", "move_interval": 5}, "move_interval"),
             ({"connect_protocol": "loud"}, "connect_protocol"),
             ({"group_protocol": "consumer"}, "group_protocol"),
+            ({"coordinators": "brokers"}, "coordinators"),
             ({"group_protocol": "connect", "connect_protocol": "extensible"}, "group_protocol"),
             ({"kafka_conn_id": ""}, "kafka_conn_id"),
         ],

@@ -86,9 +86,9 @@ class World:
         self.checks = Checks(self)
         self.topics = ShardTopics(random.Random(f"{seed}/topics"), committed=self._committed, replied=self._replied)
         self.candidates: Candidates
-        self.candidates = Candidates(
-            self, coordinators, CoordinatorSettings(server_assignors=server_assignors(policy) if server_side else {})
-        )
+        servers = server_assignors(policy) if server_side else {}
+        granted = CoordinatorSettings(session_timeout_ms=10_000, server_assignors=servers)
+        self.candidates = Candidates(self, coordinators, granted)
 
     @property
     def wall(self) -> int:
