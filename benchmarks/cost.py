@@ -20,7 +20,7 @@ from typing import Any, Final
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import JobDefinition
+from airflow_provider.records import JobDefinition
 from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.data import lay_out

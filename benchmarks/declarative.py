@@ -21,9 +21,9 @@ from typing import Any, Final
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import TaskKind, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskKind, WorkerPhase
 from benchmarks.rebalance import Joined, moves_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

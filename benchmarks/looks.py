@@ -28,7 +28,9 @@ from airflow_provider.assignors.model import Memory
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import (
+from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
@@ -37,8 +39,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 

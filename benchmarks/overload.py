@@ -30,7 +30,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import JobDefinition, TopicNames, decode
+from airflow_provider.records import JobDefinition, TopicNames, decode
 from airflow_provider.topics.rights import WORKER
 
 _ROOT: Final = Path(__file__).parent.parent

@@ -28,8 +28,8 @@ from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
-from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskKind, TaskState
 
 _TESTS: Final = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(_TESTS), str(_TESTS / "peers")]

@@ -24,7 +24,6 @@ from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
-from airflow_provider.ledger.records.envelope import encode
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol import packed_tasks
@@ -44,6 +43,7 @@ from airflow_provider.protocol.model import (
     WorkerState,
 )
 from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.records.envelope import encode
 
 POLICY: Final = Deferred(max_delay_ms=300_000)
 OFFSET: Final = ConfigOffset(1)

@@ -139,8 +139,8 @@ async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: fl
 async def _finished_work(topics: GroupTopics, tasks: int) -> None:
     """A job that has run, so that the group's topics have something to say."""
     from airflow_provider.kafka.clock import wall_ms
-    from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
     from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+    from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 
     job = JobDefinition(name="ingest", entry_point="jobs:Ingest", max_tasks=tasks, submitted_at_ms=wall_ms())
     await topics.submit(job)

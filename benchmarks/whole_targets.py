@@ -16,8 +16,8 @@ from typing import Any, Final
 from airflow_provider.assignors import cooperative
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import Deferred
-from airflow_provider.declarative.client_assignor import Group, GroupMember, WorkerFacts
-from airflow_provider.declarative.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors.client_assignor import Group, GroupMember, WorkerFacts
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, TaskId, Tasks, WorkerId
 

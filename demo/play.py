@@ -14,9 +14,9 @@ from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import JobProgress, converged, job_progress
-from airflow_provider.ledger.records import Event, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import Event, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import SUBMITTER

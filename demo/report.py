@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow_provider.assignors.model import one_by_one
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
 
 LOST = "lost"
 """How an attempt ended whose worker was killed: nobody could write it down."""

@@ -8,8 +8,8 @@ from xml.sax.saxutils import escape
 
 from airflow_provider.assignors.model import one_by_one
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.records import TaskState
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState
 from demo.report import LOST, Attempt, Kill
 
 _LEFT: Final = 110

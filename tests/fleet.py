@@ -26,10 +26,10 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, converged
-from airflow_provider.ledger.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import WORKER

@@ -20,9 +20,9 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.progress import JobProgress, JobState
-from airflow_provider.ledger.records import JobDefinition, TaskKind
 from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics

@@ -28,9 +28,9 @@ from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, stands_back, what_was
 from airflow_provider.ledger.progress import configured, converged, effective_status, job_progress, why_idle
-from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.reports.group_words import how_it_is, state_in_words
 from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport

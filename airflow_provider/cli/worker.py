@@ -26,9 +26,9 @@ from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment

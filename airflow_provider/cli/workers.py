@@ -16,9 +16,9 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.process_identity import still_runs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
+from airflow_provider.records import WorkerPhase, WorkerStatus
 
 
 class Claim(str, Enum):

@@ -69,9 +69,9 @@ def _connect(member: MemberSettings, policy: Policy, coordinators: Coordinators)
     """The process may coordinate, too, unless only dedicated ones shall: with what its first worker has chosen of
     session and heartbeat interval.
     """
+    from airflow_provider.client_assignors import assignors_offered
     from airflow_provider.coordinator.settings import CoordinatorSettings
-    from airflow_provider.declarative.client_assignors import assignors_offered
-    from airflow_provider.declarative.member.settings import DeclarativeSettings
+    from airflow_provider.declarative_membership.settings import DeclarativeSettings
     from airflow_provider.group.declarative import DeclarativeProtocol, leaves_it_to_others
     from airflow_provider.shards.candidates import candidate
 

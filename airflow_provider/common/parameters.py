@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider.assignors.learners.model import Limits, LimitsError
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
-from airflow_provider.ledger.records.checks import JobError, check_job_name
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import ConnectProtocol
+from airflow_provider.records.checks import JobError, check_job_name
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""

@@ -13,11 +13,11 @@ from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, group_protocol
 from airflow_provider.group.membership import GroupProtocol
-from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
+from airflow_provider.records import TaskState, WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.settings import Until, WorkerSettings
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.client_assignors import CooperativeAssignor, EagerAssignor
+from airflow_provider.client_assignors.client_assignor import ClientSideAssignor, Group, GroupMember
 from airflow_provider.coordinator.installing import Prepared
-from airflow_provider.declarative.client_assignor import ClientSideAssignor, Group, GroupMember
-from airflow_provider.declarative.client_assignors import CooperativeAssignor, EagerAssignor
 from airflow_provider.declarative.model import AssignmentEpoch, Member, MemberTarget, TargetAssignment
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from airflow_provider.assignors.model import Move, MoveReason, shares_from_json, shares_to_json
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.declarative.client_assignor import Assignment, Group, Reason
+from airflow_provider.client_assignors.client_assignor import Assignment, Group, Reason
 from airflow_provider.declarative.model import GroupEpoch
 from airflow_provider.protocol.model import (
     NO_TASKS,

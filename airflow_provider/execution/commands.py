@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider.execution.runs import TaskRun
-from airflow_provider.ledger.records import PlanRecord, TaskStatus
 from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.records import PlanRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

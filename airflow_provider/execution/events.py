@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import StreamProgress, TaskFailure
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.records import StreamProgress, TaskFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

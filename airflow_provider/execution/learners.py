@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from airflow_provider.ledger.records import TaskWork
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import TaskWork
 
 ALMOST: Final = 0.99
 """The most that a warm-up has done before its end."""

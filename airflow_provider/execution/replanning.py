@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider.ledger.records import CHECKPOINT_KEY, JobError, PlanRecord
+from airflow_provider.records import CHECKPOINT_KEY, JobError, PlanRecord
 
 
 def in_known_order(plan: PlanRecord, known: PlanRecord | None) -> PlanRecord:

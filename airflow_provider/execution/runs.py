@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, labelled
+from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import (
     CheckpointClaim,
     PlanRecord,
     StreamProgress,
@@ -18,8 +20,6 @@ from airflow_provider.ledger.records import (
     TaskWork,
     task_name,
 )
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, labelled
-from airflow_provider.protocol.replacing import replaced
 
 
 class RunState(str, Enum):

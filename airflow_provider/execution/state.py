@@ -32,10 +32,10 @@ from airflow_provider.execution.runs import End, RunState, TaskRun, first_run, i
 from airflow_provider.execution.spark_restarts import SparkRestarts
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import needs_running
-from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""
@@ -52,7 +52,7 @@ class ExecutionSettings:
     """What does not change as long as a worker's process runs tasks.
 
     :param slots: how many tasks run at the same time
-    :param process: which one this is (:attr:`~airflow_provider.ledger.records.WorkerStatus.process`)
+    :param process: which one this is (:attr:`~airflow_provider.records.WorkerStatus.process`)
     :param lease_ms: how long it may go on when another has taken its worker's name
     :param linger_ms: how long there must be nothing to do until the membership had better go on without this process
     :param max_spark_deaths: a task under which Spark has ended so often fails

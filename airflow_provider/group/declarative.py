@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.declarative.client_assignor import ClientSideAssignor
-from airflow_provider.declarative.member.events import Resumed, Started
-from airflow_provider.declarative.member.saved import resume, taken_over
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import MembershipState
+from airflow_provider.client_assignors.client_assignor import ClientSideAssignor
+from airflow_provider.declarative_membership.events import Resumed, Started
+from airflow_provider.declarative_membership.saved import resume, taken_over
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import MembershipState
 from airflow_provider.group.declarative_member import DeclarativeMember
 from airflow_provider.group.membership import KnowsGone, MembershipListener, Saved
 from airflow_provider.group.request_channel import RequestChannel

@@ -1,6 +1,6 @@
 """Drives one membership in a declarative group: carries out its machine's commands and feeds it what comes of them.
 
-Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.declarative.member.member`. Only
+Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.declarative_membership.member`. Only
 what the machine can't know ends a membership from here: a fault of this program, and topics that are gone.
 """
 
@@ -13,7 +13,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.model import LEAVING
+from airflow_provider.declarative.record import DeclarativeRecord
+from airflow_provider.declarative.units import tasks_of
+from airflow_provider.declarative.wire.apis import ReplyBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
+from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership.events import (
     ArmTimer,
     AssignorsChanged,
     Command,
@@ -41,17 +49,9 @@ from airflow_provider.declarative.member.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.declarative.member.member import handle
-from airflow_provider.declarative.member.saved import save
-from airflow_provider.declarative.member.state import Assigning, MembershipState, Phase
-from airflow_provider.declarative.model import LEAVING
-from airflow_provider.declarative.record import DeclarativeRecord
-from airflow_provider.declarative.units import tasks_of
-from airflow_provider.declarative.wire.apis import ReplyBody
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
-from airflow_provider.declarative.wire.parts import Assignor
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership.member import handle
+from airflow_provider.declarative_membership.saved import save
+from airflow_provider.declarative_membership.state import Assigning, MembershipState, Phase
 from airflow_provider.group.membership import Ended, HowEnded, MembershipListener, MembershipView, Saved
 from airflow_provider.group.request_channel import NoReplyError, RequestChannel
 from airflow_provider.group.silence import Silence

@@ -23,12 +23,12 @@ from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
-from airflow_provider.ledger.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)

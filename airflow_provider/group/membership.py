@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import WorkerStatus
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.records import WorkerStatus
 
 if TYPE_CHECKING:
     from airflow_provider.topics.group_topics import GroupTopics

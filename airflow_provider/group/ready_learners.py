@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.records import WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
+from airflow_provider.records import WorkerStatus
 
 
 class ReadyLearners:

@@ -15,9 +15,9 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.ledger.scaling import ScaleDown, ScaleError
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.rights import RETRIER, STOPPER, Needs

@@ -1,3 +1,3 @@
-"""The former place of :class:`~airflow_provider.ledger.records.JobDefinition`, from where DAG files import it."""
+"""The former place of :class:`~airflow_provider.records.JobDefinition`, from where DAG files import it."""
 
-from airflow_provider.ledger.records import JobDefinition as JobDefinition
+from airflow_provider.records import JobDefinition as JobDefinition

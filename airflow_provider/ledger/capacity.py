@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import TaskKind, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.records import TaskKind, WorkerPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_provider.ledger.memo import Memo
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
+from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
+from airflow_provider.records import (
     REMOVED,
     ControlRecord,
     JobDefinition,
@@ -22,8 +24,6 @@ from airflow_provider.ledger.records import (
     decode,
     task_name,
 )
-from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
-from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 
 _START: Final = ConfigOffset(0)
 
@@ -89,7 +89,7 @@ class JobsSnapshot:
         return frozenset(job for job in stateful if self.plan_of(job) is not None)
 
     def name_of(self, task: TaskId) -> str:
-        """What the plan calls the task (:func:`~airflow_provider.ledger.records.names.task_name`)."""
+        """What the plan calls the task (:func:`~airflow_provider.records.names.task_name`)."""
         plan = None if task.is_planner else self.plan_of(task.job)
         return task_name(plan.configs[task.index]) if plan is not None and task.index < len(plan.configs) else ""
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import (
     ControlRecord,
     PlanRecord,
     TaskStatus,
@@ -21,8 +23,6 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
 
 _KEPT_MS: Final = 24 * 60 * 60 * 1_000
 """How long the last words of, and to, a worker that is not in the group are kept: for people, and because the clocks of

@@ -9,7 +9,9 @@ from enum import Enum
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, labelled, planner_of
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -18,8 +20,6 @@ from airflow_provider.ledger.records import (
     TaskStatus,
     WorkerStatus,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, labelled, planner_of
 
 Statuses = Mapping[TaskId, TaskStatus]
 

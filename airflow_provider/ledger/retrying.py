@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 
 _MOST_NAMED: Final = 10
 

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.progress import configured, revocation_rank
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, WorkerId
+from airflow_provider.records import WorkerPhase
 
 RULE: Final = (
     "who has least to move goes first: fewest running tasks with state, then fewest running tasks, then fewest tasks"

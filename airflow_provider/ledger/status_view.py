@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.memo import Memo
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import (
     GROUP_KEY,
     Key,
     KeyKind,
@@ -27,9 +29,7 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.records.group import group_record_from_json
-from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
-from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records.group import group_record_from_json
 
 StatusRecord = GroupRecord | WorkerStatus | TaskStatus
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from airflow_provider.ledger.records import Key, KeyKind, UnreadableRecordError, decode, parse_key
+from airflow_provider.records import Key, KeyKind, UnreadableRecordError, decode, parse_key
 
 _MOST_SHOWN: Final = 300
 

@@ -21,8 +21,8 @@ from airflow_provider.common.parameters import (
 )
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import JobDefinition, JobError, TaskKind
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.topics.errors import TopicTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal

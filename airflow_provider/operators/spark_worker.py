@@ -33,12 +33,12 @@ from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.protocol.saved import check_saved
+from airflow_provider.records import WorkerPhase
 from airflow_provider.reports.narration import names_in_words
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger

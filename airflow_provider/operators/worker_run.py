@@ -13,11 +13,11 @@ from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.masking import masked
 from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.protocol.model import Epoch
+from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.reins import Reins
 

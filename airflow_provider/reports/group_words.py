@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.leading.unchanged_rounds import is_held_back
-from airflow_provider.ledger.records import TaskFailure, TaskState, WorkerStatus
+from airflow_provider.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.reports.learners import GivenUp, LearnerTask
 from airflow_provider.reports.spans import span
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import WorkerPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
-from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, tasks_to_json
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.reports.task_runs import run_to_json, task_runs
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobState, effective_status, job_progress, why_idle
-from airflow_provider.ledger.records import TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskState, TaskStatus
 
 SAY_EVERY_S: Final = 30.0
 """No log of one who waits has more than a line in so long."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
-from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskStatus
 
 
 def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[int, TaskStatus]:

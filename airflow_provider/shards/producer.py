@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
 from airflow_provider.shards.requests import Write
 from airflow_provider.shards.settings import transactional_id

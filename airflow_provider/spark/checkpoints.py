@@ -19,8 +19,8 @@ import re
 import tempfile
 from typing import Any, Final
 
-from airflow_provider.ledger.records import CHECKPOINT_KEY
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import CHECKPOINT_KEY
 from airflow_provider.spark.job import Config
 
 TEMPORARY: Final = "temporary"

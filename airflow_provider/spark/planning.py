@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from airflow_provider.ledger.records import CHECKPOINT_KEY
-from airflow_provider.ledger.records.json_value import NotJsonError, to_json_value
+from airflow_provider.records import CHECKPOINT_KEY
+from airflow_provider.records.json_value import NotJsonError, to_json_value
 from airflow_provider.spark.checkpoints import CheckpointError, check_segment
 from airflow_provider.spark.job import JobContext, SparkJob
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.ledger.records import TopicNames
+from airflow_provider.records import TopicNames
 from airflow_provider.topics.client_errors import make_client, tell
 from airflow_provider.topics.end_offsets import EndOffsets
 from airflow_provider.topics.errors import (

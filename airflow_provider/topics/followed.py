@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import TopicNames
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
+from airflow_provider.records import TopicNames
 from airflow_provider.topics import clients
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRenewedError, TopicTimeoutError
 from airflow_provider.topics.feed import GroupFeed

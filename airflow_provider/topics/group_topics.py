@@ -11,7 +11,10 @@ from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.leftovers import Leftovers, leftovers
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.retrying import to_try_again
+from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import (
     GROUP_KEY,
     REMOVED,
     ControlAction,
@@ -30,9 +33,6 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.retrying import to_try_again
-from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
-from airflow_provider.protocol.model import TaskId
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.producer import NewRecord
 

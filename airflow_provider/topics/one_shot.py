@@ -12,9 +12,9 @@ from anyio.from_thread import start_blocking_portal
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import ControlRecord, Event, JobDefinition, TopicNames, decode, event_from_json
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import Unreadable, reason_of
+from airflow_provider.records import ControlRecord, Event, JobDefinition, TopicNames, decode, event_from_json
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError

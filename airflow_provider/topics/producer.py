@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import make_client, tell
 from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage

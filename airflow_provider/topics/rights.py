@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from airflow_provider.ledger.records import TopicNames
+from airflow_provider.records import TopicNames
 
 
 class Operation(str, Enum):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from airflow_provider.ledger.records import GROUP_KEY, KeyKind
+from airflow_provider.records import GROUP_KEY, KeyKind
 
 if TYPE_CHECKING:
     from airflow_provider.topics.reader import Record

@@ -19,7 +19,7 @@ from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC,
 from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
 from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
-from airflow_provider.ledger.records.envelope import LARGEST_VALUE
+from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import make_client, tell
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRightsError
 from airflow_provider.topics.outage import Outage

@@ -12,10 +12,10 @@ from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
-from airflow_provider.ledger.records import JobDefinition, Removal
 from airflow_provider.ledger.scaling import departure, still_there, workers_in_words
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import JobDefinition, Removal
 from airflow_provider.reports.departures import departure_in_words
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.standing import SoFar, Standing

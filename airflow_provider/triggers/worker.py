@@ -20,9 +20,9 @@ from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.patience import patiently

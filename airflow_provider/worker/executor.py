@@ -16,8 +16,8 @@ from airflow_provider.execution.runs import TaskRun
 from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.records import TaskFailure
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.records import TaskFailure
 from airflow_provider.spark.checkpoints import CheckpointError
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent

@@ -12,7 +12,7 @@ from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Membership
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.records import ControlAction, ControlRecord
+from airflow_provider.records import ControlAction, ControlRecord
 from airflow_provider.worker.ending import DRAINED, STOPPED
 from airflow_provider.worker.hands import Hands
 from airflow_provider.worker.own_record import OwnRecord

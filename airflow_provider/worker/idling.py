@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.records import TaskStatus
+from airflow_provider.records import TaskStatus
 from airflow_provider.reports.standing import SAY_AGAIN_S
 from airflow_provider.worker.settings import WorkerSettings
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
-from airflow_provider.ledger.records import TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.reports.narration import epoch_in_words
 
 if TYPE_CHECKING:

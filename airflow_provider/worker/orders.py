@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider.execution import events
 from airflow_provider.execution.runs import TaskRun
-from airflow_provider.ledger.records import StreamProgress, TaskFailure, TaskKind, task_name
+from airflow_provider.records import StreamProgress, TaskFailure, TaskKind, task_name
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import FailedWarmUp, Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID
+from airflow_provider.records import FailedWarmUp, Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
 from airflow_provider.worker.journal import Journal

@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 from airflow_provider.driver.jvm import end_orphan, present_jvm
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.procfs import is_over, start_of
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.records import WorkerPhase, WorkerStatus
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.records import ControlRecord, WorkerPhase
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import NO_TASKS, Epoch
+from airflow_provider.records import ControlRecord, WorkerPhase
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import STOPPED, Ending, Outcome

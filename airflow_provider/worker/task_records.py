@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from airflow_provider.execution.commands import WriteEnd, WritePlan
 from airflow_provider.execution.events import EndRefused, EndWritten, Event, PlanRefused, PlanWritten
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.records import TaskStatus
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskStatus
 from airflow_provider.topics.errors import TooLargeError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.journal import Journal, Write

@@ -11,10 +11,10 @@ from typing import Any, Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
 from airflow_provider.ledger.presence import is_same_process
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
+from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
 from airflow_provider.worker.going import ASKED, Going

@@ -18,8 +18,8 @@ from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
-from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.records import TaskKind, TaskState
 from airflow_provider.topics.errors import TopicRenewedError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 

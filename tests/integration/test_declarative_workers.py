@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from fleet import SHORT_SESSION, MakeFleet, overlaps
 
-from airflow_provider.ledger.records import TaskKind
+from airflow_provider.records import TaskKind
 
 
 @pytest.fixture

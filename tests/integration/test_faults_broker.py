@@ -17,8 +17,8 @@ from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskKind, TaskState
 
 LONG_SESSION = ("--session-timeout-ms", "60000")
 WORKERS = ("w1", "w2", "w3")

@@ -13,9 +13,9 @@ from waiting import eventually
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 

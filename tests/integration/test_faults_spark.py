@@ -12,8 +12,8 @@ from fleet import MakeFleet
 from runner_bench import NOTICED_BUSY_S
 
 from airflow_provider.broker.java import find_java
-from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskState, WorkerPhase
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 TASKS = [TaskId("lines", index) for index in range(2)]

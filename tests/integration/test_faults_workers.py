@@ -12,8 +12,8 @@ import pytest
 from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet
 from waiting import eventually
 
-from airflow_provider.ledger.records import TaskKind, TaskStatus
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskKind, TaskStatus
 
 SPARK = (
     *("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2", "--checkpoint-root", "temporary"),

@@ -16,8 +16,8 @@ from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.progress import JobState, converged, job_progress
-from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskKind, TaskState
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 

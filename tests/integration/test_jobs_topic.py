@@ -18,8 +18,8 @@ from skipped_records import skipped_records
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import ControlAction, ControlRecord, JobDefinition, PlanRecord, TaskState, encode
 from airflow_provider.protocol.model import TaskId, WorkerId, planner_of
+from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, PlanRecord, TaskState, encode
 
 # Imported or called, each of these leaves a file.
 MODULES = {

@@ -8,9 +8,9 @@ import pytest
 from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import TaskKind
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, WorkerId
+from airflow_provider.records import TaskKind
 
 WARM_UP = {"warm_up_seconds": 5.0}
 

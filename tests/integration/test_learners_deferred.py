@@ -14,9 +14,9 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import TaskKind, WorkerPhase
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
+from airflow_provider.records import TaskKind, WorkerPhase
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment

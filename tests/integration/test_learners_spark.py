@@ -14,9 +14,9 @@ from fleet import DEADLINE_S, MakeFleet, cospark
 from warm_streams import Sink, written_by
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import TaskKind
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskKind
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,8 +8,8 @@ from fleet import Fleet, MakeFleet, cospark, overlaps
 from waiting import eventually
 
 from airflow_provider.ledger.progress import JobState, job_progress
-from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskKind, TaskState
 from airflow_provider.reports.learners import LearnerTask, learners
 
 

@@ -29,7 +29,10 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobState, converged, job_progress
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -40,9 +43,6 @@ from airflow_provider.ledger.records import (
     TaskStatus,
     WorkerPhase,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics

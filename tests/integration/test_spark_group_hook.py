@@ -13,8 +13,8 @@ from waiting import DEADLINE_S
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.ledger.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import ControlAction, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.reports.report import JobReport
 from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics

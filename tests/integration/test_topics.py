@@ -20,7 +20,9 @@ from topic_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_sta
 from airflow_provider.assignors.model import Memory
 from airflow_provider.group.shared import watched_topics
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import (
+from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     RebalanceEvent,
@@ -33,8 +35,6 @@ from airflow_provider.ledger.records import (
     encode,
     task_key,
 )
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline, submit_job

@@ -13,8 +13,8 @@ import pytest
 from topic_bench import JOB, PLAN, SOON_S, TASK, W1, soon, task_status
 
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import ControlAction, ControlRecord
 from airflow_provider.ledger.topic_view import About
+from airflow_provider.records import ControlAction, ControlRecord
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import (
@@ -95,7 +95,7 @@ FORK = """
 import asyncio, os, sys
 from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.one_shot import read_group, submit_job
-from airflow_provider.ledger.records import JobDefinition
+from airflow_provider.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.rights import WORKER
 from airflow_provider.ledger.topic_view import About

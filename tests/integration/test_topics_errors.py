@@ -23,7 +23,7 @@ from topic_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import TopicNames
+from airflow_provider.records import TopicNames
 from airflow_provider.topics.errors import (
     BrokerAwayError,
     RefusedError,

@@ -12,9 +12,9 @@ from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet
 from airflow_provider.cli import signals
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import job_progress
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, WorkerPhase
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from java_classes import java_command
 from waiting import eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.ledger.records import TaskKind, TaskState
+from airflow_provider.records import TaskKind, TaskState
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider.group.membership import MembershipView
-from airflow_provider.ledger.records import ControlAction, ControlRecord
 from airflow_provider.membership.events import LeaveSoonRequested
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.model import SubProtocol, Tasks
+from airflow_provider.records import ControlAction, ControlRecord
 from airflow_provider.worker.going import ASKED, Going
 
 if TYPE_CHECKING:

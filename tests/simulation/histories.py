@@ -25,8 +25,8 @@ from simulation.world import NO_LIMIT, SETTINGS, World
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.ledger.records import ControlAction
 from airflow_provider.protocol.model import ConnectProtocol, TaskId
+from airflow_provider.records import ControlAction
 
 JOBS = "ABCD"
 WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")

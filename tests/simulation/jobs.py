@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
-from airflow_provider.ledger.records import JobDefinition, Key, KeyKind, PlanRecord
 from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.records import JobDefinition, Key, KeyKind, PlanRecord
 
 REPLAN_MS = 20_000
 MOST_TASKS = 1_000

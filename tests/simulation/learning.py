@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.execution import events
-from airflow_provider.ledger.records import TaskFailure, WorkerPhase
 from airflow_provider.membership.events import LearningProgressed
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.records import TaskFailure, WorkerPhase
 
 if TYPE_CHECKING:
     from simulation.process import Process

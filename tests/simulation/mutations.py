@@ -427,7 +427,7 @@ MUTATIONS = (
     # ---- the topics
     Mutation(
         name="lets a late record win",
-        module="airflow_provider.ledger.records.status",
+        module="airflow_provider.records.status",
         edits=(
             (
                 "        if self.epoch != known.epoch:\n            return self.epoch < known.epoch\n        if not known.is_of",

@@ -20,7 +20,6 @@ from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.leading.leader import LeaderAnswer
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records.status import Lesson, WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import (
     ArmTimer,
     AssignmentComputed,
@@ -56,6 +55,7 @@ from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
+from airflow_provider.records.status import Lesson, WorkerPhase, WorkerStatus
 
 if TYPE_CHECKING:
     from simulation.world import World

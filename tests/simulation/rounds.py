@@ -12,7 +12,6 @@ from simulation.group import RoundSeen
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.leading.causes import FOR_WHAT_WAITS
-from airflow_provider.ledger.records.status import WorkerStatus
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
@@ -26,6 +25,7 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
 )
+from airflow_provider.records.status import WorkerStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

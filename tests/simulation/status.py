@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
 from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
 from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.records import Key, KeyKind, TaskState, TaskStatus, WorkerStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ import pytest
 from simulation.world import SETTINGS, World
 
 from airflow_provider.assignors.learners.model import LearnedRule
-from airflow_provider.ledger.records import ControlAction
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.records import ControlAction
 
 AT_REBALANCE, WHEN_READY = LearnedRule.AT_REBALANCE, LearnedRule.WHEN_READY
 NEVER_MS = 10**9

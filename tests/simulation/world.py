@@ -28,7 +28,6 @@ from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import PlanRecord, WorkerStatus
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Phase
@@ -41,6 +40,7 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
 )
+from airflow_provider.records import PlanRecord, WorkerStatus
 
 WALL_AT_START = 1_700_000_000_000
 NO_LIMIT = 1_000

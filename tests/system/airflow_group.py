@@ -14,7 +14,8 @@ from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -25,7 +26,6 @@ from airflow_provider.ledger.records import (
     TaskState,
     TaskStatus,
 )
-from airflow_provider.protocol.model import WorkerId
 from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.topics.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
 from airflow_provider.topics.rights import WORKER

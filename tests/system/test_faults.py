@@ -10,8 +10,8 @@ from airflow_group import Group
 from fleet import Fleet, starts
 
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.ledger.records import TaskKind, TaskState
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskKind, TaskState
 from demo.airflow import LocalAirflow
 from demo.airflow_api import TaskInstance, wait_until
 

@@ -25,7 +25,7 @@ from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.connections import Connections
-from airflow_provider.ledger.records import JobDefinition, TopicNames
+from airflow_provider.records import JobDefinition, TopicNames
 from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import RefusedError
 from demo.airflow import LocalAirflow

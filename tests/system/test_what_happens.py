@@ -12,8 +12,8 @@ from tcp_proxy import TcpProxy
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.records import ControlAction, TaskKind, TaskState
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.records import ControlAction, TaskKind, TaskState
 
 pytestmark = pytest.mark.side_by_side
 

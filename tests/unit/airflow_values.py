@@ -9,11 +9,11 @@ from group_records import record_of
 
 from airflow_provider.assignors.model import Load, Move, MoveReason
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.ledger.records import WorkerStatus as Worker
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.records import WorkerStatus as Worker
 
 URL = "http://airflow.example/dags/d/runs/r1/tasks/w?try_number=1"
 

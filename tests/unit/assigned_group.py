@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from airflow_provider.assignors.policy import Policy
-from airflow_provider.declarative.client_assignor import (
+from airflow_provider.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors.client_assignor import (
     NOTHING_SAID,
     Assignment,
     ClientSideAssignor,
@@ -14,7 +15,6 @@ from airflow_provider.declarative.client_assignor import (
     GroupMember,
     WorkerFacts,
 )
-from airflow_provider.declarative.client_assignors import CooperativeAssignor
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
 

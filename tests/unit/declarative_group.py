@@ -12,26 +12,6 @@ from itertools import count
 
 from declarative_script import ASSIGNORS
 
-from airflow_provider.declarative.member.events import (
-    ArmTimer,
-    Command,
-    Event,
-    HeartbeatAnswered,
-    Request,
-    RequestFailed,
-    Resumed,
-    SendRequest,
-    Started,
-    StartTasks,
-    StopTasks,
-    TasksFinished,
-    TasksStopped,
-    TimerFired,
-)
-from airflow_provider.declarative.member.member import handle
-from airflow_provider.declarative.member.saved import resume, save
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import MembershipState, Phase
 from airflow_provider.declarative.model import (
     JOINING,
     LEAVING,
@@ -48,6 +28,26 @@ from airflow_provider.declarative.wire.heartbeat import (
     ConnectGroupHeartbeatResponse,
     HeartbeatAssignment,
 )
+from airflow_provider.declarative_membership.events import (
+    ArmTimer,
+    Command,
+    Event,
+    HeartbeatAnswered,
+    Request,
+    RequestFailed,
+    Resumed,
+    SendRequest,
+    Started,
+    StartTasks,
+    StopTasks,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
+from airflow_provider.declarative_membership.member import handle
+from airflow_provider.declarative_membership.saved import resume, save
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId

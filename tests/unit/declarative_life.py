@@ -12,20 +12,20 @@ from stand_ins import MemoryTopics
 from worker_life import A0, A1, ME, Life
 
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.client_assignors import assignors_offered
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import Effects, JobsRead, RequestArrived, RequestId, TimerFired
 from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.client_assignors import assignors_offered
-from airflow_provider.declarative.member.settings import DeclarativeSettings
 from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody, decode_request, encode_request, request_of
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.group.declarative import DeclarativeMemberships, DeclarativeProtocol
 from airflow_provider.group.declarative_member import DeclarativeMember
 from airflow_provider.group.request_channel import NoReplyError
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import TaskKind
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskKind
 
 SESSION_MS = 600
 SETTINGS = CoordinatorSettings(session_timeout_ms=SESSION_MS, heartbeat_interval_ms=30)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
+from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.heartbeat import (
+    ConnectGroupHeartbeatRequest,
+    ConnectGroupHeartbeatResponse,
+    HeartbeatAssignment,
+)
+from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative_membership.events import (
     ArmTimer,
     Command,
     Event,
@@ -17,17 +25,9 @@ from airflow_provider.declarative.member.events import (
     Started,
     TimerFired,
 )
-from airflow_provider.declarative.member.member import handle
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import MembershipState
-from airflow_provider.declarative.model import AssignmentEpoch, MemberEpoch
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.heartbeat import (
-    ConnectGroupHeartbeatRequest,
-    ConnectGroupHeartbeatResponse,
-    HeartbeatAssignment,
-)
-from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative_membership.member import handle
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import MembershipState
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId

@@ -10,8 +10,8 @@ from stand_ins import HandRunner, MemoryTopics
 from waiting import eventually
 
 from airflow_provider.execution.runs import RunState
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, planner_of
+from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.topics.errors import BrokerAwayError

@@ -16,7 +16,6 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord
@@ -33,6 +32,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
+from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
 
 STATES = {
     "r": TaskState.RUNNING,

@@ -20,9 +20,9 @@ from airflow_provider.kafka.wire.messages import (
     SyncRequest,
     SyncResponse,
 )
-from airflow_provider.ledger.records import Event, decode, event_from_json
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.records import Event, decode, event_from_json
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,

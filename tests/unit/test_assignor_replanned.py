@@ -13,7 +13,6 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import gather_call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import PlanRecord
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded.v1 import encode_metadata
@@ -29,6 +28,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     WorkerState,
 )
+from airflow_provider.records import PlanRecord
 from airflow_provider.reports.narration import move_in_words
 
 W1, W2, W3 = (WorkerId(f"w{number}") for number in range(1, 4))

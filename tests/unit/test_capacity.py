@@ -13,7 +13,9 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli.status import render
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskKind,
@@ -22,8 +24,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.reports.report import GroupReport
 from airflow_provider.worker.narrator import Narrator
 

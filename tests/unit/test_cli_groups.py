@@ -20,7 +20,9 @@ from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription, ListedGroup, ListGroupsResponse
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     StreamProgress,
@@ -30,8 +32,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, planner_of
 from airflow_provider.reports.group_words import as_lines
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -17,9 +17,9 @@ from airflow_provider.cli import job_wait, reading
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.topics.errors import NoTopicError, TopicRightsError
 
 ME = WorkerId("w1")

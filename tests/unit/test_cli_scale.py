@@ -13,7 +13,9 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli import reading
 from airflow_provider.cli import scale as scale_module
 from airflow_provider.cli.main import main
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.scaling import RULE
+from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -22,8 +24,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.ledger.scaling import RULE
-from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.reports.departures import departure_in_words
 from airflow_provider.topics.errors import NoTopicError
 

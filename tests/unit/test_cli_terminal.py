@@ -22,8 +22,8 @@ from airflow_provider.cli import groups, jobs, reading, status, workers
 from airflow_provider.cli.terminal import complain, printable, say
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 from airflow_provider.topics.rights import WATCHER
 
 EVIL = "w\x1b[2J\x1b]52;c;ZXZpbA==\x07\r\x9b31m\u202e\nw9: fine"

@@ -18,8 +18,8 @@ from airflow_provider.common.group_protocols import GroupProtocolName
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.group import classic
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.ledger.records import JobDefinition, TaskState
 from airflow_provider.protocol.model import ConnectProtocol, Epoch
+from airflow_provider.records import JobDefinition, TaskState
 from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome

@@ -13,9 +13,9 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
-from airflow_provider.ledger.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.procfs import start_of
 from airflow_provider.protocol.model import Epoch, MemberId, WorkerId
+from airflow_provider.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
 from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.worker.process_identity import this_process
 

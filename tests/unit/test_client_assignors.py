@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from airflow_provider.assignors.balance import above_shares
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental
-from airflow_provider.declarative.client_assignor import NOTHING_SAID, Group, Reason, WorkerFacts
-from airflow_provider.declarative.client_assignors import (
+from airflow_provider.client_assignors import (
     CooperativeAssignor,
     EagerAssignor,
     assignors_offered,
 )
-from airflow_provider.declarative.client_assignors.facts import COMPATIBLE, EAGER, SESSIONED, decode_facts, encode_facts
-from airflow_provider.declarative.client_assignors.remembered import (
+from airflow_provider.client_assignors.client_assignor import NOTHING_SAID, Group, Reason, WorkerFacts
+from airflow_provider.client_assignors.facts import COMPATIBLE, EAGER, SESSIONED, decode_facts, encode_facts
+from airflow_provider.client_assignors.remembered import (
     NOTHING_REMEMBERED,
     Remembered,
     decode_remembered,

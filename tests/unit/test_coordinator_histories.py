@@ -15,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.coordinator.events import RequestArrived, RequestId, TimerFired
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.apis import ReplyBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.install_assignment import (
+    ConnectGroupInstallAssignmentResponse,
+    InstalledMember,
+)
+from airflow_provider.declarative_membership.events import (
     AssignmentComputed,
     Command,
     ComputeAssignment,
@@ -27,14 +34,7 @@ from airflow_provider.declarative.member.events import (
     RequestFailed,
     SendRequest,
 )
-from airflow_provider.declarative.member.state import MembershipState, Phase
-from airflow_provider.declarative.units import tasks_of, units_of
-from airflow_provider.declarative.wire.apis import ReplyBody
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.install_assignment import (
-    ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
+from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
 

@@ -13,9 +13,8 @@ from textwrap import dedent
 
 from coordinated import GROUP, Shard, assigned, named, tasks
 
-from airflow_provider.declarative.client_assignor import WorkerFacts
-from airflow_provider.declarative.client_assignors import CooperativeAssignor
-from airflow_provider.declarative.member.computing import described, group_of, installed, target_of
+from airflow_provider.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors.client_assignor import WorkerFacts
 from airflow_provider.declarative.model import MemberEpoch
 from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
@@ -23,6 +22,7 @@ from airflow_provider.declarative.wire.install_assignment import (
     ConnectGroupInstallAssignmentRequest,
     InstalledMember,
 )
+from airflow_provider.declarative_membership.computing import described, group_of, installed, target_of
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 from airflow_provider.reports.declarative_group import tables

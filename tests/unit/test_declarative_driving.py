@@ -10,19 +10,19 @@ from worker_life import A0, A1, ME
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.declarative.client_assignor import Assignment, Group
-from airflow_provider.declarative.client_assignors import CooperativeAssignor
-from airflow_provider.declarative.client_assignors.facts import decode_facts
-from airflow_provider.declarative.member.saved import save
-from airflow_provider.declarative.member.state import Phase
+from airflow_provider.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors.client_assignor import Assignment, Group
+from airflow_provider.client_assignors.facts import decode_facts
 from airflow_provider.declarative.model import LEAVING
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.declarative_membership.saved import save
+from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.progress import converged
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.worker.ending import Ending
 
 

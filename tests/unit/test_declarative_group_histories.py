@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from test_declarative_case_studies import ALL, ASSIGNOR, DELAY_MS, Story
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.declarative.member.computing import described
 from airflow_provider.declarative.model import LEAVING
+from airflow_provider.declarative_membership.computing import described
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 

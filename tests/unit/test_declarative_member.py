@@ -21,7 +21,19 @@ from declarative_script import (
     tasks,
 )
 
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.model import AssignmentEpoch, GroupEpoch, MemberEpoch
+from airflow_provider.declarative.units import units_of
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
+from airflow_provider.declarative.wire.install_assignment import (
+    ConnectGroupInstallAssignmentRequest,
+    ConnectGroupInstallAssignmentResponse,
+    InstalledMember,
+)
+from airflow_provider.declarative.wire.prepare_assignment import (
+    ConnectGroupPrepareAssignmentRequest,
+    ConnectGroupPrepareAssignmentResponse,
+)
+from airflow_provider.declarative_membership.events import (
     AssignmentComputed,
     AssignorsChanged,
     ComputeAssignment,
@@ -43,19 +55,7 @@ from airflow_provider.declarative.member.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.declarative.member.state import Assigning, MembershipState, Phase
-from airflow_provider.declarative.model import AssignmentEpoch, GroupEpoch, MemberEpoch
-from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
-from airflow_provider.declarative.wire.install_assignment import (
-    ConnectGroupInstallAssignmentRequest,
-    ConnectGroupInstallAssignmentResponse,
-    InstalledMember,
-)
-from airflow_provider.declarative.wire.prepare_assignment import (
-    ConnectGroupPrepareAssignmentRequest,
-    ConnectGroupPrepareAssignmentResponse,
-)
+from airflow_provider.declarative_membership.state import Assigning, MembershipState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import ConfigOffset, Epoch

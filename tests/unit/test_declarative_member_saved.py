@@ -19,7 +19,7 @@ from declarative_script import (
     tasks,
 )
 
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative_membership.events import (
     DelaySet,
     LeaveRequested,
     Resumed,
@@ -27,8 +27,8 @@ from airflow_provider.declarative.member.events import (
     TasksStopped,
     TellDelayOver,
 )
-from airflow_provider.declarative.member.saved import resume, save, taken_over
-from airflow_provider.declarative.member.state import Phase
+from airflow_provider.declarative_membership.saved import resume, save, taken_over
+from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import ConfigOffset, Epoch, LocalProtocolError, MemberId

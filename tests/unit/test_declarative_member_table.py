@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from declarative_script import ASSIGNORS, ME, SETTINGS, Script, answer, only_heartbeat, others, said, tasks
 
-from airflow_provider.declarative.member import events
-from airflow_provider.declarative.member.answers import REACTIONS
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership import events
+from airflow_provider.declarative_membership.answers import REACTIONS
+from airflow_provider.declarative_membership.events import (
     Event,
     Fail,
     HeartbeatAnswered,
@@ -21,12 +24,9 @@ from airflow_provider.declarative.member.events import (
     StopTasks,
     TasksStopped,
 )
-from airflow_provider.declarative.member.member import TRANSITIONS, handle
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import MembershipState, Phase, StateChanges
-from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership.member import TRANSITIONS, handle
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import MembershipState, Phase, StateChanges
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import LocalProtocolError, MemberId, WorkerId

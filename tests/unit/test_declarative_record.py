@@ -7,12 +7,12 @@ import json
 import pytest
 
 from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.declarative.client_assignor import Assignment, Group, GroupMember, Reason
+from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
 from airflow_provider.declarative.record import DeclarativeRecord, record_of
-from airflow_provider.ledger.records import RebalanceEvent
-from airflow_provider.ledger.records.group import group_record_from_json
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.records import RebalanceEvent
+from airflow_provider.records.group import group_record_from_json
 from airflow_provider.reports.narration import epoch_in_words
 
 W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))

@@ -8,11 +8,11 @@ from demo_history import A0, A1, FAILED, FINISHED, PENDING, STARTED, STOPPED, W1
 
 from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.records import Event, RebalanceEvent, TaskFailure
 from airflow_provider.protocol.model import (
     Epoch,
     planner_of,
 )
+from airflow_provider.records import Event, RebalanceEvent, TaskFailure
 from demo.report import LOST, RUNNING, Kill, attempts_of, build, stopped_unnecessarily
 
 

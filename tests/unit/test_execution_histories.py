@@ -15,8 +15,8 @@ from airflow_provider.execution.commands import Command
 from airflow_provider.execution.machine import TRANSITIONS
 from airflow_provider.execution.runs import TaskRun
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import StreamProgress, TaskFailure, TaskState, TaskStatus
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import StreamProgress, TaskFailure, TaskState, TaskStatus
 
 TASKS = (A0, A1, A2, PLANNER)
 SLOTS = 2

@@ -23,8 +23,8 @@ from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.learning import TRANSITIONS
 from airflow_provider.execution.state import ImpossibleEventError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus
 
 BOOM = TaskFailure.of("boom")
 

@@ -11,7 +11,6 @@ from led_group import EPOCH, Group, record_after
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.group.free_slots import spare_capacity
-from airflow_provider.ledger.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.membership.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.protocol.model import (
     NO_TASKS,
@@ -21,6 +20,7 @@ from airflow_provider.protocol.model import (
     WorkerId,
     planner_of,
 )
+from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -13,10 +13,14 @@ import declarative_script
 import pytest
 from member_script import SETTINGS, Script
 
-from airflow_provider.declarative.member import events as declarative_events
-from airflow_provider.declarative.member import saved as declarative_saved
 from airflow_provider.declarative.record import DeclarativeRecord
-from airflow_provider.ledger.records import (
+from airflow_provider.declarative_membership import events as declarative_events
+from airflow_provider.declarative_membership import saved as declarative_saved
+from airflow_provider.membership.events import Resumed
+from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.membership.saved import resume, save
+from airflow_provider.protocol.model import ConfigOffset
+from airflow_provider.records import (
     ControlRecord,
     JobDefinition,
     PlanRecord,
@@ -27,10 +31,6 @@ from airflow_provider.ledger.records import (
     decode,
     encode,
 )
-from airflow_provider.membership.events import Resumed
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.membership.saved import resume, save
-from airflow_provider.protocol.model import ConfigOffset
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.triggers.worker import WorkerTrigger
 

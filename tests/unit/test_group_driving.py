@@ -14,13 +14,13 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.ledger.records import Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.membership.events import Resumed
 from airflow_provider.membership.lessons import Lessons
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.topics.errors import ReaderFaultError, TopicError
 
 pytestmark = pytest.mark.turned_clock

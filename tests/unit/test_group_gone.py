@@ -14,12 +14,12 @@ from waiting import eventually
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.member import GroupMember
 from airflow_provider.kafka.wire.messages import JoinRequest, JoinResponse, NodeId
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.worker.process_identity import is_gone, this_process
 
 pytestmark = pytest.mark.turned_clock

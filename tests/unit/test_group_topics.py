@@ -14,7 +14,8 @@ from waiting import eventually
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskState,
@@ -23,7 +24,6 @@ from airflow_provider.ledger.records import (
     WorkerStatus,
     task_key,
 )
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(

@@ -16,10 +16,10 @@ from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.ledger.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.provider_info import get_provider_info
+from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.reports.narration import epoch_in_words, tasks_in_words
 from airflow_provider.topics import group_topics, one_shot
 from airflow_provider.topics.errors import BrokerAwayError, NoTopicError

@@ -12,15 +12,13 @@ from coordinated import Shard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider.client_assignors import CooperativeAssignor
+from airflow_provider.client_assignors.client_assignor import Assignment, WorkerFacts
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.installing import Prepared, installed, invalid, prepare, prepared_reply
 from airflow_provider.coordinator.server_assignor import AssignorHere, server_assignors, voted
 from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
 from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.client_assignor import Assignment, WorkerFacts
-from airflow_provider.declarative.client_assignors import CooperativeAssignor
-from airflow_provider.declarative.member.computing import group_of
-from airflow_provider.declarative.member.computing import installed as handed
 from airflow_provider.declarative.model import (
     AssignmentEpoch,
     ClientAssignor,
@@ -46,6 +44,8 @@ from airflow_provider.declarative.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentRequest,
     ConnectGroupPrepareAssignmentResponse,
 )
+from airflow_provider.declarative_membership.computing import group_of
+from airflow_provider.declarative_membership.computing import installed as handed
 from airflow_provider.protocol.model import MemberId, TaskId, Tasks
 
 patient = settings(deadline=None)

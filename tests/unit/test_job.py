@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider.ledger.records.json_value import NotJsonError, to_json_value
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records.json_value import NotJsonError, to_json_value
 from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
 from airflow_provider.spark.job import (
     FencedError,

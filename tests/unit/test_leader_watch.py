@@ -20,10 +20,10 @@ from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import JobDefinition, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.records import JobDefinition, WorkerPhase, WorkerStatus
 
 pytestmark = pytest.mark.turned_clock
 

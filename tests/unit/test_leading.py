@@ -22,7 +22,6 @@ from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import effective_status
-from airflow_provider.ledger.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
@@ -43,6 +42,7 @@ from airflow_provider.protocol.model import (
     planner_of,
 )
 from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.records import JobDefinition, Lesson, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -21,9 +21,9 @@ from airflow_provider.cli.main import main
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.ledger.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
+from airflow_provider.records import FailedWarmUp, Lesson, PlanRecord, WorkerPhase
 from airflow_provider.reports.group_words import as_lines
 from airflow_provider.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.reports.narration import epoch_in_words

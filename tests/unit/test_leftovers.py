@@ -11,7 +11,9 @@ from group_records import record_of
 from airflow_provider.assignors.model import Memory
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.leftovers import leftovers
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
     CheckpointClaim,
     ControlAction,
     ControlRecord,
@@ -20,8 +22,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 
 DAY_MS = 24 * 60 * 60 * 1_000
 NOW_MS = 10 * DAY_MS

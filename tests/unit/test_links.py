@@ -19,9 +19,9 @@ from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import WorkerPhase
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.triggers.conditions import EpochCondition
 from airflow_provider.triggers.group import GroupTrigger

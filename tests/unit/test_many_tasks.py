@@ -13,7 +13,7 @@ from worker_life import LONG, MEMBER
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.ledger.records import JobDefinition, decode
+from airflow_provider.records import JobDefinition, decode
 from airflow_provider.topics.producer import NewRecord
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment

@@ -14,9 +14,9 @@ from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
-from airflow_provider.ledger.records import ControlAction, WorkerPhase, WorkerStatus
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import ControlAction, WorkerPhase, WorkerStatus
 from airflow_provider.topics import group_topics
 from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicTimeoutError
 from airflow_provider.triggers.conditions import LeaveCondition

@@ -17,11 +17,11 @@ from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import TaskState, WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskState, WorkerPhase
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending, Outcome
 

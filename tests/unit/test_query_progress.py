@@ -8,7 +8,7 @@ import pytest
 from executor_bench import A0, bench
 from waiting import eventually
 
-from airflow_provider.ledger.records import StreamProgress, TaskKind, TaskState
+from airflow_provider.records import StreamProgress, TaskKind, TaskState
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
 
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from waiting import eventually
 
-from airflow_provider.ledger.records import JobDefinition, encode, job_key
+from airflow_provider.records import JobDefinition, encode, job_key
 from airflow_provider.topics import reader as reader_module
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.outage import Outage

@@ -15,7 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
-from airflow_provider.ledger.records import (
+from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.model import (
+    ConfigOffset,
+    Epoch,
+    GenerationId,
+    MemberId,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+    planner_of,
+)
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -43,18 +54,7 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.records.envelope import LARGEST_VALUE
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import (
-    ConfigOffset,
-    Epoch,
-    GenerationId,
-    MemberId,
-    SubProtocol,
-    TaskId,
-    WorkerId,
-    planner_of,
-)
+from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.errors import TooLargeError
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.producer import TopicWriter

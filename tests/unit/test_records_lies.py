@@ -22,21 +22,6 @@ from airflow_provider.execution.runs import first_run
 from airflow_provider.group.leading import gather_call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
-    GROUP_KEY,
-    CheckpointClaim,
-    JobDefinition,
-    PlanRecord,
-    TaskFailure,
-    TaskState,
-    TaskStatus,
-    TaskWork,
-    WorkerPhase,
-    WorkerStatus,
-    encode,
-    task_key,
-    worker_key,
-)
 from airflow_provider.ledger.status_view import StatusView
 from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
@@ -53,6 +38,21 @@ from airflow_provider.protocol.model import (
     Tasks,
     WorkerId,
     WorkerState,
+)
+from airflow_provider.records import (
+    GROUP_KEY,
+    CheckpointClaim,
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    TaskWork,
+    WorkerPhase,
+    WorkerStatus,
+    encode,
+    task_key,
+    worker_key,
 )
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import (
+    WorkerId,
+)
+from airflow_provider.records import (
     JobDefinition,
     JobError,
     PlanRecord,
     decode,
     encode,
 )
-from airflow_provider.ledger.records.jobs import MOST_TASKS
-from airflow_provider.protocol.model import (
-    WorkerId,
-)
+from airflow_provider.records.jobs import MOST_TASKS
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.ledger.records import TopicNames
+from airflow_provider.records import TopicNames
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.client_errors import tell
 from airflow_provider.topics.errors import RefusedError, RightsError, TopicError, TopicRightsError

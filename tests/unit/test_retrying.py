@@ -10,8 +10,8 @@ import pytest
 from stand_ins import MemoryTopics
 
 from airflow_provider.ledger.progress import configured
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import Submission
 
 ME = WorkerId("w1")

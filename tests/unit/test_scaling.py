@@ -15,15 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
-    ControlAction,
-    ControlRecord,
-    PlanRecord,
-    TaskState,
-    TaskStatus,
-    WorkerPhase,
-    WorkerStatus,
-)
 from airflow_provider.ledger.scaling import (
     Count,
     Goal,
@@ -38,6 +29,15 @@ from airflow_provider.ledger.scaling import (
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, SubProtocol, TaskId, Tasks, WorkerId
+from airflow_provider.records import (
+    ControlAction,
+    ControlRecord,
+    PlanRecord,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 
 _MOST = 64
 JOBS = {name: job(name, max_tasks=_MOST) for name in ("batch", "warm")}

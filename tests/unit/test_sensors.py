@@ -13,8 +13,8 @@ from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, sta
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import Removal, TaskState
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.records import Removal, TaskState
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.sensors.job import JobSensor

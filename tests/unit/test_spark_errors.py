@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider.driver.application import SparkStartError
-from airflow_provider.ledger.records import TaskFailure, WorkerPhase, WorkerStatus, encode
-from airflow_provider.ledger.records.envelope import decode
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import TaskFailure, WorkerPhase, WorkerStatus, encode
+from airflow_provider.records.envelope import decode
 from airflow_provider.spark.entry_point import EntryPointError, load_job
 from airflow_provider.spark.failures import describe, traceback_tail
 from airflow_provider.spark.spark_errors import cause_in

@@ -15,9 +15,9 @@ from turned_clock import time_passes
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import PlanRecord, TaskState
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import PlanRecord, TaskState
 from airflow_provider.reports.standing import Pace, SoFar, Standing, group_so_far
 from airflow_provider.sensors.job import JobSensor
 from airflow_provider.triggers.conditions import JobCondition, JobGoal

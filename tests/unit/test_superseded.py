@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
     GROUP_KEY,
     TaskFailure,
     TaskState,
@@ -24,8 +26,6 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.reader import Record
 from airflow_provider.topics.superseded import superseded

@@ -15,7 +15,9 @@ from stand_ins import MemoryTopics
 from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.cli.status import render
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -23,8 +25,6 @@ from airflow_provider.ledger.records import (
     TaskStatus,
     task_name,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId, labelled, planner_of
 from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.standing import Standing
 from airflow_provider.worker.narrator import Narrator

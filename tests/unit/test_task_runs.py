@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 
-from airflow_provider.ledger.records import StreamProgress, TaskState, TaskStatus
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import StreamProgress, TaskState, TaskStatus
 from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.task_runs import run_to_json
 

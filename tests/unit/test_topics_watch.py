@@ -8,7 +8,7 @@ import pytest
 from stand_ins import MemoryTopics
 
 from airflow_provider.group.topics_watch import TopicsWatch
-from airflow_provider.ledger.records import JobDefinition, encode
+from airflow_provider.records import JobDefinition, encode
 from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.topics.reader import Record
 

@@ -17,10 +17,10 @@ from waiting import eventually
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.operators import worker_run
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import WorkerRun
+from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 

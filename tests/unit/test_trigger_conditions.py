@@ -10,7 +10,9 @@ import pytest
 from airflow_values import group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     Removal,
@@ -18,8 +20,6 @@ from airflow_provider.ledger.records import (
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import WorkerId
 from airflow_provider.triggers.conditions import (
     Condition,
     EpochCondition,

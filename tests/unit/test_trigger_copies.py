@@ -10,9 +10,9 @@ from airflow_values import worker_status
 from trigger_bench import SAVED, SPEC, Triggerer, worker_trigger
 from waiting import eventually
 
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import WorkerPhase
 from airflow_provider.triggers import worker as worker_module
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending

@@ -31,9 +31,9 @@ from airflow_provider.group import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.records import TaskState
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import TaskState
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers import patience
 from airflow_provider.triggers import worker as worker_module

@@ -17,7 +17,6 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
-from airflow_provider.ledger.records import ControlAction
 from airflow_provider.membership.events import JoinedMember, PerformAssignment, RebalanceWanted
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded import CODECS
@@ -37,6 +36,7 @@ from airflow_provider.protocol.model import (
     WorkerState,
 )
 from airflow_provider.protocol.packed_tasks import PackedTasks
+from airflow_provider.records import ControlAction
 
 NEVER_MS = 10**9
 TASKS = [TaskId("a", index) for index in range(4)]

@@ -24,7 +24,10 @@ from airflow_provider.ledger.progress import (
     job_progress,
     revocation_rank,
 )
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -34,9 +37,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.membership.record import ClassicRecord
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r1")

@@ -8,7 +8,7 @@ import pytest
 from view_bench import Log
 
 from airflow_provider.ledger.jobs_view import JobsView
-from airflow_provider.ledger.records import (
+from airflow_provider.records import (
     JobDefinition,
     Removal,
     encode,

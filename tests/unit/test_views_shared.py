@@ -18,7 +18,9 @@ from airflow_provider.ledger import progress
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.progress import configured, group_drained
-from airflow_provider.ledger.records import (
+from airflow_provider.ledger.status_view import StatusView, Step, steps_since
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
     TaskKind,
     TaskState,
     TaskStatus,
@@ -28,8 +30,6 @@ from airflow_provider.ledger.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.status_view import StatusView, Step, steps_since
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.reader import Record
 

@@ -17,7 +17,8 @@ from airflow_provider.group import member as group_module
 from airflow_provider.group import silence
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     TaskKind,
@@ -25,7 +26,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewedError
 from airflow_provider.topics.reader import Record

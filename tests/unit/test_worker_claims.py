@@ -21,16 +21,6 @@ from waiting import eventually
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.execution.runs import RunState
-from airflow_provider.ledger.records import (
-    GROUP_KEY,
-    JobDefinition,
-    PlanRecord,
-    TaskState,
-    WorkerPhase,
-    WorkerStatus,
-    encode,
-    job_key,
-)
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (
     ConfigOffset,
@@ -40,6 +30,16 @@ from airflow_provider.protocol.model import (
     SubProtocol,
     TaskId,
     WorkerId,
+)
+from airflow_provider.records import (
+    GROUP_KEY,
+    JobDefinition,
+    PlanRecord,
+    TaskState,
+    WorkerPhase,
+    WorkerStatus,
+    encode,
+    job_key,
 )
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.reader import Record

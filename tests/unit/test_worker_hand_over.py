@@ -15,7 +15,8 @@ from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import TaskId, Tasks, planner_of
+from airflow_provider.records import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -24,7 +25,6 @@ from airflow_provider.ledger.records import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.protocol.model import TaskId, Tasks, planner_of
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.errors import TopicError

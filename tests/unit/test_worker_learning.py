@@ -12,9 +12,9 @@ from waiting import eventually
 from worker_life import A0, A1, ME
 
 from airflow_provider.execution import learners
-from airflow_provider.ledger.records import FailedWarmUp, Lesson
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.records import FailedWarmUp, Lesson
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.worker import learning_report
 from airflow_provider.worker.learning_report import LearningReport, Progress

@@ -10,7 +10,7 @@ from worker_life import GONE, ME, Life, living
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.kafka.clock import now_ms, wall_ms
-from airflow_provider.ledger.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
+from airflow_provider.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker import worker as worker_module
 from airflow_provider.worker.ending import Ending

@@ -10,9 +10,9 @@ from waiting import eventually
 from worker_life import A0, A1, ME
 
 from airflow_provider.group.membership import Ended, HowEnded
-from airflow_provider.ledger.records import WorkerPhase
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.handed_over import HandedOver
 

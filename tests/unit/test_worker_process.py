@@ -15,9 +15,9 @@ import pytest
 
 from airflow_provider import procfs
 from airflow_provider.driver import jvm
-from airflow_provider.ledger.records import WorkerPhase, WorkerStatus
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.worker.process_identity import (
     end_what_outlived,
     has_ended,

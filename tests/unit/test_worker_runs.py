@@ -13,7 +13,8 @@ from airflow_provider.execution.run_table import RunTable
 from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_word
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import needs_running
-from airflow_provider.ledger.records import (
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -22,7 +23,6 @@ from airflow_provider.ledger.records import (
     TaskStatus,
     TaskWork,
 )
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")

@@ -18,11 +18,11 @@ from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.driver.application import APPLICATION, SparkStartError
 from airflow_provider.group import classic
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries
 from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import JobDefinition, PlanRecord, TaskEvent, TaskState
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS, Mask
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease

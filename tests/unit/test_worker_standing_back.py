@@ -20,8 +20,8 @@ from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import stands_back
-from airflow_provider.ledger.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.spark import local
 from airflow_provider.worker import in_process, standing_back
 from airflow_provider.worker.ending import Ending, Outcome

@@ -9,8 +9,8 @@ from waiting import eventually
 
 from airflow_provider.execution.run_table import RunTable
 from airflow_provider.execution.runs import RunState, TaskRun
-from airflow_provider.ledger.records import JobDefinition, TaskState, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.records import JobDefinition, TaskState, TaskWork
 
 SOON_MS = 30
 STOPPED = "stopped after task_timeout of 0.03 s"

@@ -18,8 +18,8 @@ from waiting import eventually
 from airflow_provider.execution import run_table
 from airflow_provider.execution.runs import TaskRun
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.records import PlanRecord, TaskEvent, TaskState, TaskStatus, TaskWork
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import PlanRecord, TaskEvent, TaskState, TaskStatus, TaskWork
 
 MANY = 1_000
 OTHER = WorkerId("w9")

@@ -20,9 +20,9 @@ from airflow_provider.group.membership import (
     Saved,
 )
 from airflow_provider.kafka.clock import now_ms
-from airflow_provider.ledger.records import TaskKind
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
+from airflow_provider.records import TaskKind
 
 HELD: Final = "held by a test"
 

@@ -18,15 +18,15 @@ from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Memberships
 from airflow_provider.kafka.errors import Fault, TransportError
-from airflow_provider.ledger.records import (
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
     TaskKind,
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.executor import TaskExecutor

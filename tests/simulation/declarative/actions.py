@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from simulation.declarative.wire import Weather
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.declarative.member.state import Phase
+from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import TaskId
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from simulation.invariants import Broken, invariant
 
 from airflow_provider.coordinator.state import GroupState
-from airflow_provider.declarative.member.events import Command, StartTasks, StopTasks
-from airflow_provider.declarative.member.state import MembershipState, Phase
 from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.declarative_membership.events import Command, StartTasks, StopTasks
+from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks
 

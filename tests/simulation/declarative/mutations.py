@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulation.mutation import Mutation
 
 COORDINATOR = "airflow_provider.coordinator"
-MEMBER = "airflow_provider.declarative.member"
+MEMBER = "airflow_provider.declarative_membership"
 RECONCILE = "airflow_provider.declarative.reconcile"
 
 _ONE_WRITES = "at_most_one_may_write_a_task"

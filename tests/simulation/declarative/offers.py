@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.declarative.client_assignor import WorkerFacts
-from airflow_provider.declarative.member.computing import assigned_by, described, group_of, installed, target_of
-from airflow_provider.declarative.member.events import (
+from airflow_provider.client_assignors.client_assignor import WorkerFacts
+from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
+from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed, target_of
+from airflow_provider.declarative_membership.events import (
     AssignmentComputed,
     AssignorsChanged,
     ComputeAssignment,
     DelaySet,
 )
-from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
-from airflow_provider.declarative.wire.parts import Assignor
 
 if TYPE_CHECKING:
     from simulation.declarative.process import Process

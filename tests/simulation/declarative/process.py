@@ -15,7 +15,12 @@ from simulation.declarative.copies import Copies
 from simulation.declarative.offers import Offers
 from simulation.declarative.wire import Wire
 
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.model import LEAVING
+from airflow_provider.declarative.units import tasks_of
+from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership.events import (
     ArmTimer,
     Command,
     ComputeAssignment,
@@ -39,15 +44,10 @@ from airflow_provider.declarative.member.events import (
     TellDelayOver,
     TimerFired,
 )
-from airflow_provider.declarative.member.member import handle
-from airflow_provider.declarative.member.saved import resume, save
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import MembershipState, Phase
-from airflow_provider.declarative.model import LEAVING
-from airflow_provider.declarative.units import tasks_of
-from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership.member import handle
+from airflow_provider.declarative_membership.saved import resume, save
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks
 

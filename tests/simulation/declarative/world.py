@@ -23,13 +23,13 @@ from simulation.declarative.wire import GOOD, Weather
 from simulation.failing import HistoryError
 
 from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.client_assignors import assignors_offered
+from airflow_provider.client_assignors.client_assignor import ClientSideAssignor
 from airflow_provider.coordinator.server_assignor import server_assignors
 from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.client_assignor import ClientSideAssignor
-from airflow_provider.declarative.client_assignors import assignors_offered
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import Phase
 from airflow_provider.declarative.wire.apis import Reply
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
 

@@ -17,8 +17,8 @@ from simulation.world import World
 from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.ledger.records import ControlAction
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
+from airflow_provider.records import ControlAction
 
 STOP_MS: Final = (200, 2_000)
 """How long a task takes to stop, from and to."""

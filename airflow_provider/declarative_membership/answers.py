@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from airflow_provider.declarative.member import assigning
-from airflow_provider.declarative.member.events import HeartbeatAnswered, OnAssignment, Request, RequestFailed, Warn
-from airflow_provider.declarative.member.state import Phase
-from airflow_provider.declarative.member.transition import Transition
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
+from airflow_provider.declarative_membership import assigning
+from airflow_provider.declarative_membership.events import HeartbeatAnswered, OnAssignment, Request, RequestFailed, Warn
+from airflow_provider.declarative_membership.state import Phase
+from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import Epoch

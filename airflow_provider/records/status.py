@@ -11,10 +11,6 @@ import msgspec
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
-from airflow_provider.ledger.records.checks import check_job_name
-from airflow_provider.ledger.records.envelope import COUNT, TEXT, check_depth, encode_step
-from airflow_provider.ledger.records.jobs import TaskKind
-from airflow_provider.ledger.records.stream_progress import StreamProgress
 from airflow_provider.protocol.model import (
     HIGHEST_INDEX,
     UNKNOWN_MEMBER_ID,
@@ -25,6 +21,10 @@ from airflow_provider.protocol.model import (
     WorkerId,
     tasks_to_json,
 )
+from airflow_provider.records.checks import check_job_name
+from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
+from airflow_provider.records.jobs import TaskKind
+from airflow_provider.records.stream_progress import StreamProgress
 
 _LONGEST_SESSION_MS: Final = 2**31 - 1
 """On the wire a session timeout is an int32."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.ledger.records.envelope import COUNT
+from airflow_provider.records.envelope import COUNT
 
 _FASTEST: Final = 1e15
 """Rows per second: what is above is no rate."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
+from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.declarative_membership.events import (
     AssignmentComputed,
     ComputeAssignment,
     InstallAnswered,
@@ -19,10 +21,8 @@ from airflow_provider.declarative.member.events import (
     RequestFailed,
     Warn,
 )
-from airflow_provider.declarative.member.state import Assigning
-from airflow_provider.declarative.member.transition import Transition
-from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
-from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.declarative_membership.state import Assigning
+from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 
 _ANEW: Final = frozenset(

@@ -13,9 +13,9 @@ import msgspec
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.records.envelope import COUNT, UnreadableRecordError
-from airflow_provider.ledger.records.group import group_record_from_json
-from airflow_provider.ledger.records.status import TaskStatus
+from airflow_provider.records.envelope import COUNT, UnreadableRecordError
+from airflow_provider.records.group import group_record_from_json
+from airflow_provider.records.status import TaskStatus
 
 _REBALANCE: Final = "rebalance"
 _TASK: Final = "task"

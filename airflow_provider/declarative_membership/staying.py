@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider.declarative.member.answers import on_heartbeat_answered
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative_membership.answers import on_heartbeat_answered
+from airflow_provider.declarative_membership.events import (
     AssignorsChanged,
     ConfigAdvanced,
     DelaySet,
@@ -18,8 +18,8 @@ from airflow_provider.declarative.member.events import (
     TellDelayOver,
     TimerFired,
 )
-from airflow_provider.declarative.member.state import Phase
-from airflow_provider.declarative.member.transition import Transition
+from airflow_provider.declarative_membership.state import Phase
+from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS

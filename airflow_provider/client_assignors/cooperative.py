@@ -28,7 +28,7 @@ from airflow_provider.assignors.model import Absence, Memory, Round
 from airflow_provider.assignors.policy import Deferred, Incremental, Policy
 from airflow_provider.assignors.replanned import still_planned
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
-from airflow_provider.declarative.client_assignor import (
+from airflow_provider.client_assignors.client_assignor import (
     Assignment,
     Group,
     GroupMember,
@@ -36,8 +36,8 @@ from airflow_provider.declarative.client_assignor import (
     Reason,
     WorkerFacts,
 )
-from airflow_provider.declarative.client_assignors.facts import COMPATIBLE, SESSIONED, decode_facts, encode_facts
-from airflow_provider.declarative.client_assignors.remembered import Remembered, decode_remembered, encode_remembered
+from airflow_provider.client_assignors.facts import COMPATIBLE, SESSIONED, decode_facts, encode_facts
+from airflow_provider.client_assignors.remembered import Remembered, decode_remembered, encode_remembered
 from airflow_provider.declarative.model import MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, Tasks, WorkerId
 

@@ -7,8 +7,8 @@ from enum import Enum
 from reprlib import repr as short
 from typing import Final
 
-from airflow_provider.ledger.records.envelope import UnreadableRecordError
 from airflow_provider.protocol.model import HIGHEST_INDEX, PLANNER_INDEX, TaskId, WorkerId
+from airflow_provider.records.envelope import UnreadableRecordError
 
 GROUP_KEY: Final = "group"
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.declarative.client_assignor import Assignment, ClientSideAssignor, Group, GroupMember, WorkerFacts
+from airflow_provider.client_assignors.client_assignor import (
+    Assignment,
+    ClientSideAssignor,
+    Group,
+    GroupMember,
+    WorkerFacts,
+)
 from airflow_provider.declarative.model import AssignorMetadata, MemberTarget
 from airflow_provider.declarative.units import tasks_of, units_of
 from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
@@ -53,7 +59,7 @@ def _member(one: PreparedMember) -> GroupMember:
 
 
 def installed(targets: Mapping[MemberId, MemberTarget]) -> tuple[InstalledMember, ...]:
-    """The members, or the delayed ones, of an :class:`~airflow_provider.declarative.client_assignor.Assignment`."""
+    """The members, or the delayed ones, of an an assignor's :class:`Assignment`."""
     return tuple(
         InstalledMember(
             member_id=member,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_provider.declarative.member.events import ArmTimer, Fail, PublishAssignment, StartTasks, StopTasks
-from airflow_provider.declarative.member.requests import Requesting
-from airflow_provider.declarative.member.settings import by_a_slower_clock
-from airflow_provider.declarative.member.state import Assigning, Phase
 from airflow_provider.declarative.model import JOINING
+from airflow_provider.declarative_membership.events import ArmTimer, Fail, PublishAssignment, StartTasks, StopTasks
+from airflow_provider.declarative_membership.requests import Requesting
+from airflow_provider.declarative_membership.settings import by_a_slower_clock
+from airflow_provider.declarative_membership.state import Assigning, Phase
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider.assignors import eager
-from airflow_provider.declarative.client_assignor import Assignment, Group, Metadata, Reason, WorkerFacts
-from airflow_provider.declarative.client_assignors.facts import EAGER, encode_facts
+from airflow_provider.client_assignors.client_assignor import Assignment, Group, Metadata, Reason, WorkerFacts
+from airflow_provider.client_assignors.facts import EAGER, encode_facts
 from airflow_provider.declarative.model import MemberTarget
 from airflow_provider.protocol.model import MemberId, WorkerId
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider.declarative.member.settings import DeclarativeSettings
-from airflow_provider.declarative.member.state import MembershipState, Phase
 from airflow_provider.declarative.model import JOINING, MemberEpoch
+from airflow_provider.declarative_membership.settings import DeclarativeSettings
+from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
     ConfigOffset,

@@ -3,10 +3,10 @@
 Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs_view`` and ``status_view``.
 """
 
-from airflow_provider.ledger.records.checks import JobError
-from airflow_provider.ledger.records.envelope import UnreadableRecordError, decode, encode
-from airflow_provider.ledger.records.events import Event, RebalanceEvent, TaskEvent, event_from_json
-from airflow_provider.ledger.records.jobs import (
+from airflow_provider.records.checks import JobError
+from airflow_provider.records.envelope import UnreadableRecordError, decode, encode
+from airflow_provider.records.events import Event, RebalanceEvent, TaskEvent, event_from_json
+from airflow_provider.records.jobs import (
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -14,7 +14,7 @@ from airflow_provider.ledger.records.jobs import (
     TaskKind,
     TaskWork,
 )
-from airflow_provider.ledger.records.keys import (
+from airflow_provider.records.keys import (
     GROUP_KEY,
     Key,
     KeyKind,
@@ -26,9 +26,9 @@ from airflow_provider.ledger.records.keys import (
     task_key,
     worker_key,
 )
-from airflow_provider.ledger.records.names import CHECKPOINT_KEY, task_name
-from airflow_provider.ledger.records.removal import REMOVED, Removal
-from airflow_provider.ledger.records.status import (
+from airflow_provider.records.names import CHECKPOINT_KEY, task_name
+from airflow_provider.records.removal import REMOVED, Removal
+from airflow_provider.records.status import (
     CheckpointClaim,
     FailedWarmUp,
     Lesson,
@@ -38,7 +38,7 @@ from airflow_provider.ledger.records.status import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.ledger.records.stream_progress import StreamProgress
+from airflow_provider.records.stream_progress import StreamProgress
 
 __all__ = [
     "CHECKPOINT_KEY",

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.declarative.client_assignor import NOTHING_SAID, WorkerFacts
+from airflow_provider.client_assignors.client_assignor import NOTHING_SAID, WorkerFacts
 from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.declarative.wire.reader import Reader
 from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.ledger.records.checks import (
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records.checks import (
     LONGEST_ENTRY_POINT,
     LONGEST_RUN_KEY,
     JobError,
@@ -20,8 +21,7 @@ from airflow_provider.ledger.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.ledger.records.envelope import COUNT, DEEPEST, TEXT, check_plain, dump
-from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, dump
 
 MOST_TASKS: Final = 100_000
 """Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""

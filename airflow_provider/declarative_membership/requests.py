@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from airflow_provider.declarative.member.events import Command, Request, SendRequest
-from airflow_provider.declarative.member.state import MembershipState, Phase, StateChanges
 from airflow_provider.declarative.model import JOINING, LEAVING, MemberEpoch
 from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.declarative_membership.events import Command, Request, SendRequest
+from airflow_provider.declarative_membership.state import MembershipState, Phase, StateChanges
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 if TYPE_CHECKING:

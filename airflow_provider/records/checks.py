@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow_provider.ledger.records.envelope import DEEPEST, dump
+from airflow_provider.records.envelope import DEEPEST, dump
 
 LONGEST_ENTRY_POINT: Final = 500
 LONGEST_RUN_KEY: Final = 1_000

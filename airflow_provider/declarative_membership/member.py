@@ -54,8 +54,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from airflow_provider.declarative.member import answers, assigning, staying
-from airflow_provider.declarative.member.events import (
+from airflow_provider.declarative_membership import answers, assigning, staying
+from airflow_provider.declarative_membership.events import (
     AssignmentComputed,
     AssignorsChanged,
     Command,
@@ -73,8 +73,8 @@ from airflow_provider.declarative.member.events import (
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.declarative.member.state import MembershipState, Phase
-from airflow_provider.declarative.member.transition import Transition
+from airflow_provider.declarative_membership.state import MembershipState, Phase
+from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.model import LocalProtocolError
 
 E = TypeVar("E", bound=Event)

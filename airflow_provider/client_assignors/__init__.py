@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_provider.assignors.policy import Deferred, Policy
-from airflow_provider.declarative.client_assignor import ClientSideAssignor
-from airflow_provider.declarative.client_assignors.cooperative import CooperativeAssignor
-from airflow_provider.declarative.client_assignors.eager import EagerAssignor
+from airflow_provider.client_assignors.client_assignor import ClientSideAssignor
+from airflow_provider.client_assignors.cooperative import CooperativeAssignor
+from airflow_provider.client_assignors.eager import EagerAssignor
 from airflow_provider.protocol.model import ConnectProtocol
 
 __all__ = ["CooperativeAssignor", "EagerAssignor", "assignors_offered"]
