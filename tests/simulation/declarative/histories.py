@@ -118,6 +118,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         wall_skew_ms=SKEW_MS,
         slow=0.3 if plan.members else 0.0,
     )
+    world.all_well = not plan.members
     told = Told(world=world)
     author = Author(seed, plan, world)
     script = iter(actions) if actions is not None else iter(author.next, None)
