@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider.declarative.model import GroupEpoch
-from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse, InstalledMember
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
+from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import ConfigOffset, Epoch, Tasks
 

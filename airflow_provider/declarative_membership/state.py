@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Final, TypedDict
 
 from airflow_provider.declarative.model import JOINING, MemberEpoch
-from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative.wire.parts import Assignor
+from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, LocalProtocolError, MemberId, Tasks

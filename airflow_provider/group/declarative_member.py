@@ -1,7 +1,7 @@
 """Drives one membership in a declarative group: carries out its machine's commands and feeds it what comes of them.
 
-Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.declarative_membership.member`. Only
-what the machine can't know ends a membership from here: a fault of this program, and topics that are gone.
+Everything runs on one event loop. Nothing is decided here; see :mod:`airflow_provider.declarative_membership.member`.
+Only what the machine can't know ends a membership from here: a fault of this program, and topics that are gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.declarative.model import LEAVING
-from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.apis import ReplyBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
@@ -50,6 +49,7 @@ from airflow_provider.declarative_membership.events import (
     Warn,
 )
 from airflow_provider.declarative_membership.member import handle
+from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.declarative_membership.saved import save
 from airflow_provider.declarative_membership.state import Assigning, MembershipState, Phase
 from airflow_provider.group.membership import Ended, HowEnded, MembershipListener, MembershipView, Saved

@@ -8,11 +8,11 @@ from typing import Final
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.client_assignors.client_assignor import Assignment, ClientSideAssignor, Group, WorkerFacts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
-from airflow_provider.declarative.record import DeclarativeRecord, record_of
 from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed, target_of
 from airflow_provider.declarative_membership.events import AssignmentComputed, ComputeAssignment, DelaySet
+from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.progress import revocation_rank

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.times import time_in_words
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import WorkerPhase
+from airflow_provider.records.times import time_in_words
 
 
 def present(status: StatusSnapshot) -> frozenset[WorkerId]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.declarative.record import DeclarativeRecord, is_declarative
+from airflow_provider.declarative_membership.record import DeclarativeRecord, is_declarative
 from airflow_provider.membership.record import ClassicRecord
 
 

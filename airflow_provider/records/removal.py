@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.ledger.times import time_in_words
 from airflow_provider.records.envelope import TEXT
+from airflow_provider.records.times import time_in_words
 
 REMOVED: Final = "removed"
 """The field of a job's record."""

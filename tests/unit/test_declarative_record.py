@@ -9,7 +9,7 @@ import pytest
 from airflow_provider.assignors.model import Move, MoveReason
 from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
-from airflow_provider.declarative.record import DeclarativeRecord, record_of
+from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.records import RebalanceEvent
 from airflow_provider.records.group import group_record_from_json

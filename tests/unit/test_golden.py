@@ -13,9 +13,9 @@ import declarative_script
 import pytest
 from member_script import SETTINGS, Script
 
-from airflow_provider.declarative.record import DeclarativeRecord
 from airflow_provider.declarative_membership import events as declarative_events
 from airflow_provider.declarative_membership import saved as declarative_saved
+from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.membership.events import Resumed
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
