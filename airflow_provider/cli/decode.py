@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.cli.decode_messages import decode_record_line, decode_reply_line, decode_request_line
 from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.declarative.wire import MalformedMessageError
+from airflow_provider.declarative.wire.hex_lines import decode_record_line, decode_reply_line, decode_request_line
 from airflow_provider.protocol.embedded import codec_of_bytes
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.model import NO_TASKS, Assignment, MalformedEmbeddedError, WorkerState, tasks_to_json

@@ -1,4 +1,4 @@
-"""What ``cospark replay`` says in sentences: why each task moves, waits, or is learned."""
+"""A replayed round in sentences: why each task moves, waits, or is learned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of ``cospark decode`` that have the bytes of a declarative group: its records, requests and replies."""
+"""Messages of a declarative group as lines of hex, as people copy them from a topic -> their fields."""
 
 from __future__ import annotations
 
