@@ -12,7 +12,7 @@ from demo.airflow_api import TaskInstance
 pytestmark = pytest.mark.side_by_side
 
 
-def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[str, list[TaskInstance]]:
+def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 540) -> dict[str, list[TaskInstance]]:
     """The task instances of a run of the DAG that has succeeded, by task."""
     airflow.api.wait_for_dag(dag_id)
     run_id = airflow.api.trigger(dag_id)
@@ -31,7 +31,7 @@ def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 240) -> dict[s
     return instances
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     tasks = run(airflow, "example_batch_group")
     report = airflow.api.xcom(tasks["counted"][0])
@@ -46,7 +46,7 @@ def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     assert all((example_folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}
@@ -59,7 +59,7 @@ def test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow: LocalAirf
     assert "Task copy_lines:0 is running" in log
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_learners")
     assert airflow.api.xcom(tasks["each_total_is_exact"][0]) == {
@@ -83,7 +83,7 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
             assert "with what was made ready" in logs[worker]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_react_to_rebalance")
     before, after = (airflow.api.xcom(tasks[name][0]) for name in ("before", "rebalanced"))
