@@ -59,9 +59,12 @@ class AttemptGuard:
 
         :returns: whether the job's code has been called; if not, it never will be
         """
-        begun = self.stop_soon(reason)
-        self._refuses.set()
-        return begun
+        with self._lock:
+            if not self._stop.is_set():
+                self._reason = reason
+            self._refuses.set()  # before code that waits for the stop goes on, and writes
+            self._stop.set()
+            return self._begun
 
     def stop_soon(self, reason: str) -> bool:
         """As :meth:`stop`, but what is under way may be written: the task is this worker's until it has ended here."""
